@@ -1,0 +1,49 @@
+# make demo | make test | make lint: each makes its own environment in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: help demo test lint format notebooks wheel clean
+
+help:
+	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
+	@echo "make test      set up and run every test"
+	@echo "make lint      set up, then ruff, mypy --strict and the import floors"
+	@echo "make format    let ruff lay out the code"
+	@echo "make notebooks run the notebooks and write their output back"
+	@echo "make wheel     build the wheel and the source archive into dist/"
+	@echo "make clean     remove everything that make made"
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Say make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "== making the environment in $(VENV) (first time only; a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python -m delta_sharing_client.demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+notebooks: $(STAMP)
+	$(BIN)/python notebooks/execute.py
+
+wheel: $(STAMP)
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) dist build demo-data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,216 @@
+"""The typed actions that the lines of a /metadata, /query or /changes answer are decoded into.
+
+One set of classes serves both response formats; what only the delta format tells (deletion vectors,
+reader features) is absent in the parquet format. URLs are signed and never part of a repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
+from delta_sharing_client.protocol.schema import StructType, parse_schema
+
+ResponseFormat: TypeAlias = Literal["parquet", "delta"]
+
+#: The newest Delta reader version, and the newest version of the parquet response format, that is known.
+MAX_DELTA_READER_VERSION: Final = 3
+MAX_PARQUET_READER_VERSION: Final = 1
+
+#: Reader features that ask nothing of the reader of files that a server hands out.
+PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
+#: Reader features that this release reads; the capabilities header advertises exactly these.
+SUPPORTED_FEATURES: Final = PASSIVE_FEATURES
+
+
+def canonical_feature(name: str) -> str:
+    """Return a reader feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
+    folded = name.lower()
+    for ending in ("-preview", "-dev"):
+        folded = folded.removesuffix(ending)
+    return folded
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a reader must support to read the table ("Protocol", "Protocol in Delta Format").
+
+    Attributes:
+        min_reader_version: the least reader version; of the response format itself in parquet format.
+        min_writer_version: the least writer version (delta format only).
+        reader_features: the reader features in use (delta format, reader version 3).
+        writer_features: the writer features in use (delta format).
+        response_format: the format of the answer that held it.
+    """
+
+    min_reader_version: int
+    min_writer_version: int | None = None
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+    response_format: ResponseFormat = "parquet"
+
+    @property
+    def required_features(self) -> tuple[str, ...]:
+        """The reader features in use, with what the legacy reader version 2 stands for."""
+        if self.response_format == "delta" and self.min_reader_version == 2:
+            return ("columnMapping",)
+        return self.reader_features or ()
+
+    def check_readable(self, what: str) -> None:
+        """Raise if the table cannot be read by this release.
+
+        Args:
+            what: the table, for the message.
+
+        Raises:
+            UnsupportedFeatureError: it needs reader features that are not supported; all are named.
+            UnsupportedTableError: it needs a newer reader version.
+        """
+        newest = MAX_DELTA_READER_VERSION if self.response_format == "delta" else MAX_PARQUET_READER_VERSION
+        if self.min_reader_version > newest:
+            raise UnsupportedTableError(
+                f"{what} needs reader version {self.min_reader_version} of the {self.response_format} format; "
+                f"this release reads up to {newest}: upgrade delta-sharing-client"
+            )
+        missing = [f for f in self.required_features if canonical_feature(f) not in SUPPORTED_FEATURES]
+        if missing:
+            raise UnsupportedFeatureError(
+                f"{what} needs reader features that this release does not support: {', '.join(missing)}; "
+                "upgrade delta-sharing-client, or ask the provider to share the table without them",
+                features=missing,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The encoding of the data files; `parquet` is the only one there is."""
+
+    provider: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A table's metadata ("Metadata", "Metadata in Delta Format").
+
+    Attributes:
+        id: the table's unique id.
+        name, description: what the provider calls it, where told.
+        format: the encoding of its files.
+        schema_string: the schema as JSON text; `schema` is the same, decoded.
+        partition_columns: names of the columns it is partitioned by.
+        configuration: the table's properties.
+        version: the version this metadata is for, where told.
+        size: bytes of the table's files, where told.
+        num_files: how many files the table has, where told.
+        created_time: milliseconds since the epoch, where told.
+    """
+
+    id: str
+    schema_string: str = field(repr=False)
+    name: str | None = None
+    description: str | None = None
+    format: Format = field(default_factory=Format, repr=False)
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    version: int | None = None
+    size: int | None = None
+    num_files: int | None = None
+    created_time: int | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """The table's columns, decoded from `schema_string`."""
+        return parse_schema(self.schema_string)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """The descriptor of a deletion vector (delta format).
+
+    Attributes:
+        storage_type: `i` inline, `u` a file named by its UUID, `p` a URL.
+        path_or_inline: the text, name or URL; signed, so never shown.
+        size_in_bytes: length of the serialized bitmap.
+        cardinality: how many rows it deletes.
+        offset: where the bitmap starts in its file, in bytes.
+    """
+
+    storage_type: str
+    path_or_inline: str = field(repr=False)
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileAction:
+    """A data file of an answer; `AddFile`, `CdcFile` or `RemoveFile`.
+
+    Attributes:
+        url: the pre-signed URL; never shown.
+        id: the file's id, the same in every answer.
+        partition_values: raw partition values by column name (physical under column mapping).
+        size: the file's size in bytes; 0 where not told.
+        stats: the statistics' JSON text, where told.
+        version: the table version of the file, where told.
+        timestamp: milliseconds since the epoch of that version, where told.
+        expiration_timestamp: milliseconds since the epoch at which the URL expires, where told.
+        deletion_vector: rows of the file that do not count (delta format).
+        deletion_vector_file_id: the id of the deletion vector's file.
+        data_change: false for files that rearrange rows without changing any.
+    """
+
+    url: str = field(repr=False)
+    id: str
+    partition_values: Mapping[str, str | None] = field(hash=False)
+    size: int
+    stats: str | None = field(default=None, repr=False)
+    version: int | None = None
+    timestamp: int | None = None
+    expiration_timestamp: int | None = field(default=None, compare=False)
+    deletion_vector: DeletionVector | None = None
+    deletion_vector_file_id: str | None = None
+    data_change: bool = True
+
+
+class AddFile(FileAction):
+    """A file of the snapshot, or rows inserted by a change ("File", "Add File")."""
+
+    __slots__ = ()
+
+
+class CdcFile(FileAction):
+    """A file of change rows with their `_change_type` ("CDF File", "Add CDC File")."""
+
+    __slots__ = ()
+
+
+class RemoveFile(FileAction):
+    """A file whose rows a change deleted ("Remove File")."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndStreamAction:
+    """The last line of a complete answer.
+
+    Attributes:
+        refresh_token: asks for the same snapshot again with fresh URLs; never shown.
+        next_page_token: asks for the next page; never shown.
+        min_url_expiration_timestamp: milliseconds since the epoch at which the first URL expires.
+        error_message: why the query failed, although it had begun.
+        http_status_error_code: the status that goes with it.
+    """
+
+    refresh_token: str | None = field(default=None, repr=False)
+    next_page_token: str | None = field(default=None, repr=False)
+    min_url_expiration_timestamp: int | None = None
+    error_message: str | None = None
+    http_status_error_code: int | None = None
+
+
+Action: TypeAlias = Protocol | Metadata | FileAction | EndStreamAction

@@ -1,0 +1,174 @@
+"""Shares, schemas and tables, and the ways to name them.
+
+Names are case-insensitive on the server. A share name may hold dots, schema and table names may not, so
+a full name is split from the right.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from delta_sharing_client.errors import ProtocolError, TableNameError
+from delta_sharing_client.secrets import redact_url
+
+_MAX_NAME = 255
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share: a logical grouping of schemas handed to a recipient.
+
+    Attributes:
+        name: the share's name.
+        id: its immutable id, where the server gives one.
+        display_name, comment, properties: what the provider says of it, where the server tells.
+    """
+
+    name: str
+    id: str | None = field(default=None, compare=False, kw_only=True)
+    display_name: str | None = field(default=None, compare=False, kw_only=True, repr=False)
+    comment: str | None = field(default=None, compare=False, kw_only=True, repr=False)
+    properties: Mapping[str, str] | None = field(default=None, compare=False, kw_only=True, repr=False)
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Share:
+        """Build a share from an item of a listing; unknown fields are ignored."""
+        return cls(
+            _required(item, "name", "share"),
+            id=_optional(item, "id"),
+            display_name=_optional(item, "displayName"),
+            comment=_optional(item, "comment"),
+            properties=item.get("properties") if isinstance(item.get("properties"), Mapping) else None,
+        )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A schema: a logical grouping of tables within a share."""
+
+    name: str
+    share: str
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Schema:
+        """Build a schema from an item of a listing; unknown fields are ignored."""
+        return cls(_required(item, "name", "schema"), _required(item, "share", "schema"))
+
+    @property
+    def full_name(self) -> str:
+        """``share.schema``."""
+        return f"{self.share}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A shared table, by its three names.
+
+    Attributes:
+        name, share, schema: the three names.
+        id, share_id: immutable ids, where the server gives them.
+        location: where the table lives in cloud storage, where the server tells.
+        access_modes: `url` (pre-signed files) or `dir` (temporary credentials); none means `url`.
+    """
+
+    name: str
+    share: str
+    schema: str
+    id: str | None = field(default=None, compare=False, kw_only=True, repr=False)
+    share_id: str | None = field(default=None, compare=False, kw_only=True, repr=False)
+    location: str | None = field(default=None, compare=False, kw_only=True, repr=False)
+    access_modes: tuple[str, ...] = field(default=(), compare=False, kw_only=True, repr=False)
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Table:
+        """Build a table from an item of a listing; unknown fields are ignored."""
+        modes = item.get("accessModes")
+        return cls(
+            _required(item, "name", "table"),
+            _required(item, "share", "table"),
+            _required(item, "schema", "table"),
+            id=_optional(item, "id"),
+            share_id=_optional(item, "shareId"),
+            location=_optional(item, "location"),
+            access_modes=tuple(str(mode) for mode in modes) if isinstance(modes, list) else (),
+        )
+
+    @classmethod
+    def parse(cls, full_name: str) -> Table:
+        """Split ``share.schema.table`` from the right.
+
+        Raises:
+            TableNameError: there are not three names in it.
+        """
+        parts = full_name.rsplit(".", 2)
+        if len(parts) != 3:
+            raise TableNameError(
+                f"{full_name!r} is not a table name: it takes share.schema.table "
+                "(SharingClient(...).list_all_tables() lists them)"
+            )
+        share, schema, name = parts
+        return cls(check_name(name, "table"), check_name(share, "share"), check_name(schema, "schema"))
+
+    @property
+    def full_name(self) -> str:
+        """``share.schema.table``."""
+        return f"{self.share}.{self.schema}.{self.name}"
+
+
+def check_name(name: str, kind: str) -> str:
+    """Return `name` if it can name a share, schema or table, and raise otherwise.
+
+    Args:
+        name: the name as given by the user.
+        kind: what it names, for the message.
+
+    Raises:
+        TableNameError: it is empty, too long, a path step, or has a control character or a slash in it.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a {kind} name is a str, not {type(name).__name__}")
+    if not name:
+        raise TableNameError(f"the {kind} name is empty")
+    if len(name) > _MAX_NAME:
+        raise TableNameError(f"the {kind} name has {len(name)} characters; at most {_MAX_NAME} are allowed")
+    if name in {".", ".."} or "/" in name or any(unicodedata.category(c) == "Cc" for c in name):
+        raise TableNameError(f"{name!r} cannot be a {kind} name: no slash, path step or control character")
+    return name
+
+
+def parse_table_url(url: str) -> tuple[str, Table]:
+    """Split ``<profile>#<share>.<schema>.<table>`` at its last ``#``.
+
+    Args:
+        url: the table URL.
+
+    Returns:
+        The profile part and the table.
+
+    Raises:
+        TableNameError: a part is missing.
+    """
+    if not isinstance(url, str):
+        raise TypeError(
+            f"a table URL is a str '<profile>#<share>.<schema>.<table>', not {type(url).__name__}"
+        )
+    profile, hash_sign, name = url.rpartition("#")
+    if not hash_sign or not profile:
+        shown = redact_url(url) if "://" in url else repr(url)
+        raise TableNameError(f"{shown} is not a table URL: it takes '<profile>#<share>.<schema>.<table>'")
+    return profile, Table.parse(name)
+
+
+def _required(item: Mapping[str, Any], key: str, kind: str) -> str:
+    value = item.get(key)
+    if not isinstance(value, str) or not value:
+        raise ProtocolError(f"the server listed a {kind} without a {key!r}")
+    return value
+
+
+def _optional(item: Mapping[str, Any], key: str) -> str | None:
+    value = item.get(key)
+    return value if isinstance(value, str) and value else None

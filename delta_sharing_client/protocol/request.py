@@ -1,0 +1,145 @@
+"""Frozen requests: what a /query, /changes or /metadata call asks for, and how it is spelt on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+from delta_sharing_client.protocol.actions import ResponseFormat
+
+#: Formats accepted when the caller has no wish: either, delta first, since it can say more.
+ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
+
+
+def format_timestamp(value: str | datetime | date) -> str:
+    """Return a time in the protocol's "Timestamp Format": ISO 8601 in UTC.
+
+    Args:
+        value: text is passed on as it is; a datetime without a zone is taken as UTC; a date is its midnight.
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, datetime):
+        if not isinstance(value, date):
+            raise TypeError(f"a timestamp is a str, datetime or date, not {type(value).__name__}")
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return value.replace(tzinfo=None).isoformat() + "Z"
+
+
+def check_version(value: int | None, name: str) -> int | None:
+    """Return a table version argument as it is, or raise `TypeError` or `ValueError` with its name."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
+    if number < 0:
+        raise ValueError(f"{name} is {number}; it starts at 0")
+    return number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRequest:
+    """A read of a table's snapshot: the body of POST /query ("Read Data from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        predicate_hints: SQL comparisons, AND-ed; a hint.
+        json_predicate_hints: the JSON predicate as text; a hint.
+        limit_hint: how many rows will be read; a hint.
+        version, timestamp: the snapshot to read; at most one of them, the latest without.
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+        include_refresh_token, refresh_token: ask for a refresh token; use one.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    predicate_hints: tuple[str, ...] = ()
+    json_predicate_hints: str | None = None
+    limit_hint: int | None = None
+    version: int | None = None
+    timestamp: str | None = None
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+    include_refresh_token: bool = False
+    refresh_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.version is not None and self.timestamp is not None:
+            raise ValueError("version and timestamp cannot be given together")
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON body; nothing that was not asked for is in it.
+
+        Following pages carry neither `includeRefreshToken` nor `refreshToken`.
+        """
+        body: dict[str, Any] = {}
+        if self.predicate_hints:
+            body["predicateHints"] = list(self.predicate_hints)
+        for key, value in (
+            ("jsonPredicateHints", self.json_predicate_hints),
+            ("limitHint", self.limit_hint),
+            ("version", self.version),
+            ("timestamp", self.timestamp),
+            ("maxFiles", self.max_files),
+            ("pageToken", self.page_token),
+        ):
+            if value is not None:
+                body[key] = value
+        if self.page_token is None:
+            if self.include_refresh_token:
+                body["includeRefreshToken"] = True
+            if self.refresh_token is not None:
+                body["refreshToken"] = self.refresh_token
+        return body
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangesRequest:
+    """A read of a table's changes: the query string of GET /changes ("Read Change Data Feed from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        starting_version, starting_timestamp: where to start, inclusive; exactly one of them.
+        ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
+        include_historical_metadata: ask for the metadata of each version that changed it.
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    starting_version: int | None = None
+    starting_timestamp: str | None = None
+    ending_version: int | None = None
+    ending_timestamp: str | None = None
+    include_historical_metadata: bool = False
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.starting_version is None) == (self.starting_timestamp is None):
+            raise ValueError("give exactly one of starting_version and starting_timestamp")
+        if self.ending_version is not None and self.ending_timestamp is not None:
+            raise ValueError("give at most one of ending_version and ending_timestamp")
+
+    def params(self) -> Mapping[str, str]:
+        """The request's query string; booleans in lower case."""
+        values = {
+            "startingVersion": self.starting_version,
+            "startingTimestamp": self.starting_timestamp,
+            "endingVersion": self.ending_version,
+            "endingTimestamp": self.ending_timestamp,
+            "maxFiles": self.max_files,
+            "pageToken": self.page_token,
+        }
+        params = {key: str(value) for key, value in values.items() if value is not None}
+        if self.include_historical_metadata:
+            params["includeHistoricalMetadata"] = "true"
+        return params

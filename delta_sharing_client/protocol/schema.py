@@ -1,0 +1,260 @@
+"""A table's schema: Spark SQL's JSON schema, decoded once into frozen types.
+
+Serves the sections "Schema Object" of the Delta Sharing protocol and "Schema Serialization Format" of
+the Delta protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
+
+MAX_DEPTH: Final = 64
+
+#: Primitive type names without parameters.
+PRIMITIVES: Final = frozenset(
+    {
+        "string",
+        "long",
+        "integer",
+        "short",
+        "byte",
+        "float",
+        "double",
+        "boolean",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "void",
+    }
+)
+#: Other spellings that writers use for them.
+_ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_CHAR = re.compile(r"(?:var)?char\(\s*\d+\s*\)")
+
+
+class DataType:
+    """Base of the types of a table's columns."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType(DataType):
+    """A type without parameters, by its name in `PRIMITIVES`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(DataType):
+    """An exact decimal of at most 38 digits, `scale` of them behind the point."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(DataType):
+    """A list of elements of one type."""
+
+    element: DataType
+    contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"array<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(DataType):
+    """A map with keys of one type and values of one type."""
+
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+    def __str__(self) -> str:
+        return f"map<{self.key},{self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType(DataType):
+    """A type that this release does not know: it can be listed and left out, but not read.
+
+    Attributes:
+        name: the type as the schema spells it.
+        column: the path of the column that has it.
+    """
+
+    name: str
+    column: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def error(self) -> UnsupportedTypeError:
+        """The error for whoever asks to read it."""
+        at = f"column {self.column!r}" if self.column else "a column"
+        return UnsupportedTypeError(
+            f"{at} has the type {self.name!r}, which this release does not know; "
+            "upgrade delta-sharing-client, or leave the column out with columns=[...]",
+            type_name=self.name,
+        )
+
+
+_NO_METADATA: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A column, or a field of a struct.
+
+    Attributes:
+        name: its logical name.
+        type: its type.
+        nullable: whether it may be null.
+        metadata: what the provider keeps with it: comment, column mapping, generation expressions.
+    """
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default=_NO_METADATA, hash=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StructField, (self.name, self.type, self.nullable, dict(self.metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class StructType(DataType):
+    """Named fields in order: a whole schema, or a struct column."""
+
+    fields: tuple[StructField, ...]
+
+    def __str__(self) -> str:
+        return "struct<" + ", ".join(str(f) for f in self.fields) + ">"
+
+    def __iter__(self) -> Iterator[StructField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def names(self) -> list[str]:
+        """The fields' names in order."""
+        return [f.name for f in self.fields]
+
+    def find(self, name: str) -> StructField | None:
+        """Return the field of that name: the exact one first, else the one that differs only in case."""
+        folded = None
+        lower = name.lower()
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+            if folded is None and candidate.name.lower() == lower:
+                folded = candidate
+        return folded
+
+
+@lru_cache(maxsize=256)
+def parse_schema(schema_string: str) -> StructType:
+    """Decode a `schemaString`.
+
+    Args:
+        schema_string: the JSON text of a struct.
+
+    Returns:
+        The table's columns.
+
+    Raises:
+        ProtocolError: it is not the JSON of a struct.
+    """
+    try:
+        node = json.loads(schema_string)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the table's schemaString is not JSON: {error}") from None
+    decoded = _parse_type(node, "", 0)
+    if not isinstance(decoded, StructType):
+        raise ProtocolError(f"the table's schemaString is a {decoded}, not a struct")
+    return decoded
+
+
+def parse_type_name(name: str, column: str = "") -> DataType:
+    """Decode the name of a type without structure, such as ``long`` or ``decimal(10,2)``.
+
+    Args:
+        name: the type's name in the schema.
+        column: the path of the column, for the error of an unknown type.
+
+    Returns:
+        The type; `UnknownType` for a name that this release does not know.
+    """
+    plain = _ALIASES.get(name, name)
+    if plain in PRIMITIVES:
+        return PrimitiveType(plain)
+    if match := _DECIMAL.fullmatch(plain):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= 38 and 0 <= scale <= precision:
+            return DecimalType(precision, scale)
+    elif plain == "decimal":
+        return DecimalType(10, 0)
+    elif _CHAR.fullmatch(plain):
+        return PrimitiveType("string")
+    return UnknownType(name, column)
+
+
+def _parse_type(node: Any, column: str, depth: int) -> DataType:
+    if depth > MAX_DEPTH:
+        raise ProtocolError(f"the table's schema is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(node, str):
+        return parse_type_name(node, column)
+    kind = node.get("type") if isinstance(node, dict) else None
+    if kind == "struct" and isinstance(node.get("fields"), list):
+        return StructType(tuple(_parse_field(item, column, depth) for item in node["fields"]))
+    if kind == "array" and "elementType" in node:
+        element = _parse_type(node["elementType"], f"{column}.element", depth + 1)
+        return ArrayType(element, bool(node.get("containsNull", True)))
+    if kind == "map" and "keyType" in node and "valueType" in node:
+        return MapType(
+            _parse_type(node["keyType"], f"{column}.key", depth + 1),
+            _parse_type(node["valueType"], f"{column}.value", depth + 1),
+            bool(node.get("valueContainsNull", True)),
+        )
+    if kind == "udt" and "sqlType" in node:
+        return _parse_type(node["sqlType"], column, depth + 1)
+    raise ProtocolError(f"the table's schema has a malformed type at {column or 'its root'!r}")
+
+
+def _parse_field(item: Any, parent: str, depth: int) -> StructField:
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str) or "type" not in item:
+        raise ProtocolError(
+            f"the table's schema has a field without name or type under {parent or 'its root'!r}"
+        )
+    name = item["name"]
+    path = f"{parent}.{name}" if parent else name
+    metadata = item.get("metadata")
+    return StructField(
+        name,
+        _parse_type(item["type"], path, depth + 1),
+        bool(item.get("nullable", True)),
+        MappingProxyType(metadata) if isinstance(metadata, dict) and metadata else _NO_METADATA,
+    )
