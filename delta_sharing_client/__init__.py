@@ -1,1 +1,90 @@
-"""x"""
+"""A Python client for Delta Sharing: shared tables as pandas frames and Arrow tables.
+
+    import delta_sharing_client as ds
+
+    ds.load_as_pandas("config.share#share.schema.table")
+
+Names are imported when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from delta_sharing_client._version import __version__
+
+if TYPE_CHECKING:
+    from delta_sharing_client import errors, server
+    from delta_sharing_client.api import (
+        get_table_metadata,
+        get_table_protocol,
+        get_table_version,
+        load_as_arrow,
+        load_as_pandas,
+    )
+    from delta_sharing_client.client import SharingClient
+    from delta_sharing_client.errors import DeltaSharingError
+    from delta_sharing_client.http.options import TransportOptions
+    from delta_sharing_client.protocol.actions import Metadata, Protocol
+    from delta_sharing_client.protocol.names import Schema, Share, Table
+    from delta_sharing_client.protocol.profile import Profile
+    from delta_sharing_client.table import SharedTable, TableScan
+
+#: Where each public name lives; modules stand for themselves.
+_HOMES = {
+    "DeltaSharingError": "errors",
+    "Metadata": "protocol.actions",
+    "Profile": "protocol.profile",
+    "Protocol": "protocol.actions",
+    "Schema": "protocol.names",
+    "Share": "protocol.names",
+    "SharedTable": "table",
+    "SharingClient": "client",
+    "Table": "protocol.names",
+    "TableScan": "table",
+    "TransportOptions": "http.options",
+    "errors": "errors",
+    "get_table_metadata": "api",
+    "get_table_protocol": "api",
+    "get_table_version": "api",
+    "load_as_arrow": "api",
+    "load_as_pandas": "api",
+    "server": "server",
+}
+
+__all__ = [
+    "DeltaSharingError",
+    "Metadata",
+    "Profile",
+    "Protocol",
+    "Schema",
+    "Share",
+    "SharedTable",
+    "SharingClient",
+    "Table",
+    "TableScan",
+    "TransportOptions",
+    "__version__",
+    "errors",
+    "get_table_metadata",
+    "get_table_protocol",
+    "get_table_version",
+    "load_as_arrow",
+    "load_as_pandas",
+    "server",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{home}")
+    value = module if home == name else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -55,9 +55,7 @@ class Secret:
         return bool(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Secret cannot be pickled or copied: pass the profile to where it is needed instead"
-        )
+        raise TypeError("a Secret cannot be pickled or copied: pass the profile to where it is needed instead")
 
     __copy__ = __deepcopy__ = __reduce__  # type: ignore[assignment]
 

@@ -1,7 +1,7 @@
-"""From the bytes of an answer to typed actions, line by line.
+r"""From the bytes of an answer to typed actions, line by line.
 
 An answer of 300,000 lines is never held as text: lines are cut from the chunks as they come, decoded and
-let go. Only ``\\n`` ends a line; the other characters that Python calls line ends are legal inside JSON
+let go. Only ``\n`` ends a line; the other characters that Python calls line ends are legal inside JSON
 strings. Bounds keep a hostile answer from filling the memory or the stack.
 """
 
@@ -191,7 +191,7 @@ def _check_format(
         )
     if capabilities.response_format not in (None, answered):
         raise ProtocolError(
-            f"{what}: the header says {capabilities.response_format} format, the protocol line is in {answered} format"
+            f"{what}: the header says {capabilities.response_format} format, the protocol line {answered} format"
         )
     return protocol
 

@@ -57,6 +57,18 @@ class Schema:
         """Build a schema from an item of a listing; unknown fields are ignored."""
         return cls(_required(item, "name", "schema"), _required(item, "share", "schema"))
 
+    @classmethod
+    def parse(cls, full_name: str) -> Schema:
+        """Split ``share.schema`` from the right.
+
+        Raises:
+            TableNameError: there are not two names in it.
+        """
+        share, dot, name = full_name.rpartition(".")
+        if not dot:
+            raise TableNameError(f"{full_name!r} is not a schema's name: it takes share.schema")
+        return cls(check_name(name, "schema"), check_name(share, "share"))
+
     @property
     def full_name(self) -> str:
         """``share.schema``."""
@@ -139,27 +151,25 @@ def check_name(name: str, kind: str) -> str:
     return name
 
 
-def parse_table_url(url: str) -> tuple[str, Table]:
+def parse_table_url(url: str) -> tuple[str | None, Table]:
     """Split ``<profile>#<share>.<schema>.<table>`` at its last ``#``.
 
     Args:
         url: the table URL.
 
     Returns:
-        The profile part and the table.
+        The profile part, None where it is empty (the environment's profile is meant), and the table.
 
     Raises:
-        TableNameError: a part is missing.
+        TableNameError: there is no ``#``, or no table name behind it.
     """
     if not isinstance(url, str):
-        raise TypeError(
-            f"a table URL is a str '<profile>#<share>.<schema>.<table>', not {type(url).__name__}"
-        )
+        raise TypeError(f"a table URL is a str, not {type(url).__name__}")
     profile, hash_sign, name = url.rpartition("#")
-    if not hash_sign or not profile:
+    if not hash_sign:
         shown = redact_url(url) if "://" in url else repr(url)
         raise TableNameError(f"{shown} is not a table URL: it takes '<profile>#<share>.<schema>.<table>'")
-    return profile, Table.parse(name)
+    return profile or None, Table.parse(name)
 
 
 def _required(item: Mapping[str, Any], key: str, kind: str) -> str:

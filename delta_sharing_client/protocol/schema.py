@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
@@ -117,9 +116,6 @@ class UnknownType(DataType):
         )
 
 
-_NO_METADATA: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class StructField:
     """A column, or a field of a struct.
@@ -134,13 +130,10 @@ class StructField:
     name: str
     type: DataType
     nullable: bool = True
-    metadata: Mapping[str, Any] = field(default=_NO_METADATA, hash=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StructField, (self.name, self.type, self.nullable, dict(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +239,7 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
 
 def _parse_field(item: Any, parent: str, depth: int) -> StructField:
     if not isinstance(item, dict) or not isinstance(item.get("name"), str) or "type" not in item:
-        raise ProtocolError(
-            f"the table's schema has a field without name or type under {parent or 'its root'!r}"
-        )
+        raise ProtocolError(f"the table's schema has a field without name or type under {parent or 'its root'!r}")
     name = item["name"]
     path = f"{parent}.{name}" if parent else name
     metadata = item.get("metadata")
@@ -256,5 +247,5 @@ def _parse_field(item: Any, parent: str, depth: int) -> StructField:
         name,
         _parse_type(item["type"], path, depth + 1),
         bool(item.get("nullable", True)),
-        MappingProxyType(metadata) if isinstance(metadata, dict) and metadata else _NO_METADATA,
+        metadata if isinstance(metadata, dict) else {},
     )

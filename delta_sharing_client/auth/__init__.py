@@ -1,0 +1,1 @@
+"""Profiles and the credentials in them: how they are read, and how requests are authorized."""

@@ -1,0 +1,182 @@
+"""Reading profiles: from files, URLs, dictionaries, JSON text, file objects and the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from delta_sharing_client.auth.provider import format_time
+from delta_sharing_client.errors import MissingDependencyError, ProfileError
+from delta_sharing_client.http.urls import is_loopback
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.secrets import redact_url
+
+#: The environment variable that holds the default profile: a path, a URL or the JSON itself.
+ENVIRONMENT_VARIABLE: Final = "DELTA_SHARING_PROFILE"
+
+#: Whatever a profile can be read from.
+ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any] | IO[str] | IO[bytes] | None"
+
+_MAX_SIZE: Final = 1024 * 1024
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")  # a single letter is a drive of Windows
+
+
+class ProfileWarning(UserWarning):
+    """Something about a profile that its owner should look after: expired, or readable by others."""
+
+
+def load_profile(source: ProfileSource = None, *, stacklevel: int = 2) -> Profile:
+    """Read a profile ("Profile File Format").
+
+    Args:
+        source: a path (`~` is the home directory), a `file:` URL, a URL of any other scheme that fsspec
+            knows, a dictionary, JSON text, an open file, or a `Profile`, which is returned as it is. None
+            stands for the environment variable `DELTA_SHARING_PROFILE`, which holds a path, a URL or the JSON.
+        stacklevel: which caller the warnings are attributed to, as in `warnings.warn`.
+
+    Returns:
+        The profile.
+
+    Raises:
+        UnsupportedProfileError: it is of a newer version, or of a kind this release does not support.
+        ProfileError: it cannot be read, or is malformed.
+        MissingDependencyError: the URL needs fsspec.
+
+    Warns:
+        ProfileWarning: the token has expired, or the file can be read by others.
+    """
+    if isinstance(source, Profile):
+        return source
+    profile = _read(source, stacklevel + 1)
+    if profile.expired():
+        warnings.warn(
+            f"the token in the profile {profile.source or 'given'} expired at "
+            f"{format_time(profile.expiration_time)}; ask the provider for a new profile",
+            ProfileWarning,
+            stacklevel=stacklevel,
+        )
+    return profile
+
+
+def _read(source: Any, stacklevel: int) -> Profile:
+    if source is None:
+        return _from_environment(stacklevel + 1)
+    if isinstance(source, Mapping):
+        return Profile.from_dict(source)
+    if isinstance(source, str):
+        return _from_text(source, stacklevel + 1)
+    if isinstance(source, os.PathLike):
+        return _from_path(os.fspath(source), stacklevel + 1)
+    if hasattr(source, "read"):
+        return _from_file_object(source)
+    raise TypeError(
+        f"a profile is a path, a URL, a dict, JSON text, an open file or a Profile, not {type(source).__name__}"
+    )
+
+
+def _from_environment(stacklevel: int) -> Profile:
+    value = os.environ.get(ENVIRONMENT_VARIABLE, "").strip()
+    if not value:
+        raise ProfileError(
+            f"none was given and the environment variable {ENVIRONMENT_VARIABLE} is not set; pass the path of "
+            f"a profile file, or set it: export {ENVIRONMENT_VARIABLE}=/path/to/profile.share"
+        )
+    if value.startswith("{"):
+        return Profile.from_json(value, f"in ${ENVIRONMENT_VARIABLE}")
+    return _from_text(value, stacklevel + 1)
+
+
+def _from_text(text: str, stacklevel: int) -> Profile:
+    stripped = text.strip().removeprefix("\ufeff")
+    if stripped.startswith("{"):
+        return Profile.from_json(stripped)
+    if not stripped:
+        raise ProfileError("the path is empty; pass the path of a profile file")
+    if stripped[:5].lower() == "file:":
+        return _from_path(_path_of_file_url(stripped), stacklevel + 1)
+    if _URL.match(stripped):
+        return _from_url(stripped)
+    return _from_path(text, stacklevel + 1)
+
+
+def _path_of_file_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ProfileError("the file: URL is malformed", source=redact_url(url)) from None
+    if parts.netloc not in ("", "localhost"):
+        raise ProfileError(
+            f"a file: URL names a file of this machine, not of {parts.hostname}: file:///path/to/profile.share",
+            source=redact_url(url),
+        )
+    return url2pathname(parts.path)
+
+
+def _from_path(path: str | bytes, stacklevel: int) -> Profile:
+    text = os.fsdecode(path)
+    try:
+        expanded = Path(text).expanduser()
+        with expanded.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            content = file.read(_MAX_SIZE + 1)
+    except FileNotFoundError:
+        raise ProfileError("there is no such file", source=text) from None
+    except IsADirectoryError:
+        raise ProfileError("it is a directory, not a profile file", source=text) from None
+    except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ProfileError(f"it cannot be read: {reason}", source=text) from None
+    if os.name == "posix" and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
+        warnings.warn(
+            f"the profile {text} holds a token and can be read by other users of this machine; "
+            f"say: chmod 600 {text}",
+            ProfileWarning,
+            stacklevel=stacklevel,
+        )
+    return _from_content(content, text)
+
+
+def _from_file_object(file: IO[str] | IO[bytes]) -> Profile:
+    name = getattr(file, "name", None)
+    source = name if isinstance(name, str) else None
+    try:
+        content: str | bytes = file.read(_MAX_SIZE + 1)
+    except (OSError, ValueError) as error:  # closed, or not UTF-8
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        raise ProfileError(f"it cannot be read: {reason}", source=source) from None
+    return _from_content(content, source)
+
+
+def _from_url(url: str) -> Profile:
+    shown = redact_url(url)
+    if url[:7].lower() == "http://" and not is_loopback(url):
+        raise ProfileError("a profile over plain http would show its token; use https", source=shown)
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingDependencyError(
+            package="fsspec", extra="remote", purpose=f"reading the profile {shown}"
+        ) from None
+    try:
+        with fsspec.open(url, "rb") as file:
+            content = file.read(_MAX_SIZE + 1)
+    except ImportError as error:  # fsspec names the package that the scheme needs
+        raise ProfileError(f"fsspec cannot read it: {error}", source=shown) from None
+    except FileNotFoundError:
+        raise ProfileError("there is no such file", source=shown) from None
+    except Exception as error:  # noqa: BLE001  # each of fsspec's many backends raises errors of its own
+        raise ProfileError(f"it cannot be read ({type(error).__name__})", source=shown) from None
+    return _from_content(content, shown)
+
+
+def _from_content(content: str | bytes, source: str | None) -> Profile:
+    if len(content) > _MAX_SIZE:
+        raise ProfileError("it has more than 1 MB; that is no profile", source=source)
+    return Profile.from_json(content, source)

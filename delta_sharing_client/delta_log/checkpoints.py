@@ -1,0 +1,130 @@
+"""Reading checkpoints: classic, multi-part and V2 with sidecars. The one place here that reads Parquet.
+
+Serves "Checkpoints" and "Checkpoint Schema". A row is turned into the JSON object that a commit would
+have held, so that replay knows one form only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from delta_sharing_client.delta_log.actions import Action, OtherAction, make_action
+from delta_sharing_client.delta_log.commits import read_commit
+from delta_sharing_client.delta_log.listing import Checkpoint
+from delta_sharing_client.errors import DeltaLogError
+
+_ACTIONS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "remove", "add")
+_BATCH_ROWS: Final = 16_384
+_SIDECARS: Final = "_sidecars"
+
+
+def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
+    """Yield the actions of a checkpoint, those of its sidecars included.
+
+    Args:
+        checkpoint: a complete checkpoint.
+
+    Raises:
+        DeltaLogError: a file of it is missing or damaged.
+    """
+    for file in checkpoint.files:
+        actions = read_commit(file) if file.suffix == ".json" else _read_parquet(file)
+        for action in actions:
+            if isinstance(action, OtherAction) and action.name == "sidecar":
+                yield from _read_parquet(_sidecar_path(file.parent, action))
+            else:
+                yield action
+
+
+def _sidecar_path(log: Path, sidecar: OtherAction) -> Path:
+    # Sidecars always lie in _delta_log/_sidecars, so only the name counts, however it is written.
+    name = unquote(str(sidecar.raw.get("path", ""))).rsplit("/", 1)[-1]
+    if not name or name in (".", ".."):
+        raise DeltaLogError("a sidecar without a name", path=str(log.parent))
+    return log / _SIDECARS / name
+
+
+def _read_parquet(file: Path) -> Iterator[Action]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = str(file.parent.parent)
+    try:
+        with pq.ParquetFile(file) as parquet:
+            columns = _wanted_columns(parquet.schema_arrow, pa)
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    yield from _actions_of(name, column, file)
+    except (OSError, pa.ArrowException) as error:
+        raise DeltaLogError(f"the checkpoint file {file.name} cannot be read: {error}", path=table) from error
+
+
+def _wanted_columns(schema: Any, pa: Any) -> list[str]:
+    """Leave out what the JSON form holds already: it is half of a large checkpoint."""
+    columns = []
+    for field in schema:
+        if field.name not in _ACTIONS:
+            continue
+        if not pa.types.is_struct(field.type):
+            continue
+        names = [field.type.field(i).name for i in range(field.type.num_fields)]
+        skipped = {"partitionValues_parsed"} | ({"stats_parsed"} if "stats" in names else set())
+        columns += [f"{field.name}.{name}" for name in names if name not in skipped]
+    return columns
+
+
+def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
+    if column.null_count == len(column):
+        return
+    for value in column.drop_null().to_pylist():
+        raw = _plain(value, column.type)
+        # Some writers leave the struct itself non-null in every row, with nothing in it.
+        if raw:
+            parsed = raw.pop("stats_parsed", None)
+            if parsed and "stats" not in raw:
+                raw["stats"] = json.dumps(_json_stats(parsed), separators=(",", ":"))
+            yield make_action(name, raw, where=file.name)
+
+
+def _plain(value: Any, data_type: Any) -> Any:
+    """Turn a value into what JSON would have held: maps as objects, absent fields left out."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_struct(data_type):
+        children = (data_type.field(i) for i in range(data_type.num_fields))
+        plain = {child.name: _plain(value[child.name], child.type) for child in children}
+        # A struct whose fields are all null stands for one that is not there (an empty deletion vector).
+        return {name: item for name, item in plain.items() if item is not None} or None
+    if pa.types.is_map(data_type):
+        return dict(value)
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        return [_plain(item, data_type.value_type) for item in value]
+    return value
+
+
+def _json_stats(value: Any) -> Any:
+    """Write typed statistics the way their JSON form has them; what JSON cannot hold exactly is left out."""
+    if isinstance(value, dict):
+        converted = {key: _json_stats(item) for key, item in value.items()}
+        return {key: item for key, item in converted.items() if item is not None}
+    if isinstance(value, datetime):
+        # Milliseconds and Z are the JSON form; a reader of it knows that a maximum is cut.
+        if value.tzinfo is not None:
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value) if Decimal(repr(float(value))) == value else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else None

@@ -1,0 +1,91 @@
+"""What lies in `_delta_log`: commits and complete checkpoints, by version.
+
+Serves "Delta Log Entries" and "Checkpoints". A local directory is listed whole, so `_last_checkpoint`,
+which only spares a listing, is never needed: one that is stale, corrupt or missing changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+
+LOG_DIRECTORY: Final = "_delta_log"
+
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CLASSIC: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_V2: Final = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:parquet|json)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One complete checkpoint.
+
+    Attributes:
+        version: the table version it holds.
+        files: its top-level files: one, or every part in order.
+    """
+
+    version: int
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogListing:
+    """What one look into `_delta_log` found.
+
+    Attributes:
+        commits: the commit file of each version, ascending.
+        checkpoints: complete checkpoints, newest first; of one version the single-file ones first.
+    """
+
+    commits: dict[int, Path]
+    checkpoints: tuple[Checkpoint, ...]
+
+    @property
+    def latest_version(self) -> int:
+        """The newest version that the log can say anything about."""
+        return max([*self.commits, *(checkpoint.version for checkpoint in self.checkpoints[:1])])
+
+
+def list_log(table: Path) -> LogListing:
+    """Look into the log of a table.
+
+    Args:
+        table: the table's directory.
+
+    Raises:
+        DeltaTableNotFoundError: there is no log, or nothing in it.
+    """
+    log = table / LOG_DIRECTORY
+    try:
+        with os.scandir(log) as entries:
+            names = sorted(entry.name for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DeltaTableNotFoundError("there is no Delta table here (no _delta_log)", path=str(table)) from None
+    except OSError as error:
+        raise DeltaLogError(f"the log cannot be listed: {error.strerror}", path=str(table)) from error
+    commits: dict[int, Path] = {}
+    single: dict[int, list[Path]] = {}
+    parts: dict[tuple[int, int], dict[int, Path]] = {}
+    for name in names:
+        if match := _COMMIT.fullmatch(name):
+            commits[int(match[1])] = log / name
+        elif match := (_CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
+            single.setdefault(int(match[1]), []).append(log / name)
+        elif match := _PART.fullmatch(name):
+            parts.setdefault((int(match[1]), int(match[3])), {})[int(match[2])] = log / name
+    checkpoints = [Checkpoint(version=v, files=(file,)) for v, files in single.items() for file in files]
+    for (version, count), found in parts.items():
+        if sorted(found) == list(range(1, count + 1)):
+            ordered = tuple(file for _, file in sorted(found.items()))
+            checkpoints.append(Checkpoint(version=version, files=ordered))
+    if not commits and not checkpoints:
+        raise DeltaTableNotFoundError("the _delta_log here holds no commit and no checkpoint", path=str(table))
+    checkpoints.sort(key=lambda checkpoint: -checkpoint.version)
+    return LogListing(commits=commits, checkpoints=tuple(checkpoints))

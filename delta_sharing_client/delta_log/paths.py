@@ -1,0 +1,73 @@
+"""From the URIs of a log to local paths.
+
+The `path` of a file action "is a URI as specified by RFC 2396, which needs to be decoded to get the file
+path": relative to the table's directory, or absolute. A deletion vector's file is named by a UUID in Z85.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from delta_sharing_client.errors import DeltaLogError
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_Z85_VALUE: Final = {character: value for value, character in enumerate(_Z85)}
+_UUID_LENGTH: Final = 20
+
+
+def resolve_path(table: Path, uri: str) -> Path:
+    """Return the local path that a URI of the log names; links are not followed and nothing is opened.
+
+    Args:
+        table: the table's directory.
+        uri: the path as written in the log.
+
+    Raises:
+        DeltaLogError: the URI names another file system.
+    """
+    if _SCHEME.match(uri):
+        parts = urlsplit(uri)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise DeltaLogError(f"the log names a file on {parts.scheme}:, which is not local", path=str(table))
+        return Path(unquote(parts.path))
+    return table / unquote(uri)
+
+
+def deletion_vector_path(table: Path, storage_type: str, path_or_inline: str) -> Path | None:
+    """Return the local file of a deletion vector, or None for an inline one.
+
+    Args:
+        table: the table's directory.
+        storage_type: `u`, `p` or `i`.
+        path_or_inline: the descriptor's `pathOrInlineDv`.
+
+    Raises:
+        DeltaLogError: the storage type is unknown, or the UUID is no Z85 text.
+    """
+    if storage_type == "i":
+        return None
+    if storage_type == "p":
+        return resolve_path(table, path_or_inline)
+    if storage_type != "u" or len(path_or_inline) < _UUID_LENGTH:
+        raise DeltaLogError(f"a deletion vector of an unknown kind ({storage_type!r})", path=str(table))
+    prefix, encoded = path_or_inline[:-_UUID_LENGTH], path_or_inline[-_UUID_LENGTH:]
+    name = f"deletion_vector_{_decode_uuid(encoded, table)}.bin"
+    return table / prefix / name if prefix else table / name
+
+
+def _decode_uuid(encoded: str, table: Path) -> uuid.UUID:
+    decoded = bytearray()
+    try:
+        for start in range(0, _UUID_LENGTH, 5):
+            value = 0
+            for character in encoded[start : start + 5]:
+                value = value * 85 + _Z85_VALUE[character]
+            decoded += value.to_bytes(4, "big")
+    except (KeyError, OverflowError):
+        raise DeltaLogError("a deletion vector's file name is not Z85 text", path=str(table)) from None
+    return uuid.UUID(bytes=bytes(decoded))

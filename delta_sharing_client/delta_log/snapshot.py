@@ -1,0 +1,155 @@
+"""Replay of a log into a snapshot ("Action Reconciliation")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from delta_sharing_client.delta_log.actions import (
+    Action,
+    AddFile,
+    FileKey,
+    Metadata,
+    OtherAction,
+    Protocol,
+    RemoveFile,
+    Transaction,
+)
+from delta_sharing_client.errors import DeltaLogError
+
+
+@dataclass(kw_only=True)
+class LogState:
+    """The state that replay builds; files are told apart by path and deletion vector.
+
+    Attributes:
+        protocol: the latest protocol action.
+        metadata: the latest metadata action.
+        adds: the files of the table.
+        removes: the tombstones.
+        transactions: the latest transaction of each application.
+        domains: the latest metadata of each domain.
+    """
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    adds: dict[FileKey, AddFile] = field(default_factory=dict)
+    removes: dict[FileKey, RemoveFile] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    domains: dict[str, OtherAction] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Reconcile the actions of the next version, or of a checkpoint, with the state."""
+        for action in actions:
+            match action:
+                case AddFile():
+                    self.removes.pop(action.key, None)
+                    self.adds[action.key] = action
+                case RemoveFile():
+                    self.adds.pop(action.key, None)
+                    self.removes[action.key] = action
+                case Metadata():
+                    self.metadata = action
+                case Protocol():
+                    self.protocol = action
+                case Transaction():
+                    self.transactions[action.app_id] = action
+                case OtherAction(name="domainMetadata"):
+                    self._apply_domain(action)
+                case _:
+                    pass
+
+    def _apply_domain(self, action: OtherAction) -> None:
+        domain = str(action.raw.get("domain"))
+        if action.raw.get("removed"):
+            self.domains.pop(domain, None)
+        else:
+            self.domains[domain] = action
+
+    def copy(self) -> LogState:
+        """Return a state that can be taken further without changing this one."""
+        return LogState(
+            protocol=self.protocol,
+            metadata=self.metadata,
+            adds=dict(self.adds),
+            removes=dict(self.removes),
+            transactions=dict(self.transactions),
+            domains=dict(self.domains),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """One version of the table, as it was committed.
+
+    Attributes:
+        version: the table version.
+        timestamp: when it was committed, in milliseconds since the epoch.
+        actions: the actions in the order written.
+    """
+
+    version: int
+    timestamp: int
+    actions: tuple[Action, ...]
+
+
+class Snapshot:
+    """The table at one version.
+
+    Attributes:
+        version: the table version.
+        timestamp: when it was committed, in milliseconds since the epoch.
+        protocol: the protocol in force; `protocol.raw` is the action as written.
+        metadata: the metadata in force; `metadata.raw` is the action as written.
+    """
+
+    def __init__(self, *, version: int, timestamp: int, state: LogState, table: str) -> None:
+        """Freeze a replayed state.
+
+        Args:
+            version: the table version.
+            timestamp: milliseconds since the epoch.
+            state: the state, which belongs to the snapshot from here on.
+            table: the table's directory, for errors.
+
+        Raises:
+            DeltaLogError: the log never said what the protocol or the metadata is.
+        """
+        missing = [n for n, v in (("protocol", state.protocol), ("metaData", state.metadata)) if v is None]
+        if state.protocol is None or state.metadata is None:
+            raise DeltaLogError(f"the log up to version {version} has no {' and no '.join(missing)}", path=table)
+        self.version = version
+        self.timestamp = timestamp
+        self.protocol = state.protocol
+        self.metadata = state.metadata
+        self.state = state
+
+    @property
+    def schema_string(self) -> str:
+        """The table's schema as JSON text."""
+        return self.metadata.schema_string
+
+    @cached_property
+    def files(self) -> tuple[AddFile, ...]:
+        """The table's files: oldest first, by path within a moment; the same whether read from a checkpoint."""
+        return tuple(sorted(self.state.adds.values(), key=lambda add: (add.modification_time, add.key)))
+
+    @property
+    def tombstones(self) -> tuple[RemoveFile, ...]:
+        """The files that are no longer part of the table, as far as the log still tells."""
+        return tuple(self.state.removes.values())
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]:
+        """The latest transaction of each application."""
+        return MappingProxyType(self.state.transactions)
+
+    @cached_property
+    def size_in_bytes(self) -> int:
+        """The sizes of all files together."""
+        return sum(add.size or 0 for add in self.files)
+
+    def __repr__(self) -> str:
+        return f"Snapshot(version={self.version}, files={len(self.state.adds)})"

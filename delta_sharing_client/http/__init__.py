@@ -1,0 +1,1 @@
+"""The only sockets of the package: two transports, their options, their retries."""

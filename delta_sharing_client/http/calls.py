@@ -1,0 +1,124 @@
+"""Calls of the sharing server: a request, its retries, its error statuses, and the pages of listings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from delta_sharing_client.errors import ProtocolError
+from delta_sharing_client.http.response import Response
+from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
+from delta_sharing_client.http.status import check_status
+from delta_sharing_client.http.transport import ApiTransport
+from delta_sharing_client.protocol.decode import MAX_LINE, parse_object
+
+T = TypeVar("T")
+
+#: Pages of one listing; a server that goes on beyond them is broken.
+MAX_PAGES: Final = 10_000
+
+
+class Caller:
+    """Sends requests through a transport until their answers could be read to the end.
+
+    Args:
+        transport: sends them.
+        retrier: repeats them.
+
+    Attributes:
+        clock_offset: seconds that the server's clock is ahead of this machine's, by its last `Date`.
+    """
+
+    def __init__(self, transport: ApiTransport, retrier: Retrier) -> None:
+        self.transport = transport
+        self.retrier = retrier
+        self.clock_offset = 0.0
+
+    def call(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        what: str,
+        read: Callable[[Response], T],
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        hints: Mapping[int, str],
+    ) -> T:
+        """Send a request until its answer could be read to the end."""
+
+        def once(attempt: Attempt) -> T:
+            with self.transport.request(
+                method, path, params=params, headers=headers, body=body, timeout=attempt.timeout, what=what
+            ) as response:
+                attempt.answered()
+                served_at = parse_http_date(response.headers.get("Date"))
+                if served_at is not None:
+                    self.clock_offset = served_at - time.time()
+                if response.status == 401:
+                    check_status(response, what=what, hints={401: self.transport.authorize.hint()})
+                check_status(response, what=what, hints=hints)
+                return read(response)
+
+        return self.retrier.call(once)
+
+    def _json(self, what: str) -> Callable[[Response], dict[str, Any]]:
+        """Read an answer that is one JSON object."""
+
+        def read(response: Response) -> dict[str, Any]:
+            data = response.read(MAX_LINE + 1)
+            if len(data) > MAX_LINE:
+                raise ProtocolError(f"{what}: the answer has more than {MAX_LINE} bytes")
+            try:
+                return parse_object(data)
+            except (ValueError, RecursionError):
+                raise ProtocolError(
+                    f"{what}: the answer is not a JSON object; is {self.transport.endpoint} the endpoint of a "
+                    "sharing server?"
+                ) from None
+
+        return read
+
+    def items(
+        self,
+        build: Callable[[Mapping[str, Any]], T],
+        path: tuple[str, ...],
+        what: str,
+        hints: Mapping[int, str],
+        max_results: int | None,
+    ) -> Iterator[T]:
+        """The one page iterator: yields a listing's items, asking for a page only when it is needed."""
+        if max_results is not None and max_results < 1:
+            raise ValueError(f"max_results is {max_results}; it has to be at least 1")
+
+        def pages() -> Iterator[T]:
+            params = {} if max_results is None else {"maxResults": str(max_results)}
+            tokens: set[str] = set()
+            while True:
+                answer = self.call("GET", path, what, self._json(what), params=params, hints=hints)
+                items = answer.get("items") or []
+                if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                    raise ProtocolError(f"{what}: 'items' of the listing is not a list of objects")
+                yield from map(build, items)
+                token = answer.get("nextPageToken")
+                if not token:
+                    return
+                if not isinstance(token, str):
+                    raise ProtocolError(f"{what}: 'nextPageToken' of the listing is not a text")
+                next_page(token, tokens, what)
+                params["pageToken"] = token
+
+        return pages()
+
+
+
+def next_page(token: str, tokens: set[str], what: str) -> None:
+    if token in tokens:
+        raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
+    if len(tokens) >= MAX_PAGES:
+        raise ProtocolError(f"{what}: the listing has more than {MAX_PAGES} pages")
+    tokens.add(token)
+
+

@@ -1,0 +1,115 @@
+"""An answer whose body is read under control: counted against its announced length, its errors typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import requests
+
+from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
+from delta_sharing_client.http.body import decoded
+from delta_sharing_client.http.failures import NETWORK_ERRORS, translate
+
+#: The most that is read of an error's body.
+MAX_ERROR_BODY: Final = 64 * 1024
+
+_CHUNK: Final = 256 * 1024
+
+
+class Response:
+    """An answer whose body has yet to be read. Close it, or use it as a context manager.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers; names are case-insensitive.
+        url: the URL that answered; signed, never to be shown.
+    """
+
+    def __init__(self, response: requests.Response, *, what: str) -> None:
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self.url: str = str(response.url)
+        self._what = what
+        self._response = response
+        self._raw: Any = response.raw
+        self._left = _content_length(response)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back if the body was read, and close it otherwise."""
+        self._response.close()
+
+    @property
+    def length(self) -> int | None:
+        """How many bytes of the body, as sent, are still to come; None where the server did not say."""
+        return self._left
+
+    def read_some(self, limit: int) -> bytes:
+        """Return up to `limit` bytes of the body, as sent, as soon as there are any; none at its end.
+
+        Raises:
+            IncompleteResponseError: the body is shorter than announced.
+            TransportError: the connection broke.
+        """
+        read1 = getattr(self._raw, "read1", None)  # urllib3 1.26 has none
+        return self._counted(read1 if read1 is not None else self._raw.read, limit)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body, decompressed, in pieces of some 256 kB.
+
+        Raises:
+            IncompleteResponseError: the body is shorter than announced.
+            TransportError: the connection broke.
+            ProtocolError: the body is compressed in a way that was not asked for, or beyond all reason.
+        """
+        return decoded(self._raw_chunks(), self.headers.get("Content-Encoding") or "", what=self._what)
+
+    def read(self, limit: int) -> bytes:
+        """Return the first `limit` bytes of the body, decompressed; all of it if it is shorter."""
+        data = bytearray()
+        for chunk in self.chunks():
+            data += chunk
+            if len(data) >= limit:
+                break
+        return bytes(data[:limit])
+
+    def excerpt(self) -> bytes:
+        """Return the beginning of an error's body; what cannot be read of it is left out."""
+        try:
+            return self.read(MAX_ERROR_BODY)
+        except DeltaSharingError:
+            return b""
+
+    def _raw_chunks(self) -> Iterator[bytes]:
+        while chunk := self._counted(self._raw.read, _CHUNK):
+            yield chunk
+
+    def _counted(self, read: Any, limit: int) -> bytes:
+        try:
+            data: bytes = read(limit, decode_content=False)
+        except NETWORK_ERRORS as error:
+            raise translate(error, url=self.url, reading=True) from None
+        if self._left is not None:
+            if not data and self._left:
+                raise IncompleteResponseError(f"the answer was cut: {self._left} bytes of it are missing")
+            self._left -= len(data)
+        return data
+
+
+def _content_length(response: requests.Response) -> int | None:
+    """The body's length as announced; checked here because not every urllib3 does."""
+    value = response.headers.get("Content-Length")
+    if value is None or "Transfer-Encoding" in response.headers or response.request.method == "HEAD":
+        return None
+    if response.status_code in (204, 304) or not (value.isascii() and value.strip().isdigit()):
+        return None
+    return int(value)

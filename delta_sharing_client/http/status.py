@@ -1,0 +1,83 @@
+"""From the sharing server's error statuses to typed errors that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from delta_sharing_client.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ForbiddenError,
+    NotFoundError,
+    RateLimitError,
+    RestError,
+    ServerError,
+)
+from delta_sharing_client.http.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
+from delta_sharing_client.http.transport import Response
+from delta_sharing_client.protocol.decode import parse_object
+from delta_sharing_client.secrets import redact_text
+
+_CLASSES: Final[Mapping[int, type[RestError]]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    429: RateLimitError,
+}
+_MAX_MESSAGE: Final = 1000
+_MAX_EXCERPT: Final = 200
+
+_INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
+
+
+def check_status(response: Response, *, what: str, hints: Mapping[int, str]) -> None:
+    """Raise the error for an answer's status, unless it is a success.
+
+    Args:
+        response: the answer; of an error's body at most 64 kB are read.
+        what: the thing asked for, for messages.
+        hints: what to do, by status.
+
+    Raises:
+        RestError: the status says so; a subclass where there is one.
+        RetryLater: the same, where the server also said when to come back.
+    """
+    if 200 <= response.status < 300:
+        return
+    code, message = error_in(response.excerpt())
+    kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
+    error = kind(
+        status=response.status, what=what, error_code=code, server_message=message, hint=hints.get(response.status)
+    )
+    if response.status in RETRYABLE_STATUSES:
+        seconds = parse_retry_after(response.headers)
+        if seconds is not None:
+            raise RetryLater(error, seconds)
+    raise error
+
+
+def error_in(body: bytes) -> tuple[str | None, str | None]:
+    """Return `errorCode` and `message` of an error's body; of one that is no JSON, its first words."""
+    try:
+        fields = parse_object(body)
+    except (ValueError, RecursionError):
+        return None, _excerpt(body.decode("utf-8", "replace"))
+    code = fields.get("errorCode") or fields.get("error_code")
+    message = fields.get("message") or fields.get("error_description") or fields.get("error")
+    return (
+        _printable(str(code), 100) if code else None,
+        _printable(str(message), _MAX_MESSAGE) if message else None,
+    )
+
+
+def _excerpt(text: str) -> str | None:
+    """The first words of a page made for people, without its tags."""
+    return _printable(redact_text(_INVISIBLE.sub(" ", text)), _MAX_EXCERPT) or None
+
+
+def _printable(text: str, limit: int) -> str:
+    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return words if len(words) <= limit else words[:limit] + "..."

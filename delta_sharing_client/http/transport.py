@@ -1,0 +1,315 @@
+"""The two transports. No other module of the package opens a connection.
+
+The API transport has the credential and speaks to one origin. The storage transport has none, neither from
+the profile nor from a netrc file nor as a cookie, and checks every URL before it goes there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+from urllib.parse import quote, urlencode, urljoin
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.utils import get_environ_proxies
+
+from delta_sharing_client.errors import InsecureUrlError
+from delta_sharing_client.http import logs
+from delta_sharing_client.http.connections import SocketRegistry, TrackingAdapter
+from delta_sharing_client.http.failures import NETWORK_ERRORS, LastingTransportError, translate
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.response import Response
+from delta_sharing_client.http.urls import check_data_url, check_endpoint, is_loopback, same_origin
+from delta_sharing_client.secrets import redact_url
+
+logger = logging.getLogger(__name__)
+
+MAX_REDIRECTS: Final = 5
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_HOSTS: Final = 16
+
+
+class Authorizer(Protocol):
+    """Gives the headers that authorize a request to the sharing server."""
+
+    #: Whether asking with `force` can give another credential than before.
+    renewable: bool
+
+    def headers(self, *, force: bool = False) -> Mapping[str, str]:
+        """Return the headers; `force` asks for a fresh credential because the last one was refused."""
+
+    def hint(self) -> str:
+        """Return what to tell the user when the server answers 401."""
+
+
+class _Transport:
+    """What both transports share: a session without credentials of its own, made anew after a fork."""
+
+    def __init__(self, options: TransportOptions) -> None:
+        logs.install()
+        self.options = options
+        self._sockets = SocketRegistry()
+        self._lock = threading.Lock()
+        self._session: requests.Session | None = None
+        self._pid = 0
+        self._verify = _trusted(options)
+        self._certificate = _certificate(options)
+
+    def close(self) -> None:
+        """Close the pooled connections; the transport can go on being used."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _current_session(self) -> requests.Session:
+        with self._lock:
+            if self._session is None or self._pid != os.getpid():
+                self._session = self._new_session()
+                self._pid = os.getpid()
+            return self._session
+
+    def _new_session(self) -> requests.Session:
+        session = requests.Session()
+        session.trust_env = False  # no netrc; proxies and certificates of the environment are looked up here
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.headers.clear()
+        adapter: HTTPAdapter = TrackingAdapter(
+            self._sockets, pool_connections=_HOSTS, pool_maxsize=self.options.max_connections
+        )
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+        what: str,
+    ) -> Response:
+        session = self._current_session()
+        started = time.monotonic()
+        shown = redact_url(url)
+        try:
+            with logs.redacted():
+                request = session.prepare_request(
+                    requests.Request(
+                        method, url, headers={"User-Agent": self.options.user_agent, **headers}, data=body
+                    )
+                )
+                response = session.send(
+                    request,
+                    stream=True,
+                    allow_redirects=False,
+                    timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
+                    verify=self._verify,
+                    cert=self._certificate,
+                    proxies=self._proxies(url),
+                )
+        except NETWORK_ERRORS as error:
+            translated = translate(error, url=url)
+            logger.debug("%s %s failed after %.3f s", method, shown, time.monotonic() - started)
+            raise translated from None
+        logger.debug("%s %s %d %.3f s", method, shown, response.status_code, time.monotonic() - started)
+        return Response(response, what=what)
+
+    def _timeout(self, total: float | None) -> urllib3.Timeout:
+        return urllib3.Timeout(
+            total=total,
+            connect=self.options.connect_timeout.total_seconds(),
+            read=self.options.read_timeout.total_seconds(),
+        )
+
+    def _proxies(self, url: str) -> dict[str, str]:
+        """Proxies for a URL: the explicit ones first. On loopback a proxy would see what must stay here."""
+        if is_loopback(url):
+            return {}
+        return {**get_environ_proxies(url), **self.options.proxies}
+
+
+class ApiTransport(_Transport):
+    """Sends requests to one sharing server, with its credential.
+
+    Args:
+        endpoint: the server's URL, up to where the protocol's paths begin.
+        authorize: gives the headers that authorize a request.
+        options: time-outs, connections, certificates.
+
+    Raises:
+        InsecureUrlError: the credential would travel in clear text.
+    """
+
+    def __init__(self, endpoint: str, authorize: Authorizer, options: TransportOptions) -> None:
+        super().__init__(options)
+        self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http).rstrip("/")
+        self.authorize = authorize
+
+    def request(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        what: str = "the request",
+    ) -> Response:
+        """Send one request, without retries, and return the answer whatever its status.
+
+        Args:
+            method: GET, POST or HEAD.
+            path: the segments below the endpoint; each is percent-encoded.
+            params: the query string.
+            headers: further headers.
+            body: sent as JSON.
+            timeout: seconds in which an answer has to begin; never more than the options allow.
+            what: the thing asked for, for messages.
+
+        Returns:
+            The answer, its body unread.
+
+        Raises:
+            TransportError: no answer came, or it redirects to another host.
+        """
+        url = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
+        if params:
+            url += "?" + urlencode(params, quote_via=quote)
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Accept-Encoding": "gzip", **(headers or {})}
+        if data is not None:
+            sent["Content-Type"] = "application/json; charset=utf-8"
+        response = self._follow(method, url, sent, data, timeout, what, force=False)
+        if response.status == 401 and self.authorize.renewable:
+            response.close()
+            response = self._follow(method, url, sent, data, timeout, what, force=True)
+        return response
+
+    def _follow(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout: float | None,
+        what: str,
+        *,
+        force: bool,
+    ) -> Response:
+        sent = {**headers, **self.authorize.headers(force=force)}
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._send(method, url, headers=sent, body=data, timeout=timeout, what=what)
+            target = _redirect_target(response)
+            if target is None:
+                return response
+            response.close()
+            if not same_origin(target, self.endpoint):
+                raise InsecureUrlError(
+                    f"the server redirects to {redact_url(target)}; credentials are not sent to another "
+                    "host. If that is where it lives now, correct the profile's endpoint",
+                    url=url,
+                )
+            url = target
+            if response.status == 303:
+                method, data = "GET", None
+        raise LastingTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
+
+
+class StorageTransport(_Transport):
+    """Fetches files by their pre-signed URLs, without any credential.
+
+    Args:
+        options: time-outs, connections, certificates.
+        endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
+    """
+
+    def __init__(self, options: TransportOptions, endpoint_is_loopback: bool) -> None:
+        super().__init__(options)
+        self.endpoint_is_loopback = endpoint_is_loopback
+
+    def get(self, url: str, *, headers: Mapping[str, str] | None = None, file_id: str = "") -> Response:
+        """Send one GET, without retries, and return the answer whatever its status.
+
+        Args:
+            url: the pre-signed URL.
+            headers: `Range` and conditions.
+            file_id: the file's id, for messages.
+
+        Returns:
+            The answer, its body unread.
+
+        Raises:
+            InsecureUrlError: the URL, or one that the store redirects to, may not be fetched.
+            TransportError: no answer came.
+        """
+        sent = {"Accept-Encoding": "identity", "Accept": "*/*", **(headers or {})}
+        what = f"file {file_id}"
+        for _ in range(MAX_REDIRECTS + 1):
+            check_data_url(url, endpoint_is_loopback=self.endpoint_is_loopback, allow_http=self.options.allow_http)
+            response = self._send("GET", url, headers=sent, body=None, timeout=None, what=what)
+            target = _redirect_target(response)
+            if target is None:
+                return response
+            response.close()
+            url = target
+        raise LastingTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
+
+    def abort(self) -> None:
+        """Break every transfer under way, at once and from any thread; for when the user gives up."""
+        self._sockets.shut_down()
+
+
+def _redirect_target(response: Response) -> str | None:
+    location = response.headers.get("Location")
+    if response.status not in _REDIRECTS or not location:
+        return None
+    try:
+        return urljoin(response.url, location)
+    except ValueError:
+        response.close()
+        raise LastingTransportError("the server redirects to a malformed URL", url=response.url) from None
+
+
+def _trusted(options: TransportOptions) -> str | bool:
+    """What `requests` takes as `verify`: a file or directory of certificates, or its own default."""
+    given = options.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    if not given:
+        return True
+    return _existing(given, "the CA bundle")
+
+
+def _certificate(options: TransportOptions) -> str | tuple[str, str] | None:
+    """What `requests` takes as `cert`."""
+    given = options.client_certificate
+    if given is None or isinstance(given, str):
+        return given and _existing(given, "the client certificate")
+    return _existing(given[0], "the client certificate"), _existing(given[1], "the client certificate's key")
+
+
+def _existing(path: str | os.PathLike[str], what: str) -> str:
+    if not Path(path).exists():
+        raise ValueError(f"{what} {os.fspath(path)!r} does not exist; see TransportOptions")
+    return os.fspath(path)

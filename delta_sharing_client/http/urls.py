@@ -1,0 +1,148 @@
+"""Which URLs may be sent to: the rules for the sharing server's endpoint and for the URLs it hands out.
+
+A data URL comes from the server, so it is held to stricter rules than the endpoint, which comes from the
+user's own profile: it must not make this machine talk to itself or to its cloud's metadata service.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from delta_sharing_client.errors import InsecureUrlError
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: Names that the metadata services of clouds go by.
+_METADATA_NAMES: Final = frozenset(
+    {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
+)
+#: Link-local networks, and the metadata services that are elsewhere (AWS, Google, Alibaba, Azure).
+_METADATA_NETWORKS: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "169.254.0.0/16",
+        "fe80::/10",
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+    )
+)
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+)){0,3}")
+
+
+def is_loopback(url: str) -> bool:
+    """Tell whether a URL's host is this machine, by its name or its address; no name is resolved."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return False
+    return host is not None and _is_loopback_host(host)
+
+
+def check_endpoint(url: str, *, allow_http: bool) -> str:
+    """Return the endpoint of a sharing server if a token may be sent to it.
+
+    Args:
+        url: the endpoint.
+        allow_http: whether plain http to other machines is allowed.
+
+    Raises:
+        InsecureUrlError: it is not a URL of http or https, or would send the token in clear text.
+    """
+    parts = _split(url)
+    if parts.scheme == "http" and not allow_http and not _is_loopback_host(parts.hostname or ""):
+        raise InsecureUrlError(
+            "the token would go over plain http in clear text; use an https endpoint, or say "
+            "TransportOptions(allow_http=True) if the network is trusted",
+            url=url,
+        )
+    return url
+
+
+def check_data_url(url: str, *, endpoint_is_loopback: bool, allow_http: bool) -> str:
+    """Return a URL that a server handed out, or a store redirected to, if it may be fetched.
+
+    Args:
+        url: the pre-signed URL of a file.
+        endpoint_is_loopback: whether the sharing server is on this machine.
+        allow_http: whether plain http to other machines is allowed.
+
+    Raises:
+        InsecureUrlError: it is neither https nor http on loopback, or leads to a metadata service.
+    """
+    parts = _split(url)
+    host = (parts.hostname or "").rstrip(".")
+    address = _address(host)
+    if host in _METADATA_NAMES or (address is not None and any(address in net for net in _METADATA_NETWORKS)):
+        raise InsecureUrlError("link-local and cloud-metadata addresses are refused", url=url)
+    if parts.scheme == "http" and not allow_http and not (endpoint_is_loopback and _is_loopback_host(host)):
+        raise InsecureUrlError(
+            "the server handed out a plain http URL for a file; say TransportOptions(allow_http=True) if the "
+            "network is trusted",
+            url=url,
+        )
+    return url
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Tell whether two URLs have the same scheme, host and port."""
+    try:
+        return _origin(one) == _origin(other)
+    except ValueError:
+        return False
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL of http or https with a host and without user info."""
+    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url) or "\\" in url:
+        raise InsecureUrlError("the URL has a space, backslash or control character in it", url=url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InsecureUrlError("the URL is malformed") from None
+    if parts.scheme not in ("http", "https"):
+        raise InsecureUrlError("only https URLs, and http on loopback, are fetched", url=url)
+    if not parts.hostname or port == 0:
+        raise InsecureUrlError("the URL has no host or no usable port", url=url)
+    if "@" in parts.netloc:
+        raise InsecureUrlError("a URL with a user name in it is refused", url=url)
+    return parts
+
+
+def _is_loopback_host(host: str) -> bool:
+    host = host.rstrip(".").lower()
+    if host == "localhost":
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def _address(host: str) -> _Address | None:
+    """The address that a host spells, in whatever way the system's resolver would accept; None for a name."""
+    try:
+        address: _Address = ipaddress.ip_address(host)
+    except ValueError:
+        if not _LEGACY_IPV4.fullmatch(host):
+            return None
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return inner or address
+    return address

@@ -1,0 +1,1 @@
+"""From record batches to what users hold: Arrow tables and readers, pandas frames."""

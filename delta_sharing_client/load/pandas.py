@@ -1,0 +1,100 @@
+"""Arrow tables to pandas frames, with dtypes that keep every value.
+
+As `pandas.read_parquet`, save that integers with nulls become `Int64` (and its narrower kin) rather than
+floats, booleans with nulls `boolean` rather than objects, and integers with nulls inside lists, maps and
+structs stay integers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DtypeBackend: TypeAlias = Literal["numpy_nullable", "pyarrow"]
+
+_NULLABLE: Final = {
+    pa.int8(): "Int8",
+    pa.int16(): "Int16",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+    pa.bool_(): "boolean",
+}
+
+
+def check_dtype_backend(value: str | None) -> None:
+    """Raise `ValueError` unless `value` is None or a dtype backend that pandas has."""
+    if value not in (None, "numpy_nullable", "pyarrow"):
+        raise ValueError(f"dtype_backend is {value!r}; it takes None, 'numpy_nullable' or 'pyarrow'")
+
+
+def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.DataFrame:
+    """Convert a table to a frame; give the table up, for its memory is released column by column.
+
+    Args:
+        table: the rows.
+        dtype_backend: None for dtypes as `pandas.read_parquet` gives them, widened to nullable ones where
+            a column holds nulls; ``numpy_nullable`` or ``pyarrow`` for dtypes that depend on the schema alone.
+
+    Returns:
+        The frame, with a `RangeIndex`.
+    """
+    import pandas as pd
+
+    check_dtype_backend(dtype_backend)
+    if not table.num_columns:
+        return pd.DataFrame(index=pd.RangeIndex(table.num_rows))
+    mapper: Callable[[pa.DataType], Any] | None = None
+    if dtype_backend == "pyarrow":
+        mapper = pd.ArrowDtype
+    elif dtype_backend == "numpy_nullable":
+        mapper = _nullable_mapper()
+    table = table.replace_schema_metadata(_pandas_metadata(table) if mapper is None else None)
+    frame: pd.DataFrame = table.to_pandas(
+        types_mapper=mapper,
+        integer_object_nulls=True,
+        date_as_object=True,
+        split_blocks=True,
+        self_destruct=True,
+    )
+    return frame
+
+
+def _pandas_metadata(table: pa.Table) -> dict[bytes, bytes]:
+    """Metadata that asks Arrow for nullable dtypes in just those columns that hold nulls."""
+    columns = []
+    for position, field in enumerate(table.schema):
+        dtype = _NULLABLE.get(field.type)
+        if dtype is not None and table.column(position).null_count:
+            columns.append(
+                {
+                    "name": field.name,
+                    "field_name": field.name,
+                    "pandas_type": str(field.type),
+                    "numpy_type": dtype,
+                    "metadata": None,
+                }
+            )
+    text = json.dumps({"columns": columns, "index_columns": [], "column_indexes": []})
+    return {b"pandas": text.encode()}
+
+
+def _nullable_mapper() -> Callable[[pa.DataType], Any]:
+    import pandas as pd
+
+    known: dict[pa.DataType, Any] = {
+        pa.int8(): pd.Int8Dtype(),
+        pa.int16(): pd.Int16Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.float32(): pd.Float32Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+        pa.string(): pd.StringDtype(),
+    }
+    return known.get

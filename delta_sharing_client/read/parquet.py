@@ -1,0 +1,250 @@
+"""One Parquet file, in memory, to record batches of the table's types.
+
+Columns that the file does not hold come from its partition values or are null. Row groups are decoded one
+at a time, so that the first rows are there before the last ones are decoded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sharing_client.errors import DataError, UnsupportedTableError
+from delta_sharing_client.protocol.column_mapping import physical_name
+from delta_sharing_client.protocol.partition_values import Value, parse_partition_value
+from delta_sharing_client.protocol.schema import DataType, StructField, StructType
+from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
+from delta_sharing_client.read.conform import FieldFinder, conform
+from delta_sharing_client.read.row_filter import filter_batch
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+
+#: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
+_THRIFT_LIMIT: Final = 256 * 1024 * 1024
+_LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+#: Times from here on are the same in Spark's legacy calendar and zones as in today's.
+_LEGACY_SAFE_MICROS: Final = -2_208_988_800_000_000  # 1900-01-01
+_LEGACY_SAFE_DAYS: Final = -141_427  # 1582-10-15
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where one column of the table comes from in this file: leaves of the file, or one value."""
+
+    field: StructField
+    leaves: tuple[int, ...] = ()
+    value: Value = None
+
+
+def decode_file(
+    buffer: Any, task: FileScanTask, spec: ReadSpec, *, use_threads: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Decode a whole Parquet file.
+
+    Args:
+        buffer: the file's bytes, anything with the buffer protocol.
+        task: the file.
+        spec: what to read of it.
+        use_threads: decode columns side by side.
+
+    Yields:
+        Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+
+    Raises:
+        DataError: the bytes are no Parquet file, are damaged, or do not hold what the table says.
+        UnsupportedTableError: the file was written in Spark's legacy calendar and holds such old times.
+    """
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(buffer)),
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+            thrift_string_size_limit=_THRIFT_LIMIT,
+            thrift_container_size_limit=_THRIFT_LIMIT,
+            pre_buffer=False,
+        )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
+    with file:
+        columns = _locate(file.schema_arrow, task, spec)
+        legacy = any(key in (file.metadata.metadata or {}) for key in _LEGACY_KEYS)
+        for group in range(file.metadata.num_row_groups):
+            yield from _decode_group(file, group, columns, task, spec, legacy=legacy, use_threads=use_threads)
+
+
+def _decode_group(
+    file: pq.ParquetFile,
+    group: int,
+    columns: Sequence[_Column],
+    task: FileScanTask,
+    spec: ReadSpec,
+    *,
+    legacy: bool,
+    use_threads: bool,
+) -> Iterator[pa.RecordBatch]:
+    rows = file.metadata.row_group(group).num_rows
+    if not rows:
+        return
+    leaves = sorted({leaf for column in columns for leaf in column.leaves})
+    table: pa.Table | None = None
+    if leaves:
+        try:
+            table = file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(
+                f"row group {group} cannot be decoded: {_reason(error)}", file_id=task.file_id
+            ) from None
+        if table.num_rows != rows:
+            raise DataError(
+                f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
+            )
+    finder = FieldFinder(spec.mapping, task.file_id)
+    # The decoded table has the asked-for top-level columns in the file's order.
+    order = sorted((column.leaves[0], position) for position, column in enumerate(columns) if column.leaves)
+    place = {position: rank for rank, (_, position) in enumerate(order)}
+    read_schema = arrow_schema(StructType(spec.fields))
+    chunks: list[pa.ChunkedArray] = []
+    for position, column in enumerate(columns):
+        target = read_schema.field(position).type
+        if table is not None and position in place:
+            source = table.column(place[position])
+            if legacy:
+                _refuse_legacy(source, column.field, task)
+            chunks.append(_conform_column(source, column.field, target, finder, task))
+        else:
+            chunks.append(pa.chunked_array([_constant(column, target, rows)]))
+    decoded = pa.Table.from_arrays(chunks, schema=read_schema)
+    output = arrow_schema(spec.output)
+    for batch in decoded.to_batches() if columns else [_no_columns(rows)]:
+        kept = batch if spec.predicate is None or task.all_rows_match else filter_batch(batch, spec.predicate)
+        if kept.num_rows:
+            yield kept if not spec.extra else kept.select(list(range(len(output))))
+
+
+def _no_columns(rows: int) -> pa.RecordBatch:
+    """Rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+
+
+def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[_Column]:
+    """Find each column of the table in the file, among its partition values, or nowhere."""
+    fields = [schema.field(i) for i in range(len(schema))]
+    starts = [0]
+    for field in fields:
+        starts.append(starts[-1] + _leaf_count(field.type))
+    finder = FieldFinder(spec.mapping, task.file_id)
+    values = {name.lower(): value for name, value in task.partition_values.items()}
+    columns = []
+    for wanted in spec.fields:
+        if wanted.name in task.constants:
+            columns.append(_Column(wanted, value=task.constants[wanted.name]))
+            continue
+        names = (physical_name(wanted, spec.mapping).lower(), wanted.name.lower())
+        stated = next((name for name in names if name in values), None)
+        if stated is not None and wanted.name in spec.partition_columns:
+            columns.append(_Column(wanted, value=_partition_value(values[stated], wanted, task)))
+            continue
+        found = finder.find(wanted, fields)
+        if found is not None:
+            columns.append(_Column(wanted, leaves=tuple(range(starts[found], starts[found + 1]))))
+        elif stated is not None:
+            columns.append(_Column(wanted, value=_partition_value(values[stated], wanted, task)))
+        else:
+            columns.append(_Column(wanted))
+    return columns
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    """How many Parquet columns a field of that type takes."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    if pa.types.is_nested(kind):
+        return _leaf_count(kind.value_type)
+    return 1
+
+
+def _partition_value(text: str | None, column: StructField, task: FileScanTask) -> Value:
+    try:
+        return parse_partition_value(text, column.type)
+    except ValueError as error:
+        raise DataError(f"partition column {column.name!r}: {error}", file_id=task.file_id) from None
+
+
+def _conform_column(
+    source: pa.ChunkedArray, column: StructField, target: pa.DataType, finder: FieldFinder, task: FileScanTask
+) -> pa.ChunkedArray:
+    if source.type == target and (finder.mode == "none" or not pa.types.is_nested(target)):
+        return source
+    try:
+        return pa.chunked_array([conform(chunk, column.type, target, finder) for chunk in source.chunks], target)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"column {column.name!r} is {column.type} in the table and {source.type} in the file, "
+            f"and its values do not fit: {_reason(error)}",
+            file_id=task.file_id,
+        ) from None
+
+
+def _constant(column: _Column, target: pa.DataType, rows: int) -> pa.Array:
+    if column.value is None:
+        return pa.nulls(rows, target)
+    return pa.repeat(value_scalar(column.value, column.field.type), rows)
+
+
+def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
+    """Return a partition value as an Arrow scalar of the column's type."""
+    target = arrow_type(data_type)
+    if pa.types.is_timestamp(target):
+        return pa.scalar(value, pa.int64()).cast(target)
+    if pa.types.is_decimal(target) and isinstance(value, Decimal):
+        return pa.scalar(value, target)
+    return pa.scalar(value, target)
+
+
+def _refuse_legacy(source: pa.ChunkedArray, column: StructField, task: FileScanTask) -> None:
+    """Raise if a column of a file in Spark's legacy calendar holds times that would need rebasing."""
+    for kind, leaf in _time_leaves(source):
+        limit = _LEGACY_SAFE_DAYS if pa.types.is_date(kind) else _LEGACY_SAFE_MICROS
+        numbers = leaf.cast(pa.int32() if pa.types.is_date(kind) else pa.timestamp("us", tz=kind.tz)).cast(
+            pa.int64()
+        )
+        smallest = pa.compute.min(numbers).as_py()
+        if smallest is not None and smallest < limit:
+            raise UnsupportedTableError(
+                f"file {task.file_id}: column {column.name!r} holds times from before "
+                f"{'1582-10-15' if pa.types.is_date(kind) else '1900'} in Spark's legacy calendar, "
+                "which this release does not read; ask the provider to rewrite the table"
+            )
+
+
+def _time_leaves(source: pa.ChunkedArray) -> Iterator[tuple[pa.DataType, pa.Array]]:
+    for chunk in source.chunks:
+        stack = [chunk]
+        while stack:
+            array = stack.pop()
+            kind = array.type
+            if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+                yield kind, array
+            elif pa.types.is_struct(kind):
+                stack.extend(array.flatten())
+            elif pa.types.is_map(kind):
+                stack.extend([array.keys, array.items])
+            elif pa.types.is_nested(kind):
+                stack.append(array.flatten())
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of a library's message; its later lines are stack contexts."""
+    text = str(error).strip()
+    with contextlib.suppress(IndexError):
+        text = text.splitlines()[0]
+    return text[:300] or type(error).__name__

@@ -1,0 +1,399 @@
+"""The sharing server's REST API: one method per endpoint, one iterator for every listing's pages.
+
+Each request is retried as a whole: an answer is decoded to its end before anything of it counts, so a cut
+one leaves no trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, overload
+
+from delta_sharing_client.auth.provider import provider_for
+from delta_sharing_client.errors import ProtocolError, RestError, VersionMismatchError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
+from delta_sharing_client.http.status import check_status
+from delta_sharing_client.http.transport import ApiTransport, Response
+from delta_sharing_client.protocol import capabilities
+from delta_sharing_client.protocol.actions import Action, FileAction, ResponseFormat
+from delta_sharing_client.protocol.answers import (
+    ChangesAnswer,
+    Convert,
+    Duplicates,
+    Page,
+    QueryAnswer,
+    TableInfo,
+    keep_files,
+    read_metadata,
+    read_page,
+)
+from delta_sharing_client.protocol.decode import MAX_LINE, decode_actions, parse_object
+from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.protocol.request import (
+    ANY_FORMAT,
+    ChangesRequest,
+    QueryRequest,
+    check_version,
+    format_timestamp,
+)
+
+T = TypeVar("T")
+R = TypeVar("R", QueryRequest, ChangesRequest)
+
+#: Pages of one listing; a server that goes on beyond them is broken.
+MAX_PAGES: Final = 10_000
+
+_VERSION_HEADER: Final = "Delta-Table-Version"
+#: Statuses by which servers say that they lack an endpoint.
+_NO_ENDPOINT: Final = frozenset({404, 405, 501})
+
+_DEFAULT_OPTIONS: Final = TransportOptions()
+
+
+class RestClient:
+    """Speaks the Delta Sharing protocol to one server. May be used by several threads.
+
+    Args:
+        profile: where the server is, and the credential for it.
+        options: time-outs, retries, connections.
+        transport: sends the requests; made from profile and options without.
+        retrier: repeats them; made from the options without.
+
+    Raises:
+        InsecureUrlError: the credential would travel in clear text.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        options: TransportOptions = _DEFAULT_OPTIONS,
+        *,
+        transport: ApiTransport | None = None,
+        retrier: Retrier | None = None,
+    ) -> None:
+        self.profile = profile
+        self.options = options
+        self._transport = transport or ApiTransport(profile.endpoint, provider_for(profile), options)
+        self._retrier = retrier or Retrier(options)
+        self._clock_offset = 0.0
+
+    def __repr__(self) -> str:
+        return f"RestClient({self._transport.endpoint})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._transport.close()
+
+    @property
+    def clock_offset(self) -> timedelta:
+        """How far the server's clock is ahead of this machine's, by the `Date` of its last answer."""
+        return timedelta(seconds=self._clock_offset)
+
+    # -- listings
+
+    def list_shares(self, *, max_results: int | None = None) -> Iterator[Share]:
+        """List the shares of the recipient, lazily ("List Shares").
+
+        Args:
+            max_results: items to a page; the server decides without.
+        """
+        return self._items(Share.from_json, ("shares",), "the shares", {}, max_results)
+
+    def list_schemas(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Schema]:
+        """List the schemas of a share, lazily ("List Schemas in a Share").
+
+        Args:
+            share: the share or its name.
+            max_results: items to a page; the server decides without.
+        """
+        path, what = _share_path(share)
+        return self._items(Schema.from_json, (*path, "schemas"), what, _NO_SHARE, max_results)
+
+    def list_tables(self, schema: Schema, *, max_results: int | None = None) -> Iterator[Table]:
+        """List the tables of a schema, lazily ("List Tables in a Schema").
+
+        Args:
+            schema: the schema.
+            max_results: items to a page; the server decides without.
+        """
+        path, _ = _share_path(schema.share)
+        path = (*path, "schemas", check_name(schema.name, "schema"), "tables")
+        return self._items(Table.from_json, path, f"schema {schema.full_name}", _NO_SCHEMA, max_results)
+
+    def list_all_tables(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Table]:
+        """List the tables of all schemas of a share, lazily ("List all Tables in a Share").
+
+        Of a server without that endpoint, each schema is listed in turn.
+
+        Args:
+            share: the share or its name.
+            max_results: items to a page; the server decides without.
+        """
+        path, what = _share_path(share)
+        tables = self._items(Table.from_json, (*path, "all-tables"), what, _NO_SHARE, max_results)
+        return self._all_tables(tables, share, max_results)
+
+    def _all_tables(self, tables: Iterator[Table], share: str | Share, max_results: int | None) -> Iterator[Table]:
+        try:
+            first = next(tables, None)
+        except RestError as error:
+            if error.status not in _NO_ENDPOINT:
+                raise
+        else:
+            if first is not None:
+                yield first
+                yield from tables
+            return
+        for schema in self.list_schemas(share, max_results=max_results):
+            yield from self.list_tables(schema, max_results=max_results)
+
+    def get_share(self, name: str) -> Share:
+        """Return one share ("Get Share").
+
+        Args:
+            name: its name, in any case.
+        """
+        path, what = _share_path(name)
+        answer = self._call("GET", path, what, self._json(what), hints=_NO_SHARE)
+        share = answer.get("share")
+        if not isinstance(share, dict):
+            raise ProtocolError(f"{what}: the answer has no object 'share'")
+        return Share.from_json(share)
+
+    # -- tables
+
+    def table_version(self, table: Table, starting_timestamp: str | datetime | date | None = None) -> int:
+        """Return a table's version ("Query Table Version").
+
+        Args:
+            table: the table.
+            starting_timestamp: asks for the earliest version at or after this time instead of the latest.
+
+        Raises:
+            NotFoundError: there is no such table.
+            ProtocolError: the answer does not tell a version.
+        """
+        path, what = _table_path(table)
+        params = {} if starting_timestamp is None else {"startingTimestamp": format_timestamp(starting_timestamp)}
+        try:
+            version = self._call("GET", (*path, "version"), what, _version_of, params=params, hints=_NO_TABLE)
+        except RestError as error:
+            if starting_timestamp is not None or error.status not in _NO_ENDPOINT:
+                raise
+            version = self._version_by_head(path, what)  # what servers had before GET .../version
+            if version is None:
+                raise
+        if version is None:
+            raise ProtocolError(f"{what}: the answer has no usable {_VERSION_HEADER} header")
+        return version
+
+    def _version_by_head(self, path: tuple[str, ...], what: str) -> int | None:
+        try:
+            return self._call("HEAD", path, what, _version_of, hints=_NO_TABLE)
+        except RestError:
+            return None
+
+    def table_metadata(
+        self,
+        table: Table,
+        formats: tuple[ResponseFormat, ...] = ANY_FORMAT,
+        *,
+        version: int | None = None,
+        timestamp: str | datetime | date | None = None,
+    ) -> TableInfo:
+        """Return a table's protocol and metadata ("Query Table Metadata").
+
+        Args:
+            table: the table.
+            formats: response formats accepted, best first.
+            version: the version to describe; the latest without.
+            timestamp: the time to describe; not together with `version`.
+        """
+        path, what = _table_path(table)
+        if version is not None and timestamp is not None:
+            raise ValueError("version and timestamp cannot be given together")
+        params: dict[str, str] = {}
+        if check_version(version, "version") is not None:
+            params["version"] = str(version)
+        if timestamp is not None:
+            params["timestamp"] = format_timestamp(timestamp)
+
+        def read(response: Response) -> TableInfo:
+            actions = _actions(response, formats, what)
+            return read_metadata(actions, version=_version_of(response), what=what)
+
+        return self._call(
+            "GET",
+            (*path, "metadata"),
+            what,
+            read,
+            params=params,
+            headers={capabilities.HEADER: capabilities.request_capabilities(formats)},
+            hints=_NO_TABLE,
+        )
+
+    @overload
+    def query_table(self, table: Table, request: QueryRequest) -> QueryAnswer[FileAction]: ...
+    @overload
+    def query_table(self, table: Table, request: QueryRequest, convert: Convert[T]) -> QueryAnswer[T]: ...
+    def query_table(
+        self, table: Table, request: QueryRequest, convert: Convert[Any] = keep_files
+    ) -> QueryAnswer[Any]:
+        """Return the files of a table's snapshot, all pages of them ("Read Data from a Table").
+
+        Args:
+            table: the table.
+            request: what to ask for.
+            convert: called once per page attempt with protocol and metadata, returns what is made of each
+                file; None leaves a file out. Without it the actions are kept.
+
+        Raises:
+            VersionMismatchError: the answer is for another version than the one asked for, or the table
+                changed between two pages.
+            ProtocolError: the answer breaks the protocol.
+            QueryError: the server failed while answering.
+            RestError: the server refused.
+        """
+        path, what = _table_path(table)
+
+        def fetch(asked: QueryRequest, duplicates: Duplicates) -> Page[Any]:
+            def read(response: Response) -> Page[Any]:
+                version = _version_of(response)
+                if asked.version is not None and version not in (None, asked.version):
+                    raise VersionMismatchError(
+                        f"{what}: asked for version {asked.version}, the server answered for version {version}",
+                        expected=asked.version,
+                        actual=version,
+                    )
+                actions = _actions(response, asked.formats, what)
+                return read_page(actions, version=version, what=what, convert=convert, duplicates=duplicates)
+
+            return self._call(
+                "POST",
+                (*path, "query"),
+                what,
+                read,
+                headers={capabilities.HEADER: capabilities.request_capabilities(asked.formats)},
+                body=asked.body(),
+                hints=_NO_TABLE,
+            )
+
+        page = self._all_pages(request, fetch, what, changes=False)
+        protocol, metadata = page.head(what)
+        return QueryAnswer(page.version, protocol, metadata, page.items, page.end)
+
+    @overload
+    def table_changes(self, table: Table, request: ChangesRequest) -> ChangesAnswer[FileAction]: ...
+    @overload
+    def table_changes(self, table: Table, request: ChangesRequest, convert: Convert[T]) -> ChangesAnswer[T]: ...
+    def table_changes(
+        self, table: Table, request: ChangesRequest, convert: Convert[Any] = keep_files
+    ) -> ChangesAnswer[Any]:
+        """Return the files of a table's changes, all pages of them ("Read Change Data Feed from a Table").
+
+        Files after the ending version asked for are dropped: to the server it is but a hint.
+
+        Args:
+            table: the table.
+            request: what to ask for.
+            convert: as for `query_table`.
+
+        Raises:
+            VersionMismatchError: the answer moved to another version between two pages.
+            ProtocolError: the answer breaks the protocol.
+            QueryError: the server failed while answering.
+            RestError: the server refused.
+        """
+        path, what = _table_path(table)
+
+        def fetch(asked: ChangesRequest, duplicates: Duplicates) -> Page[Any]:
+            def read(response: Response) -> Page[Any]:
+                return read_page(
+                    _actions(response, asked.formats, what),
+                    version=_version_of(response),
+                    what=what,
+                    convert=convert,
+                    duplicates=duplicates,
+                    changes=True,
+                    ending_version=asked.ending_version,
+                )
+
+            return self._call(
+                "GET",
+                (*path, "changes"),
+                what,
+                read,
+                params=asked.params(),
+                headers={capabilities.HEADER: capabilities.request_capabilities(asked.formats)},
+                hints=_NO_TABLE,
+            )
+
+        page = self._all_pages(request, fetch, what, changes=True)
+        protocol, metadata = page.head(what)
+        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, tuple(page.historical))
+
+    # -- below the endpoints
+
+    def _all_pages(
+        self, request: R, fetch: Callable[[R, Duplicates], Page[T]], what: str, *, changes: bool
+    ) -> Page[T]:
+        """Read an answer page by page; once more from the start if its first URLs expire meanwhile."""
+        for _ in range(2):
+            duplicates = Duplicates(what, changes=changes)
+            whole = fetch(request, duplicates)
+            whole.head(what)
+            expires = whole.end.min_url_expiration_timestamp if whole.end is not None else None
+            tokens: set[str] = set()
+            stale = False
+            while (token := whole.next_token) and not stale:
+                _next_page(token, tokens, what)
+                whole.append(fetch(replace(request, page_token=token), duplicates), what)
+                stale = expires is not None and (time.time() + self._clock_offset) * 1000 >= expires
+            if not stale:
+                return whole
+        raise ProtocolError(
+            f"{what}: listing the files takes longer than their URLs live, twice in a row; ask for fewer files "
+            "at once, or ask the provider for URLs that live longer"
+        )
+
+
+def _share_path(share: str | Share) -> tuple[tuple[str, ...], str]:
+    name = share.name if isinstance(share, Share) else share
+    return ("shares", check_name(name, "share")), f"share {name}"
+
+
+def _table_path(table: Table) -> tuple[tuple[str, ...], str]:
+    path, _ = _share_path(table.share)
+    schema, name = check_name(table.schema, "schema"), check_name(table.name, "table")
+    return (*path, "schemas", schema, "tables", name), f"table {table.full_name}"
+
+
+def _version_of(response: Response) -> int | None:
+    """The answer's `Delta-Table-Version`; None without one that can be read."""
+    text = (response.headers.get(_VERSION_HEADER) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Action]:
+    said = capabilities.parse_capabilities(response.headers.get(capabilities.HEADER))
+    return decode_actions(response.chunks(), formats=formats, capabilities=said, what=what)
+
+
+_FORBIDDEN: Final = "The token is valid, but not for this; ask the provider for access"
+_NO_SHARE: Final = {403: _FORBIDDEN, 404: "Check the name with list_shares()"}
+_NO_SCHEMA: Final = {403: _FORBIDDEN, 404: "Check the names with list_schemas()"}
+_NO_TABLE: Final = {403: _FORBIDDEN, 404: "Check the name with list_all_tables()"}

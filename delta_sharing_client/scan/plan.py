@@ -1,0 +1,149 @@
+"""Planning: which columns to read, which files are left after pruning, as compact tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from delta_sharing_client.errors import ColumnError, DataError
+from delta_sharing_client.protocol.actions import FileAction, Metadata
+from delta_sharing_client.protocol.column_mapping import MappingMode, mapping_mode, physical_name
+from delta_sharing_client.protocol.partition_values import parse_partition_value
+from delta_sharing_client.protocol.predicates import Predicate, columns_of
+from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, outcomes
+from delta_sharing_client.protocol.schema import StructField, StructType
+from delta_sharing_client.protocol.stats import Stats, parse_stats
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+
+
+def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    """Return the columns asked for, in the order asked for.
+
+    Args:
+        schema: the table's columns.
+        columns: names, whatever their case; None for all, an empty list for none.
+
+    Raises:
+        ColumnError: a name is unknown or given twice.
+        TypeError: `columns` is no sequence of names.
+    """
+    if columns is None:
+        return schema
+    if isinstance(columns, str | bytes):
+        raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
+    chosen: list[StructField] = []
+    unknown: list[str] = []
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"columns takes names, not {type(name).__name__}")
+        found = schema.find(name)
+        if found is None:
+            unknown.append(name)
+        elif found in chosen:
+            raise ColumnError(f"columns names {name!r} twice", columns=[name])
+        else:
+            chosen.append(found)
+    if unknown:
+        raise ColumnError(
+            f"the table has no column {', '.join(map(repr, unknown))}; it has {', '.join(schema.names)}",
+            columns=unknown,
+        )
+    return StructType(tuple(chosen))
+
+
+def read_spec(metadata: Metadata, columns: Sequence[str] | None, predicate: Predicate | None) -> ReadSpec:
+    """Say what to read of each file of a table.
+
+    Raises:
+        ColumnError: `columns` names an unknown column, or one twice.
+    """
+    schema = metadata.schema
+    output = project(schema, columns)
+    extra: list[StructField] = []
+    if predicate is not None:
+        for column in columns_of(predicate):
+            if column not in output.fields and column not in extra:
+                extra.append(column)
+    partitions = {name.lower() for name in metadata.partition_columns}
+    return ReadSpec(
+        output=output,
+        extra=tuple(extra),
+        partition_columns=frozenset(name for name in schema.names if name.lower() in partitions),
+        mapping=mapping_mode(metadata.configuration),
+        predicate=predicate,
+    )
+
+
+class Pruned(Enum):
+    """Why a file that the server named is not read."""
+
+    PARTITION = "partition values"
+    STATS = "statistics"
+
+
+def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
+    """Return a function that turns a file action into a task, or says why no row of it can match.
+
+    Args:
+        spec: what will be read, filter included.
+    """
+    predicate = spec.predicate
+
+    def make(action: FileAction) -> FileScanTask | Pruned:
+        stats = parse_stats(action.stats)
+        all_rows_match = predicate is None
+        if predicate is not None:
+            values = _FileDomains(action, spec, stats)
+            if not outcomes(predicate, values.partition) & TRUE:
+                return Pruned.PARTITION
+            possible = outcomes(predicate, values.known)
+            if not possible & TRUE:
+                return Pruned.STATS
+            all_rows_match = not possible & (FALSE | NULL)
+        return FileScanTask(
+            url=action.url,
+            file_id=action.id,
+            size=action.size,
+            partition_values=action.partition_values,
+            num_records=stats.num_records if stats else None,
+            expiration=action.expiration_timestamp,
+            deletion_vector=action.deletion_vector,
+            all_rows_match=all_rows_match,
+        )
+
+    return make
+
+
+class _FileDomains:
+    """What is known of the columns of one file."""
+
+    def __init__(self, action: FileAction, spec: ReadSpec, stats: Stats | None) -> None:
+        self._action = action
+        self._spec = spec
+        self._stats = stats
+        self._values = {name.lower(): value for name, value in action.partition_values.items()}
+
+    def partition(self, column: StructField) -> Domain | None:
+        """What the partition values tell of a column."""
+        if column.name not in self._spec.partition_columns:
+            return None
+        for name in _names(column, self._spec.mapping):
+            if name.lower() in self._values:
+                try:
+                    return Domain.constant(parse_partition_value(self._values[name.lower()], column.type))
+                except ValueError as error:
+                    raise DataError(
+                        f"partition column {column.name!r}: {error}", file_id=self._action.id
+                    ) from None
+        return None
+
+    def known(self, column: StructField) -> Domain | None:
+        """What the partition values and the statistics tell of a column."""
+        domain = self.partition(column)
+        if domain is None and self._stats is not None:
+            return self._stats.domain(physical_name(column, self._spec.mapping), column.type)
+        return domain
+
+
+def _names(column: StructField, mapping: MappingMode) -> tuple[str, str]:
+    return physical_name(column, mapping), column.name

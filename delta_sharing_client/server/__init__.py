@@ -1,0 +1,22 @@
+"""An embedded Delta Sharing server, for demos, notebooks and tests.
+
+    from delta_sharing_client.server import SharingServer
+
+    with SharingServer("warehouse") as server:
+        client = SharingClient(server.profile)
+
+It serves local Delta tables over the Delta Sharing protocol, in both response formats, on loopback. It is
+no production server: one process, one token, no TLS, and everybody who has the token sees every table.
+
+It shares no wire code with the client: it writes the JSON of the protocol itself, so that a field
+misspelt on one side cannot pass on both.
+"""
+
+from __future__ import annotations
+
+from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.recording import RecordedRequest
+from delta_sharing_client.server.runner import SharingServer
+from delta_sharing_client.server.samples import write_sample_tables
+
+__all__ = ["RecordedRequest", "ServerOptions", "SharingServer", "write_sample_tables"]

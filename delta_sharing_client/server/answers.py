@@ -1,0 +1,240 @@
+"""What an endpoint for table data needs from the request, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.server.capabilities import Capabilities
+from delta_sharing_client.server.catalog import ServedTable
+from delta_sharing_client.server.links import FileStore, Links
+from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.problems import Problem, bad_request, from_log_error
+from delta_sharing_client.server.sign import BadTokenError, Signer
+
+_LOGGER: Final = logging.getLogger(__name__)
+_CHUNK_BYTES: Final = 256 * 1024
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_MAX_LONG: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRequest:
+    """One request for a table's data.
+
+    Attributes:
+        table: the table.
+        capabilities: what the client takes.
+        options: the server's options.
+        signer: the server's signer.
+        store: where handed-out files are remembered.
+        base_url: `http://host:port`, as the client reached the server.
+    """
+
+    table: ServedTable
+    capabilities: Capabilities
+    options: ServerOptions
+    signer: Signer
+    store: FileStore
+    base_url: str
+
+    def links(self, table_id: str) -> Links:
+        """Return what makes the URLs of the answer."""
+        return Links(
+            store=self.store,
+            signer=self.signer,
+            base_url=self.base_url,
+            table=self.table,
+            table_id=table_id,
+            expires=int(time.time() * 1000) + self.options.url_lifetime // timedelta(milliseconds=1),
+        )
+
+    def need_history(self, what: str) -> None:
+        """Refuse if history is not shared.
+
+        Args:
+            what: what of the request needs it.
+
+        Raises:
+            Problem: 400.
+        """
+        if not self.options.history:
+            raise bad_request(f"{what} is not supported: history is not shared for table {self.table.full_name}.")
+
+    def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
+        """Return what a token of an earlier answer carries.
+
+        Args:
+            purpose: what the token must be for.
+            token: the token as the client sent it.
+            what: the token's name in the protocol.
+
+        Raises:
+            Problem: 400, the token is for something else, or not from this server.
+        """
+        try:
+            return self.signer.open_token(purpose, token)
+        except BadTokenError:
+            raise bad_request(f"{what} is not valid for this request.") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer in newline-delimited JSON.
+
+    Attributes:
+        version: the `Delta-Table-Version`.
+        format: the response format.
+        lines: the JSON objects, one per line, made as they are sent.
+    """
+
+    version: int
+    format: str
+    lines: Iterator[dict[str, Any]]
+
+
+def end_stream_action(
+    request: TableRequest,
+    *,
+    links: Links | None = None,
+    page_token: str | None = None,
+    refresh_token: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the EndStreamAction, if the client wants one or something has to be told in it.
+
+    Args:
+        request: the request.
+        links: the answer's links, once all of them are made.
+        page_token: the token of the next page.
+        refresh_token: the token that refreshes the URLs.
+    """
+    fields: dict[str, Any] = {}
+    if refresh_token is not None:
+        fields["refreshToken"] = refresh_token
+    if page_token is not None:
+        fields["nextPageToken"] = page_token
+    if fields or request.capabilities.end_stream_action:
+        if links is not None and links.used:
+            fields["minUrlExpirationTimestamp"] = links.expires
+        yield {"endStreamAction": fields}
+
+
+def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
+    """Yield the body of an answer in pieces of some size; it is never held as a whole.
+
+    A failure after the first piece cannot become a status any more: it ends the answer with an
+    EndStreamAction that says so, or cuts it for a client that does not know those.
+
+    Args:
+        answer: the answer.
+        request: the request it answers.
+    """
+    pending: list[bytes] = []
+    size = 0
+    try:
+        for line in answer.lines:
+            pending.append(_line(line))
+            size += len(pending[-1])
+            if size >= _CHUNK_BYTES:
+                yield b"".join(pending)
+                pending, size = [], 0
+    except (Problem, DeltaLogError, OSError) as error:
+        _LOGGER.warning("table %s: failed while answering: %s", request.table.full_name, type(error).__name__)
+        if not request.capabilities.end_stream_action:
+            raise
+        problem = error if isinstance(error, Problem) else _problem(error, request)
+        failure = {"errorMessage": problem.message, "httpStatusErrorCode": problem.status}
+        pending.append(_line({"endStreamAction": failure}))
+    if pending:
+        yield b"".join(pending)
+
+
+def _problem(error: Exception, request: TableRequest) -> Problem:
+    if isinstance(error, DeltaLogError):
+        return from_log_error(error, request.table.full_name)
+    return Problem(500, "INTERNAL_ERROR", f"The files of table {request.table.full_name} cannot be read.")
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def parse_timestamp(text: str, name: str) -> int:
+    """Return a timestamp of the protocol ("Timestamp Format") in milliseconds since the epoch.
+
+    Args:
+        text: ISO 8601 with a zone.
+        name: the parameter's name, for the error.
+
+    Raises:
+        Problem: 400.
+    """
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None or "T" not in text.upper():
+        raise bad_request(f"{name} must be an ISO 8601 timestamp in UTC, such as 2022-01-01T00:00:00Z.")
+    return (parsed - _EPOCH) // timedelta(milliseconds=1)
+
+
+def integer(value: object, name: str, *, minimum: int = 0) -> int | None:
+    """Return an optional whole number of a request.
+
+    Args:
+        value: a JSON value, or the text of a query parameter; None where it is absent.
+        name: the parameter's name, for the error.
+        minimum: the least value allowed.
+
+    Raises:
+        Problem: 400.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= _MAX_LONG:
+        raise bad_request(f"{name} must be a whole number, {minimum} or greater.")
+    return value
+
+
+def boolean(value: object, name: str) -> bool:
+    """Return an optional flag of a request; False where it is absent.
+
+    Args:
+        value: a JSON value, or the text of a query parameter.
+        name: the parameter's name, for the error.
+
+    Raises:
+        Problem: 400.
+    """
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise bad_request(f"{name} must be true or false.")
+    return value
+
+
+def text(value: object, name: str) -> str | None:
+    """Return an optional text of a request; an empty one counts as absent.
+
+    Args:
+        value: a JSON value, or the text of a query parameter.
+        name: the parameter's name, for the error.
+
+    Raises:
+        Problem: 400.
+    """
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"{name} must be a string.")
+    return value or None

@@ -1,0 +1,235 @@
+"""The ASGI application: routes, authorisation, and answers as HTTP."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.secrets import Secret
+from delta_sharing_client.server.answers import Answer, TableRequest, encode, integer, text
+from delta_sharing_client.server.capabilities import HEADER, Capabilities
+from delta_sharing_client.server.catalog import Catalog
+from delta_sharing_client.server.changes import feed_query, query_changes, range_query
+from delta_sharing_client.server.files import FileEndpoint
+from delta_sharing_client.server.links import FileStore
+from delta_sharing_client.server.listing import list_page
+from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
+from delta_sharing_client.server.query import QueryBody, query_snapshot, table_metadata, table_version
+from delta_sharing_client.server.recording import BODY_KEY
+from delta_sharing_client.server.sign import Signer
+
+PREFIX: Final = "/delta-sharing"
+
+_JSON: Final = "application/json; charset=utf-8"
+_LOGGER: Final = logging.getLogger(__name__)
+_HOST: Final = re.compile(r"[A-Za-z0-9.\-_:\[\]]+")
+_MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+_TABLE: Final = f"{PREFIX}/shares/{{share}}/schemas/{{schema}}/tables/{{table}}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """The endpoints of the protocol.
+
+    Attributes:
+        catalog: what is shared.
+        options: the server's options.
+        token: the bearer token.
+        token_expires: when it expires, in seconds since the epoch.
+    """
+
+    catalog: Catalog
+    options: ServerOptions
+    token: Secret
+    token_expires: float
+    signer: Signer = field(default_factory=Signer)
+    store: FileStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "store", FileStore(self.signer))
+
+    def application(self) -> Starlette:
+        """Return the ASGI application."""
+        share = f"{PREFIX}/shares/{{share}}"
+        listings = [
+            Route(f"{PREFIX}/shares", self._endpoint(self._shares), methods=["GET"]),
+            Route(share, self._endpoint(self._share), methods=["GET"]),
+            Route(f"{share}/schemas", self._endpoint(self._schemas), methods=["GET"]),
+            Route(f"{share}/schemas/{{schema}}/tables", self._endpoint(self._tables), methods=["GET"]),
+        ]
+        if self.options.all_tables:
+            listings.append(Route(f"{share}/all-tables", self._endpoint(self._tables), methods=["GET"]))
+        tables = [
+            Route(f"{_TABLE}/version", self._endpoint(self._version), methods=["GET"]),
+            Route(_TABLE, self._endpoint(self._version), methods=["HEAD"]),
+            Route(f"{_TABLE}/metadata", self._endpoint(self._metadata), methods=["GET"]),
+            Route(f"{_TABLE}/query", self._endpoint(self._query), methods=["POST"]),
+            Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
+        ]
+        files = FileEndpoint(store=self.store, signer=self.signer)
+        data = Route("/files/{file_id}", _as_endpoint(files), methods=["GET"])
+        return Starlette(
+            routes=[*listings, *tables, data],
+            exception_handlers={HTTPException: _http_error},
+        )
+
+    def _endpoint(
+        self, answer: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Wrap an endpoint: check the token before, turn errors into answers after."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                self._authorise(request)
+                return await answer(request)
+            except Problem as problem:
+                return _problem_response(problem)
+            except DeltaLogError as error:
+                _LOGGER.warning("%s: %s", request.url.path, type(error).__name__)
+                params = request.path_params
+                name = f"{params.get('share')}.{params.get('schema')}.{params.get('table')}"
+                return _problem_response(from_log_error(error, name))
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except Exception:  # whatever it is, the client gets JSON and the operator the trace
+                _LOGGER.exception("%s %s failed", request.method, request.url.path)
+                return _problem_response(internal())
+
+        return endpoint
+
+    def _authorise(self, request: Request) -> None:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise unauthenticated("The request has no bearer token.")
+        if not hmac.compare_digest(given.strip().encode("latin-1"), self.token.reveal().encode()):
+            raise unauthenticated("The bearer token is not valid.")
+        if time.time() >= self.token_expires:
+            raise unauthenticated("The bearer token has expired.")
+
+    async def _shares(self, request: Request) -> Response:
+        return self._listing(request, self.catalog.shares())
+
+    async def _share(self, request: Request) -> Response:
+        return JSONResponse({"share": self.catalog.share(request.path_params["share"])}, media_type=_JSON)
+
+    async def _schemas(self, request: Request) -> Response:
+        return self._listing(request, self.catalog.schemas(request.path_params["share"]))
+
+    async def _tables(self, request: Request) -> Response:
+        params = request.path_params
+        return self._listing(request, self.catalog.list_tables(params["share"], params.get("schema")))
+
+    def _listing(self, request: Request, items: list[dict[str, Any]]) -> Response:
+        page = list_page(
+            items,
+            dict(request.query_params),
+            what=request.url.path,
+            page_size=self.options.page_size,
+            signer=self.signer,
+        )
+        return JSONResponse(page, media_type=_JSON)
+
+    async def _version(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        timestamp = text(request.query_params.get("startingTimestamp"), "startingTimestamp")
+        version = await run_in_threadpool(table_version, asked, timestamp)
+        return Response(headers={"delta-table-version": str(version)})
+
+    async def _metadata(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        version = integer(request.query_params.get("version"), "version")
+        timestamp = text(request.query_params.get("timestamp"), "timestamp")
+        return _stream(await run_in_threadpool(table_metadata, asked, version, timestamp), asked)
+
+    async def _query(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        raw = await _json_body(request)
+        request.scope[BODY_KEY] = raw
+        body = QueryBody.parse(raw)
+        if body.starting_version is not None:
+            return _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
+        return _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
+
+    async def _changes(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        params = dict(request.query_params)
+        query = await run_in_threadpool(feed_query, asked, params)
+        return _stream(await run_in_threadpool(query_changes, asked, query), asked)
+
+    def _table_request(self, request: Request) -> TableRequest:
+        params = request.path_params
+        host = request.headers.get("host", "")
+        # The URLs lead back to where the client came, also through a proxy or a tunnel.
+        if not _HOST.fullmatch(host):
+            raise bad_request("The Host header is malformed.")
+        return TableRequest(
+            table=self.catalog.table(params["share"], params["schema"], params["table"]),
+            capabilities=Capabilities.parse(request.headers.get(HEADER), self.options),
+            options=self.options,
+            signer=self.signer,
+            store=self.store,
+            base_url=f"{request.url.scheme}://{host}",
+        )
+
+
+def _as_endpoint(files: FileEndpoint) -> Callable[[Request], Awaitable[Response]]:
+    # Starlette takes an object with __call__ for an ASGI application, a function for an endpoint.
+    async def endpoint(request: Request) -> Response:
+        return await files(request)
+
+    return endpoint
+
+
+async def _json_body(request: Request) -> dict[str, Any]:
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > _MAX_BODY_BYTES:
+            raise bad_request("The body of the request is too large.")
+    try:
+        body = json.loads(bytes(raw) or b"{}")
+    except (ValueError, RecursionError):
+        raise Problem(400, "MALFORMED_REQUEST", "The body of the request is not JSON.") from None
+    if not isinstance(body, dict):
+        raise Problem(400, "MALFORMED_REQUEST", "The body of the request is not a JSON object.")
+    return body
+
+
+def _stream(answer: Answer, request: TableRequest) -> Response:
+    headers = {"delta-table-version": str(answer.version)}
+    if request.options.prefer_format != "parquet":
+        headers[HEADER] = request.capabilities.echo(answer.format)
+    return StreamingResponse(
+        encode(answer, request), headers=headers, media_type="application/x-ndjson; charset=utf-8"
+    )
+
+
+def _problem_response(problem: Problem) -> Response:
+    headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+    body = {"errorCode": problem.code, "message": problem.message}
+    return JSONResponse(body, status_code=problem.status, headers=headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Answer a path or a method that there is no route for."""
+    if not isinstance(error, HTTPException):
+        return _problem_response(internal())
+    code = {404: "ENDPOINT_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "BAD_REQUEST")
+    message = {404: "There is no such endpoint.", 405: "This endpoint does not take that method."}
+    body = {"errorCode": code, "message": message.get(error.status_code, str(error.detail))}
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)

@@ -1,0 +1,123 @@
+"""The capabilities header, and the choice of the response format ("Delta Sharing Capabilities Header")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from delta_sharing_client.delta_log import Metadata, Protocol
+from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.problems import bad_request
+
+HEADER: Final = "delta-sharing-capabilities"
+
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+
+# What these ask of a reader concerns the log, not the files that a server hands out.
+_LOG_ONLY: Final = {"v2checkpoint", "vacuumprotocolcheck", "catalogmanaged", "catalogowned-preview"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a client said it can do; everything in lower case.
+
+    Attributes:
+        formats: the response formats it takes.
+        reader_features: the reader features it can handle in delta format.
+        end_stream_action: it wants an EndStreamAction.
+    """
+
+    formats: tuple[str, ...] = (PARQUET,)
+    reader_features: tuple[str, ...] = ()
+    end_stream_action: bool = False
+
+    @classmethod
+    def parse(cls, header: str | None, options: ServerOptions) -> Capabilities:
+        """Read the request's header; a server with `prefer_format="parquet"` knows no formats.
+
+        Args:
+            header: the header's value, or None.
+            options: the server's options.
+        """
+        values: dict[str, tuple[str, ...]] = {}
+        for capability in (header or "").lower().split(";"):
+            key, _, value = capability.partition("=")
+            values[key.strip()] = tuple(part.strip() for part in value.split(",") if part.strip())
+        knows_formats = options.prefer_format != PARQUET
+        return cls(
+            formats=(values.get("responseformat") or (PARQUET,)) if knows_formats else (PARQUET,),
+            reader_features=values.get("readerfeatures", ()) if knows_formats else (),
+            end_stream_action=values.get("includeendstreamaction") == ("true",) and options.send_end_stream_action,
+        )
+
+    def echo(self, chosen: str) -> str:
+        """Return the header of the response.
+
+        Args:
+            chosen: the format of the response.
+        """
+        parts = [f"responseformat={chosen}"]
+        if chosen == DELTA and self.reader_features:
+            parts.append("readerfeatures=" + ",".join(self.reader_features))
+        if self.end_stream_action:
+            parts.append("includeendstreamaction=true")
+        return ";".join(parts)
+
+
+def needed_features(protocol: Protocol, metadata: Metadata) -> set[str]:
+    """Return the reader features that a table needs, as the Delta protocol spells them.
+
+    The legacy reader version 2 and a listed `columnMapping` count only where the table maps its columns.
+    """
+    features = set(protocol.reader_features)
+    if protocol.min_reader_version == 2:
+        features.add("columnMapping")
+    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() == "none":
+        features.discard("columnMapping")
+    return features
+
+
+def choose_format(
+    capabilities: Capabilities,
+    states: Iterable[tuple[Protocol, Metadata]],
+    *,
+    table_name: str,
+    options: ServerOptions,
+) -> str:
+    """Return the format to answer in.
+
+    Args:
+        capabilities: what the client takes.
+        states: the protocol and the metadata in force at every version that the answer covers.
+        table_name: the table's shared name.
+        options: the server's options.
+
+    Raises:
+        Problem: 400, naming the features that the client does not handle.
+    """
+    formats = [name for name in capabilities.formats if name in (PARQUET, DELTA)]
+    if not formats:
+        raise bad_request("responseformat must name parquet, delta or both.")
+    needed: set[str] = set()
+    for protocol, metadata in states:
+        needed |= needed_features(protocol, metadata)
+    plain = all(feature.lower() in _LOG_ONLY for feature in needed)
+    if DELTA in formats and not (plain and PARQUET in formats and options.prefer_format != DELTA):
+        # The client names features in lower case; a preview counts as its feature.
+        known = {feature.removesuffix("-preview") for feature in capabilities.reader_features}
+        missing = sorted(f for f in needed if f.lower().removesuffix("-preview") not in known)
+        if not missing:
+            return DELTA
+        if not (plain and PARQUET in formats):
+            raise bad_request(
+                f"Table {table_name} needs the reader features [{', '.join(missing)}], which the client does not "
+                f"list in readerfeatures of the {HEADER} header."
+            )
+    if not plain:
+        raise bad_request(
+            f"Table {table_name} needs the reader features [{', '.join(sorted(needed))}] and cannot be read in "
+            f"parquet format: ask for responseformat=delta in the {HEADER} header."
+        )
+    return PARQUET

@@ -1,0 +1,199 @@
+"""What is shared: names to local Delta tables.
+
+A Delta table is any directory that holds `_delta_log`. In a directory given to the server, the path down
+to a table is its name, read from the right: `share/schema/table`, `schema/table` (in the default share) or
+`table` (in the default share and schema); if the directory is itself a table, its own name is the table's.
+Deeper directories, and names that begin with `.` or `_`, are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from delta_sharing_client.delta_log import DeltaLog
+from delta_sharing_client.errors import DeltaTableNotFoundError
+from delta_sharing_client.server.problems import not_found
+
+_NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
+_FORBIDDEN: Final = re.compile(r"[\s/\x00-\x1f\x7f]")
+_LEVELS: Final = 3
+
+
+def _stable_id(*names: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(name.lower() for name in names)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedTable:
+    """One shared table.
+
+    Attributes:
+        share: the share's name.
+        schema: the schema's name.
+        name: the table's name.
+        path: the table's directory, with every link resolved.
+        log: the table's log.
+    """
+
+    share: str
+    schema: str
+    name: str
+    path: Path
+    log: DeltaLog
+
+    @property
+    def full_name(self) -> str:
+        """`share.schema.table`."""
+        return f"{self.share}.{self.schema}.{self.name}"
+
+    def item(self) -> dict[str, Any]:
+        """Return the table as it stands in a listing."""
+        return {
+            "name": self.name,
+            "schema": self.schema,
+            "share": self.share,
+            "shareId": _stable_id(self.share),
+            "id": _stable_id(self.share, self.schema, self.name),
+        }
+
+
+class Catalog:
+    """The shared tables by name; lookups are case-insensitive, listings sorted by name."""
+
+    def __init__(self, tables: Mapping[str, str | os.PathLike[str]]) -> None:
+        """Check the names and open the logs.
+
+        Args:
+            tables: local directories by `share.schema.table`.
+
+        Raises:
+            ValueError: a name is malformed, or stands twice.
+            DeltaTableNotFoundError: a directory holds no Delta table.
+        """
+        self._tables: dict[tuple[str, str, str], ServedTable] = {}
+        for full_name, path in sorted(tables.items(), key=lambda item: item[0].lower()):
+            share, schema, name = split_name(full_name)
+            key = (share.lower(), schema.lower(), name.lower())
+            if key in self._tables:
+                raise ValueError(f"two tables have the name {full_name!r}; names are case-insensitive")
+            DeltaLog.for_table(path)
+            root = Path(path).resolve()
+            log = DeltaLog.for_table(root)
+            self._tables[key] = ServedTable(share=share, schema=schema, name=name, path=root, log=log)
+
+    @classmethod
+    def scan(cls, directory: str | os.PathLike[str], *, default_share: str, default_schema: str) -> Catalog:
+        """Share every Delta table in a directory, by the rule of this module.
+
+        Args:
+            directory: the directory.
+            default_share: the share of tables that lie less than three levels down.
+            default_schema: the schema of tables that lie less than two levels down.
+
+        Raises:
+            ValueError: a directory's name cannot be the name of a table, schema or share.
+            DeltaTableNotFoundError: there is no such directory, or no Delta table in it.
+        """
+        root = Path(directory)
+        if not root.is_dir():
+            raise DeltaTableNotFoundError("there is no such directory", path=str(root))
+        found: dict[str, str | os.PathLike[str]] = {}
+        for parts, path in _find_tables(root, ()):
+            *above, name = parts or (root.resolve().name,)
+            share, schema = [default_share, default_schema][: 2 - len(above)] + above
+            for part in (schema, name):
+                if "." in part:
+                    raise ValueError(f"the directory {part!r} cannot be shared: its name holds a dot")
+            found[f"{share}.{schema}.{name}"] = path
+        if not found:
+            raise DeltaTableNotFoundError(
+                "there is no Delta table in this directory (share/schema/table, schema/table or table)",
+                path=str(root),
+            )
+        return cls(found)
+
+    @property
+    def tables(self) -> tuple[ServedTable, ...]:
+        """Every table, sorted by name."""
+        return tuple(self._tables.values())
+
+    def shares(self) -> list[dict[str, Any]]:
+        """Return the shares as they stand in a listing."""
+        names = {key[0]: table.share for key, table in reversed(self._tables.items())}
+        return [{"name": name, "id": _stable_id(name)} for _, name in sorted(names.items())]
+
+    def share(self, share: str) -> dict[str, Any]:
+        """Return one share.
+
+        Raises:
+            Problem: there is no such share.
+        """
+        for item in self.shares():
+            if item["name"].lower() == share.lower():
+                return item
+        raise not_found(f"There is no share {share!r}.")
+
+    def schemas(self, share: str) -> list[dict[str, Any]]:
+        """Return the schemas of a share as they stand in a listing.
+
+        Raises:
+            Problem: there is no such share.
+        """
+        name = self.share(share)["name"]
+        schemas = {key[1]: t.schema for key, t in reversed(self._tables.items()) if key[0] == share.lower()}
+        return [{"name": schema, "share": name} for _, schema in sorted(schemas.items())]
+
+    def list_tables(self, share: str, schema: str | None) -> list[dict[str, Any]]:
+        """Return the tables of a schema, or of a whole share, as they stand in a listing.
+
+        Raises:
+            Problem: there is no such share or schema.
+        """
+        self.share(share)
+        wanted = (share.lower(), None if schema is None else schema.lower())
+        items = [
+            table.item()
+            for key, table in sorted(self._tables.items())
+            if key[0] == wanted[0] and wanted[1] in (None, key[1])
+        ]
+        if not items:
+            raise not_found(f"There is no schema {schema!r} in share {share!r}.")
+        return items
+
+    def table(self, share: str, schema: str, name: str) -> ServedTable:
+        """Return one table.
+
+        Raises:
+            Problem: there is no such table.
+        """
+        table = self._tables.get((share.lower(), schema.lower(), name.lower()))
+        if table is None:
+            raise not_found(f"There is no table {share}.{schema}.{name}.")
+        return table
+
+
+def split_name(full_name: str) -> tuple[str, str, str]:
+    """Split `share.schema.table` from the right: a share's name may hold dots.
+
+    Raises:
+        ValueError: the name is malformed.
+    """
+    parts = full_name.rsplit(".", 2)
+    if len(parts) != _LEVELS or not all(parts) or any(_FORBIDDEN.search(part) for part in parts):
+        raise ValueError(f"{full_name!r} is not of the form share.schema.table")
+    return parts[0], parts[1], parts[2]
+
+
+def _find_tables(directory: Path, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:
+    if (directory / "_delta_log").is_dir():
+        yield parts, directory
+    elif len(parts) < _LEVELS:
+        for child in sorted(directory.iterdir()):
+            if not child.name.startswith((".", "_")) and child.is_dir():
+                yield from _find_tables(child, (*parts, child.name))

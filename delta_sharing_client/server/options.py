@@ -1,0 +1,66 @@
+"""The options of the embedded server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """How the embedded server listens and answers.
+
+    Attributes:
+        host: the address to listen on; 127.0.0.1 by default, because the server speaks plain http.
+        port: the port; 0 (the default) takes a free one.
+        token: the bearer token that clients must send; a random one by default.
+        token_lifetime: how long the token is accepted from the start on; 1 day by default. It is the
+            profile's `expirationTime`.
+        url_lifetime: how long the signed URL of a file is good; 1 hour by default.
+        page_size: the most items that a listing of shares, schemas or tables holds; 500 by default.
+        max_files_per_page: the most files in one answer to a client that can page; None (the default)
+            leaves it to the client's `maxFiles`.
+        send_end_stream_action: end an answer with an EndStreamAction for clients that ask for it; True by
+            default. False makes an older server, one without paging of queries and refresh tokens too.
+        all_tables: serve `/all-tables`; True by default. False makes an older server, which answers 404.
+        history: serve versions, timestamps and changes; True by default. False refuses them with 400.
+        prefer_format: `auto` (the default) answers in parquet format where the client takes it and the
+            table allows it; `delta` answers in delta format where the client takes it; `parquet` makes an
+            older server, which knows no other format and ignores the capabilities header.
+        default_share: the share of tables in a directory that does not say one; `local` by default.
+        default_schema: the schema of tables in a directory that does not say one; `default` by default.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = field(default=None, repr=False)
+    token_lifetime: timedelta = timedelta(days=1)
+    url_lifetime: timedelta = timedelta(hours=1)
+    page_size: int = 500
+    max_files_per_page: int | None = None
+    send_end_stream_action: bool = True
+    all_tables: bool = True
+    history: bool = True
+    prefer_format: Literal["auto", "delta", "parquet"] = "auto"
+    default_share: str = "local"
+    default_schema: str = "default"
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            ValueError: one of them makes no sense.
+        """
+        if self.token is not None and (not self.token or not self.token.isascii() or " " in self.token):
+            raise ValueError("token must be ASCII text without spaces")
+        if self.url_lifetime <= timedelta(0) or self.token_lifetime <= timedelta(0):
+            raise ValueError("url_lifetime and token_lifetime must be positive")
+        if self.page_size < 1:
+            raise ValueError("page_size must be at least 1")
+        if self.max_files_per_page is not None and self.max_files_per_page < 1:
+            raise ValueError("max_files_per_page must be at least 1")
+        if self.prefer_format not in ("auto", "delta", "parquet"):
+            raise ValueError("prefer_format must be 'auto', 'delta' or 'parquet'")
+        if not 0 <= self.port <= 65535:
+            raise ValueError("port must be between 0 and 65535")

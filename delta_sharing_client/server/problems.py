@@ -1,0 +1,61 @@
+"""Answers other than 200: what the server says, and never a stack trace or a local path."""
+
+from __future__ import annotations
+
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+
+
+class Problem(Exception):  # noqa: N818 - it is an answer, not a failure of the server
+    """A request that cannot be answered as asked.
+
+    Args:
+        status: the HTTP status.
+        code: the `errorCode` of the answer.
+        message: the `message` of the answer.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+def bad_request(message: str) -> Problem:
+    """400: a parameter is malformed or cannot be honoured."""
+    return Problem(400, "INVALID_PARAMETER_VALUE", message)
+
+
+def not_found(message: str) -> Problem:
+    """404: there is no such thing."""
+    return Problem(404, "RESOURCE_DOES_NOT_EXIST", message)
+
+
+def forbidden(message: str) -> Problem:
+    """403: there may be such a thing, but it is not shared."""
+    return Problem(403, "PERMISSION_DENIED", message)
+
+
+def unauthenticated(message: str) -> Problem:
+    """401: the bearer token is missing, wrong or expired."""
+    return Problem(401, "UNAUTHENTICATED", message)
+
+
+def internal(message: str = "The server failed to answer this request.") -> Problem:
+    """500: the server or the table is broken."""
+    return Problem(500, "INTERNAL_ERROR", message)
+
+
+def from_log_error(error: DeltaLogError, table_name: str) -> Problem:
+    """Return the answer for an error of the table's log, without the table's path.
+
+    Args:
+        error: what the log said.
+        table_name: the table's shared name.
+    """
+    if isinstance(error, VersionNotFoundError):
+        reason = str(error).removeprefix(f"{error.path}: ")
+        return bad_request(f"Table {table_name}: {reason}.")
+    if isinstance(error, DeltaTableNotFoundError):
+        return not_found(f"Table {table_name} is no longer there.")
+    return internal(f"The log of table {table_name} cannot be read.")

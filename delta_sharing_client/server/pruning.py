@@ -1,0 +1,217 @@
+"""Leaving out files: by the predicate hints and by `limitHint` ("Read Data from a Table").
+
+Both are best effort. A hint that cannot be parsed or evaluated leaves everything in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import Any, Final
+
+from delta_sharing_client.delta_log import AddFile, Snapshot
+from delta_sharing_client.server.hints import parse_json_hint, parse_sql_hint
+from delta_sharing_client.server.predicates import (
+    ANYTHING,
+    NULL,
+    Column,
+    Kind,
+    Predicate,
+    PredicateError,
+    Range,
+    may_match,
+    parse_value,
+)
+
+_KIND_OF_TYPE: Final[dict[str, Kind]] = {
+    "byte": "long",
+    "short": "long",
+    "integer": "long",
+    "long": "long",
+    "double": "double",
+    "string": "string",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp",
+    "boolean": "bool",
+}
+
+# Statistics of timestamps are cut to milliseconds, those of long texts to their first 32 characters.
+_STATS_KINDS: Final = ("long", "double", "string", "date", "timestamp")
+_CUT_TIME: Final = timedelta(milliseconds=1)
+_CUT_TEXT: Final = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Field:
+    physical_name: str
+    kind: Kind | None
+    is_partition: bool
+
+
+class _Fields:
+    """The top-level columns of a table that predicates can be about."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        partitions = {name.lower() for name in snapshot.metadata.partition_columns}
+        mapped = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
+        self._fields: dict[str, _Field] = {}
+        for field in json.loads(snapshot.schema_string)["fields"]:
+            name, data_type = field["name"], field["type"]
+            physical = field.get("metadata", {}).get("delta.columnMapping.physicalName", name) if mapped else name
+            kind = _KIND_OF_TYPE.get(data_type) if isinstance(data_type, str) else None
+            if kind is None and isinstance(data_type, str) and data_type.startswith("decimal"):
+                kind = "decimal"
+            self._fields[name.lower()] = _Field(
+                physical_name=physical, kind=kind, is_partition=name.lower() in partitions
+            )
+
+    def find(self, name: str) -> _Field:
+        field = self._fields.get(name.lower())
+        if field is None:
+            raise PredicateError("there is no such column")
+        return field
+
+    def kind_of(self, name: str) -> Kind:
+        kind = self.find(name).kind
+        if kind is None:
+            raise PredicateError("columns of this type cannot be compared")
+        return kind
+
+
+class _FileValues:
+    """What the columns of one file may hold."""
+
+    def __init__(self, add: AddFile, fields: _Fields) -> None:
+        self._add = add
+        self._fields = fields
+
+    def range(self, column: Column) -> Range:
+        """Return what a column may hold, cast as the predicate wants it.
+
+        Raises:
+            PredicateError: there is no such column, or its partition value cannot be cast.
+        """
+        field = self._fields.find(column.name)
+        # A type that has no kind (a 32-bit float, whose text is not its value; a struct) decides nothing.
+        if field.kind is None:
+            return ANYTHING
+        kind = column.kind or field.kind
+        if field.is_partition:
+            text = self._add.partition_values.get(field.physical_name)
+            if not text:
+                return NULL
+            try:
+                value = parse_value(text, kind)
+            except PredicateError:
+                if text.lower() == "nan":
+                    return ANYTHING
+                raise
+            return Range(low=value, high=value, exact=True, may_be_null=False)
+        return self._from_stats(field, kind)
+
+    def _from_stats(self, field: _Field, kind: Kind) -> Range:
+        stats = self._stats
+        nulls, rows = _leaf(stats, "nullCount", field.physical_name), stats.get("numRecords")
+        nulls_known = isinstance(nulls, int)
+        may_be_value = not (nulls_known and isinstance(rows, int) and nulls == rows)
+        # With loose bounds a null count says something only at its two ends, and only those are used.
+        may_be_null = not nulls_known or nulls != 0
+        low = high = None
+        if kind == field.kind and kind in _STATS_KINDS:
+            low = _bound(_leaf(stats, "minValues", field.physical_name), kind)
+            high = _bound(_leaf(stats, "maxValues", field.physical_name), kind)
+        if high is not None:
+            if kind == "timestamp":
+                high += _CUT_TIME
+            elif kind == "double" or (kind == "string" and len(high) >= _CUT_TEXT):
+                # Statistics don't see NaN, which is greater than any number; a cut text may go on.
+                high = None
+        return Range(low=low, high=high, may_be_null=may_be_null, may_be_value=may_be_value)
+
+    @cached_property
+    def _stats(self) -> dict[str, Any]:
+        try:
+            stats = json.loads(self._add.stats or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        return stats if isinstance(stats, dict) else {}
+
+
+def _leaf(stats: dict[str, Any], group: str, name: str) -> Any:
+    values = stats.get(group)
+    return values.get(name) if isinstance(values, dict) else None
+
+
+def _bound(value: Any, kind: Kind) -> Any:
+    if value is None or isinstance(value, dict | list):
+        return None
+    try:
+        return parse_value(str(value), kind)
+    except PredicateError:
+        return None
+
+
+def prune(snapshot: Snapshot, *, json_hints: str | None, sql_hints: Sequence[str]) -> Sequence[AddFile]:
+    """Return the files that may hold rows for which all the hints are true.
+
+    Args:
+        snapshot: the snapshot.
+        json_hints: the `jsonPredicateHints` of a query.
+        sql_hints: its `predicateHints`.
+    """
+    files: Sequence[AddFile] = snapshot.files
+    if json_hints is None and not sql_hints:
+        return files
+    fields = _Fields(snapshot)
+    parsers: list[Callable[[], Predicate]] = []
+    if json_hints is not None:
+        parsers.append(partial(parse_json_hint, json_hints))
+    parsers += [partial(parse_sql_hint, hint, fields.kind_of) for hint in sql_hints]
+    predicates: list[Predicate] = []
+    for parse in parsers:
+        try:
+            predicates.append(parse())
+        except PredicateError:
+            continue
+    for predicate in predicates:
+        try:
+            files = [add for add in files if may_match(predicate, _FileValues(add, fields).range)]
+        except (PredicateError, TypeError):
+            # "If the server encounters any errors during predicate processing, it will skip filtering."
+            continue
+    return files
+
+
+def apply_limit(files: Sequence[AddFile], limit: int | None) -> Sequence[AddFile]:
+    """Return the first files that surely hold `limit` rows.
+
+    A file without a row count counts for none, a deletion vector takes its rows off.
+
+    Args:
+        files: the files, predicates applied.
+        limit: the `limitHint` of a query.
+    """
+    if limit is None:
+        return files
+    rows, kept = 0, 0
+    for add in files:
+        if rows >= limit:
+            break
+        rows += _row_count(add)
+        kept += 1
+    return files[:kept]
+
+
+def _row_count(add: AddFile) -> int:
+    try:
+        rows = json.loads(add.stats or "{}").get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return 0
+    if not isinstance(rows, int):
+        return 0
+    vector = add.deletion_vector
+    return max(0, rows - (0 if vector is None else vector.cardinality))

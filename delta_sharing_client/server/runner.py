@@ -1,0 +1,245 @@
+"""`SharingServer`: the server as an object that starts, tells where it is, and stops."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.secrets import Secret
+from delta_sharing_client.server.catalog import Catalog
+from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.recording import RecordedRequest, Recorder
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_START_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 5.0
+_BACKLOG: Final = 1024
+
+
+class SharingServer:
+    """An embedded Delta Sharing server on a thread of its own.
+
+        with SharingServer("warehouse") as server:
+            client = SharingClient(server.profile)
+
+    Args:
+        tables: a directory, in which every directory with a `_delta_log` is a shared table: its path below is
+            `share/schema/table`, `schema/table` (then in share `local`) or `table` (then in schema `default` of
+            share `local`). Or a mapping of `share.schema.table` to a table's directory.
+        options: the options; the defaults if None.
+        **changes: single options, such as `port=8080`; see `ServerOptions`.
+
+    Raises:
+        MissingDependencyError: the extra `server` is not installed.
+        DeltaTableNotFoundError: there is no Delta table to share.
+        ValueError: a name or an option makes no sense.
+    """
+
+    def __init__(
+        self,
+        tables: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+        *,
+        options: ServerOptions | None = None,
+        **changes: Any,
+    ) -> None:
+        options = replace(options or ServerOptions(), **changes)
+        token = Secret(options.token or secrets.token_urlsafe(32))
+        expires = time.time() + options.token_lifetime.total_seconds()
+        if isinstance(tables, Mapping):
+            catalog = Catalog(tables)
+        else:
+            catalog = Catalog.scan(
+                tables, default_share=options.default_share, default_schema=options.default_schema
+            )
+        api_type = _import_api()
+        api = api_type(catalog=catalog, options=options, token=token, token_expires=expires)
+        self.options = replace(options, token=None)
+        self._token = token
+        self._expires = expires
+        self._catalog = catalog
+        self._recorder = Recorder(api.application())
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self._port = options.port
+
+    def start(self) -> SharingServer:
+        """Start to listen, and return when requests are answered.
+
+        Raises:
+            OSError: the port is in use, or may not be used.
+            RuntimeError: the server runs already, or does not come up.
+        """
+        import uvicorn
+
+        if self._thread is not None:
+            raise RuntimeError("the server runs already")
+        listener = _listen(self.options.host, self._port)
+        config = uvicorn.Config(
+            self._recorder,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http="h11",
+            loop="asyncio",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=1,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listener]}, name="delta-sharing-server", daemon=True
+        )
+        thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() > deadline:
+                server.should_exit = True
+                listener.close()
+                raise RuntimeError("the server did not start")
+            time.sleep(0.005)
+        self._server, self._thread, self._port = server, thread, listener.getsockname()[1]
+        return self
+
+    def stop(self) -> None:
+        """Stop to listen, end open connections and wait for the thread; nothing if the server does not run."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.should_exit = True
+        self._thread.join(timeout=_STOP_SECONDS)
+        self._server = self._thread = None
+
+    def wait(self) -> None:
+        """Wait until the server stops; for a program that does nothing else."""
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(timeout=0.2)
+
+    def __enter__(self) -> SharingServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the server, as it stands in a profile.
+
+        Raises:
+            RuntimeError: the server was never started, and takes any free port.
+        """
+        if self._port == 0:
+            raise RuntimeError("the server has no address before it is started")
+        # "Every address" is no address that a client can connect to.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.options.host, self.options.host)
+        host = f"[{host}]" if ":" in host else host
+        return f"http://{host}:{self._port}/delta-sharing"
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """A profile for the server; it holds the token in the clear, because clients need it so."""
+        expires = datetime.fromtimestamp(int(self._expires), UTC).replace(tzinfo=None)
+        return {
+            "shareCredentialsVersion": 1,
+            "endpoint": self.endpoint,
+            "bearerToken": self._token.reveal(),
+            "expirationTime": expires.isoformat() + ".0Z",
+        }
+
+    def write_profile(self, path: str | os.PathLike[str]) -> Path:
+        """Write the profile to a file that only its owner can read.
+
+        Args:
+            path: the file; one that is there is replaced as a whole.
+
+        Returns:
+            The path.
+        """
+        target = Path(path)
+        # mkstemp makes the file readable for its owner only, from the first moment on.
+        descriptor, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=".profile-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(self.profile, file, indent=2)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+        return target
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The full names of the shared tables, sorted."""
+        return tuple(table.full_name for table in self._catalog.tables)
+
+    @property
+    def requests(self) -> list[RecordedRequest]:
+        """Every request since the start or the last `reset_requests`, oldest first."""
+        return self._recorder.requests
+
+    def reset_requests(self) -> None:
+        """Forget the requests so far."""
+        self._recorder.reset()
+
+    def __repr__(self) -> str:
+        where = self.endpoint if self._server is not None else "stopped"
+        return f"<SharingServer {where}, {len(self.tables)} tables>"
+
+
+def _import_api() -> Any:
+    """Import the application, which needs the extra."""
+    try:
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            package="uvicorn", extra="server", purpose="The embedded sharing server"
+        ) from error
+    try:
+        import starlette  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            package="starlette", extra="server", purpose="The embedded sharing server"
+        ) from error
+    from delta_sharing_client.server.app import Api
+
+    return Api
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind first and in the caller's thread: that is where an error about the port belongs."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise OSError(
+                errno.EADDRINUSE, f"port {port} on {host} is in use: choose another, or 0 for any"
+            ) from None
+        raise
+    return listener

@@ -1,0 +1,172 @@
+"""Sample tables: a small shop, and sensors at a few sites.
+
+Written with `deltalake`, always the same rows, so that a demo, a notebook and a test can say what they expect.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHANGE_FEED: Final = {"delta.enableChangeDataFeed": "true"}
+_FIRST_DAY: Final = date(2024, 1, 1)
+_DAYS: Final = 6
+_ORDERS_PER_DAY: Final = 10_000
+_CUSTOMERS: Final = 2_000
+_READINGS_PER_SITE: Final = 2_880
+_REGIONS: Final = ("Africa", "Americas", "Asia", "Europe", "Oceania")
+_COUPONS: Final = ("WELCOME10", "SPRING", "FRIENDS")
+_CITIES: Final = ("Lagos", "Lima", "Osaka", "Porto", "Zürich", "Perth", "Accra", "Quito")
+_SITES: Final = ("harbour", "mill", "quarry")
+
+
+def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
+    """Write the sample tables: `retail.sales.orders`, `retail.sales.customers`, `retail.ops.sensor_readings`.
+
+    `orders` is partitioned by `order_date`: 6 days of 10,000 rows appended one by one, then a deletion and an
+    update, with its change data feed on. `customers` is not partitioned and has nested columns. `sensor_readings` is
+    partitioned by `site` and has three versions.
+
+    Args:
+        directory: where the tables go, as `retail/<schema>/<table>`; it is made if need be.
+
+    Returns:
+        The tables' directories by full name, as `SharingServer` takes them.
+
+    Raises:
+        MissingDependencyError: deltalake is not installed.
+        FileExistsError: there is such a table already.
+    """
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(package="deltalake", extra="dev", purpose="Writing sample tables") from error
+    root = Path(directory)
+    writers = {
+        "retail.sales.orders": _write_orders,
+        "retail.sales.customers": _write_customers,
+        "retail.ops.sensor_readings": _write_readings,
+    }
+    paths = {name: root.joinpath(*name.split(".")) for name in writers}
+    for path in paths.values():
+        if path.exists():
+            raise FileExistsError(f"{path} is there already")
+    for name, writer in writers.items():
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        writer(str(paths[name]))
+    return paths
+
+
+def _write_orders(path: str) -> None:
+    from deltalake import DeltaTable, write_deltalake
+
+    for day in range(_DAYS):
+        write_deltalake(
+            path,
+            _orders_of_day(day),
+            mode="append",
+            partition_by=["order_date"],
+            configuration=_CHANGE_FEED,
+            name="orders",
+            description="One row per order of the shop.",
+        )
+    table = DeltaTable(path)
+    table.delete("order_id % 1000 = 999 AND order_date = '2024-01-02'")
+    table.update(updates={"status": "'returned'"}, predicate="order_id % 2500 = 7 AND order_date >= '2024-01-05'")
+
+
+def _orders_of_day(day: int) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = range(day * _ORDERS_PER_DAY, (day + 1) * _ORDERS_PER_DAY)
+    at = datetime(_FIRST_DAY.year, _FIRST_DAY.month, _FIRST_DAY.day, tzinfo=UTC) + timedelta(days=day)
+    cents = pa.array([499 + (i * 7919) % 50_000 for i in ids], pa.int64())
+    amount = pc.divide(cents.cast(pa.decimal128(19, 0)), pa.scalar(100, pa.decimal128(3, 0)))
+    return pa.table(
+        {
+            "order_id": pa.array(ids, pa.int64()),
+            "order_date": pa.array([_FIRST_DAY + timedelta(days=day)] * len(ids), pa.date32()),
+            "ordered_at": pa.array(
+                [at + timedelta(microseconds=(i % _ORDERS_PER_DAY) * 8_640_001) for i in ids],
+                pa.timestamp("us", tz="UTC"),
+            ),
+            "customer_id": pa.array([(i * 31) % _CUSTOMERS for i in ids], pa.int64()),
+            "region": pa.array([_REGIONS[(i * 13) % len(_REGIONS)] for i in ids], pa.string()),
+            "quantity": pa.array([None if i % 97 == 0 else 1 + i % 5 for i in ids], pa.int32()),
+            "amount": amount.cast(pa.decimal128(12, 2)),
+            "coupon": pa.array([_COUPONS[i % 3] if i % 4 == 0 else None for i in ids], pa.string()),
+            "status": pa.array(["shipped" if i % 10 else "pending" for i in ids], pa.string()),
+        }
+    )
+
+
+def _write_customers(path: str) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    address = pa.struct([("city", pa.string()), ("postcode", pa.string())])
+    rows: list[dict[str, Any]] = [
+        {
+            "customer_id": i,
+            "name": f"Customer {i:04d}",
+            "address": None
+            if i % 50 == 0
+            else {"city": _CITIES[i % len(_CITIES)], "postcode": f"{10_000 + i * 7}"},
+            "tags": None
+            if i % 11 == 0
+            else [tag for n, tag in enumerate(("new", "loyal", "b2b")) if (i >> n) & 1],
+            "since": _FIRST_DAY - timedelta(days=i % 1500),
+            "newsletter": None if i % 17 == 0 else i % 3 == 0,
+        }
+        for i in range(_CUSTOMERS)
+    ]
+    schema = pa.schema(
+        [
+            ("customer_id", pa.int64()),
+            ("name", pa.string()),
+            ("address", address),
+            ("tags", pa.list_(pa.string())),
+            ("since", pa.date32()),
+            ("newsletter", pa.bool_()),
+        ]
+    )
+    write_deltalake(path, pa.Table.from_pylist(rows, schema=schema), name="customers")
+
+
+def _write_readings(path: str) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    start = datetime(2024, 3, 1, tzinfo=UTC)
+    per_version = _READINGS_PER_SITE // 3
+    for version in range(3):
+        ticks = range(version * per_version, (version + 1) * per_version)
+        keys = [(site, tick) for site in range(len(_SITES)) for tick in ticks]
+        table = pa.table(
+            {
+                "site": pa.array([_SITES[site] for site, _ in keys], pa.string()),
+                "read_at": pa.array(
+                    [start + timedelta(seconds=30 * tick) for _, tick in keys], pa.timestamp("us", "UTC")
+                ),
+                "temperature": pa.array(
+                    [
+                        None if tick % 101 == site else 10 + site * 3 + (tick * 37 % 200) / 16
+                        for site, tick in keys
+                    ],
+                    pa.float64(),
+                ),
+                "humidity": pa.array(
+                    [None if tick % 53 == 0 else 40 + tick * 7 % 50 for _, tick in keys], pa.int16()
+                ),
+                "status": pa.array(["ok" if tick % 144 else "calibrating" for _, tick in keys], pa.string()),
+            }
+        )
+        write_deltalake(path, table, mode="append", partition_by=["site"], name="sensor_readings")
