@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,8 +18,9 @@ from delta_sharing_client.protocol.hints import json_hint, merge_json_hints, sql
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
+from delta_sharing_client.read.fetch import FetchedFile, fetch_file, vector_id
 from delta_sharing_client.read.pipeline import Progress, read_batches
-from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.read.storage import RetryBudget, StorageReader
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -197,10 +197,18 @@ class UrlRefresher:
         return self._urls_of(request)
 
     def _urls_of(self, request: QueryRequest) -> dict[str, str]:
-        def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], tuple[str, str]]:
-            return lambda action: (action.id, action.url)
+        spec = self._plan.spec
 
-        return dict(self._rest.query_table(self._plan.table, request, convert).items)
+        def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
+            return task_maker(spec)
+
+        urls: dict[str, str] = {}
+        for task in self._rest.query_table(self._plan.table, request, convert).items:
+            if isinstance(task, FileScanTask):
+                urls[task.file_id] = task.url
+                if task.deletion_vector is not None:
+                    urls[vector_id(task)] = task.deletion_vector.path_or_inline
+        return urls
 
 
 def read_plan(
@@ -211,17 +219,19 @@ def read_plan(
     Yields:
         Batches of the plan's columns, filtered exactly, in the server's order, `plan.limit` rows at the most.
     """
+    options = storage.options
     refresh = UrlRefresher(rest, plan)
+    budget = RetryBudget(len(plan.tasks), options.max_connections)
 
-    def fetch(task: FileScanTask, cancelled: threading.Event) -> Any:
-        return storage.fetch(task.url, file_id=task.file_id, size=task.size, refresh=refresh, cancelled=cancelled)
+    def fetch(task: FileScanTask, cancelled: threading.Event) -> FetchedFile:
+        return fetch_file(storage, task, refresh=refresh, cancelled=cancelled, budget=budget)
 
     return read_batches(
         plan.tasks,
         plan.spec,
         fetch,
-        connections=rest.options.max_connections,
-        memory_budget=rest.options.memory_budget,
+        connections=options.max_connections,
+        memory_budget=options.memory_budget,
         limit=plan.limit,
         progress=progress,
     )

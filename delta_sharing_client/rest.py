@@ -7,7 +7,7 @@ one leaves no trace.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from types import TracebackType
@@ -15,10 +15,11 @@ from typing import Any, Final, Self, TypeVar, overload
 
 from delta_sharing_client.auth.provider import provider_for
 from delta_sharing_client.errors import ProtocolError, RestError, VersionMismatchError
+from delta_sharing_client.http.calls import Caller, next_page
 from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
-from delta_sharing_client.http.status import check_status
-from delta_sharing_client.http.transport import ApiTransport, Response
+from delta_sharing_client.http.response import Response
+from delta_sharing_client.http.retry import Retrier
+from delta_sharing_client.http.transport import ApiTransport
 from delta_sharing_client.protocol import capabilities
 from delta_sharing_client.protocol.actions import Action, FileAction, ResponseFormat
 from delta_sharing_client.protocol.answers import (
@@ -32,7 +33,7 @@ from delta_sharing_client.protocol.answers import (
     read_metadata,
     read_page,
 )
-from delta_sharing_client.protocol.decode import MAX_LINE, decode_actions, parse_object
+from delta_sharing_client.protocol.decode import decode_actions
 from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.protocol.request import (
@@ -45,9 +46,6 @@ from delta_sharing_client.protocol.request import (
 
 T = TypeVar("T")
 R = TypeVar("R", QueryRequest, ChangesRequest)
-
-#: Pages of one listing; a server that goes on beyond them is broken.
-MAX_PAGES: Final = 10_000
 
 _VERSION_HEADER: Final = "Delta-Table-Version"
 #: Statuses by which servers say that they lack an endpoint.
@@ -79,12 +77,11 @@ class RestClient:
     ) -> None:
         self.profile = profile
         self.options = options
-        self._transport = transport or ApiTransport(profile.endpoint, provider_for(profile), options)
-        self._retrier = retrier or Retrier(options)
-        self._clock_offset = 0.0
+        transport = transport or ApiTransport(profile.endpoint, provider_for(profile), options)
+        self._caller = Caller(transport, retrier or Retrier(options))
 
     def __repr__(self) -> str:
-        return f"RestClient({self._transport.endpoint})"
+        return f"RestClient({self._caller.transport.endpoint})"
 
     def __enter__(self) -> Self:
         return self
@@ -96,12 +93,12 @@ class RestClient:
 
     def close(self) -> None:
         """Close the pooled connections."""
-        self._transport.close()
+        self._caller.transport.close()
 
     @property
     def clock_offset(self) -> timedelta:
         """How far the server's clock is ahead of this machine's, by the `Date` of its last answer."""
-        return timedelta(seconds=self._clock_offset)
+        return timedelta(seconds=self._caller.clock_offset)
 
     # -- listings
 
@@ -111,7 +108,7 @@ class RestClient:
         Args:
             max_results: items to a page; the server decides without.
         """
-        return self._items(Share.from_json, ("shares",), "the shares", {}, max_results)
+        return self._caller.items(Share.from_json, ("shares",), "the shares", {}, max_results)
 
     def list_schemas(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Schema]:
         """List the schemas of a share, lazily ("List Schemas in a Share").
@@ -121,7 +118,7 @@ class RestClient:
             max_results: items to a page; the server decides without.
         """
         path, what = _share_path(share)
-        return self._items(Schema.from_json, (*path, "schemas"), what, _NO_SHARE, max_results)
+        return self._caller.items(Schema.from_json, (*path, "schemas"), what, _NO_SHARE, max_results)
 
     def list_tables(self, schema: Schema, *, max_results: int | None = None) -> Iterator[Table]:
         """List the tables of a schema, lazily ("List Tables in a Schema").
@@ -132,7 +129,7 @@ class RestClient:
         """
         path, _ = _share_path(schema.share)
         path = (*path, "schemas", check_name(schema.name, "schema"), "tables")
-        return self._items(Table.from_json, path, f"schema {schema.full_name}", _NO_SCHEMA, max_results)
+        return self._caller.items(Table.from_json, path, f"schema {schema.full_name}", _NO_SCHEMA, max_results)
 
     def list_all_tables(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Table]:
         """List the tables of all schemas of a share, lazily ("List all Tables in a Share").
@@ -144,7 +141,7 @@ class RestClient:
             max_results: items to a page; the server decides without.
         """
         path, what = _share_path(share)
-        tables = self._items(Table.from_json, (*path, "all-tables"), what, _NO_SHARE, max_results)
+        tables = self._caller.items(Table.from_json, (*path, "all-tables"), what, _NO_SHARE, max_results)
         return self._all_tables(tables, share, max_results)
 
     def _all_tables(self, tables: Iterator[Table], share: str | Share, max_results: int | None) -> Iterator[Table]:
@@ -168,7 +165,7 @@ class RestClient:
             name: its name, in any case.
         """
         path, what = _share_path(name)
-        answer = self._call("GET", path, what, self._json(what), hints=_NO_SHARE)
+        answer = self._caller.call("GET", path, what, self._caller.json(what), hints=_NO_SHARE)
         share = answer.get("share")
         if not isinstance(share, dict):
             raise ProtocolError(f"{what}: the answer has no object 'share'")
@@ -190,7 +187,9 @@ class RestClient:
         path, what = _table_path(table)
         params = {} if starting_timestamp is None else {"startingTimestamp": format_timestamp(starting_timestamp)}
         try:
-            version = self._call("GET", (*path, "version"), what, _version_of, params=params, hints=_NO_TABLE)
+            version = self._caller.call(
+                "GET", (*path, "version"), what, _version_of, params=params, hints=_NO_TABLE
+            )
         except RestError as error:
             if starting_timestamp is not None or error.status not in _NO_ENDPOINT:
                 raise
@@ -203,7 +202,7 @@ class RestClient:
 
     def _version_by_head(self, path: tuple[str, ...], what: str) -> int | None:
         try:
-            return self._call("HEAD", path, what, _version_of, hints=_NO_TABLE)
+            return self._caller.call("HEAD", path, what, _version_of, hints=_NO_TABLE)
         except RestError:
             return None
 
@@ -236,7 +235,7 @@ class RestClient:
             actions = _actions(response, formats, what)
             return read_metadata(actions, version=_version_of(response), what=what)
 
-        return self._call(
+        return self._caller.call(
             "GET",
             (*path, "metadata"),
             what,
@@ -282,7 +281,7 @@ class RestClient:
                 actions = _actions(response, asked.formats, what)
                 return read_page(actions, version=version, what=what, convert=convert, duplicates=duplicates)
 
-            return self._call(
+            return self._caller.call(
                 "POST",
                 (*path, "query"),
                 what,
@@ -332,7 +331,7 @@ class RestClient:
                     ending_version=asked.ending_version,
                 )
 
-            return self._call(
+            return self._caller.call(
                 "GET",
                 (*path, "changes"),
                 what,
@@ -360,9 +359,9 @@ class RestClient:
             tokens: set[str] = set()
             stale = False
             while (token := whole.next_token) and not stale:
-                _next_page(token, tokens, what)
+                next_page(token, tokens, what)
                 whole.append(fetch(replace(request, page_token=token), duplicates), what)
-                stale = expires is not None and (time.time() + self._clock_offset) * 1000 >= expires
+                stale = expires is not None and (time.time() + self._caller.clock_offset) * 1000 >= expires
             if not stale:
                 return whole
         raise ProtocolError(

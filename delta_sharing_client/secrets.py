@@ -57,7 +57,10 @@ class Secret:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret cannot be pickled or copied: pass the profile to where it is needed instead")
 
-    __copy__ = __deepcopy__ = __reduce__  # type: ignore[assignment]
+    __copy__ = __reduce__
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()
 
 
 def redact_url(url: str) -> str:

@@ -306,8 +306,9 @@ class TableScan:
         """Return in words what the scan would read: files named, pruned and left, and their bytes."""
         plan = self.plan()
         pruned = sum(plan.pruned.values())
+        version = "version not told" if plan.version is None else f"version {plan.version}"
         lines = [
-            f"table    {plan.table.full_name}, version {plan.version if plan.version is not None else '(not told)'}",
+            f"table    {plan.table.full_name}, {version}",
             f"format   {plan.protocol.response_format}",
             f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
             f"files    {len(plan.tasks) + pruned} named by the server, {pruned} pruned "

@@ -169,11 +169,17 @@ class DeltaLog:
                 self._snapshots.move_to_end(version)
                 return kept[1]
             state = self._replay(version, listing)
-            timestamp = self._timestamps(listing, up_to=version, state=state).get(version)
+            if state.protocol is None or state.metadata is None:
+                raise DeltaLogError(
+                    f"the log up to version {version} lacks the protocol or the metadata", path=str(self._table)
+                )
+            timestamp = self._timestamps(listing, up_to=version, metadata=state.metadata).get(version)
             if timestamp is None:
                 newest = next(c for c in listing.checkpoints if c.version == version)
                 timestamp = newest.files[0].stat().st_mtime_ns // 1_000_000
-            snapshot = Snapshot(version=version, timestamp=timestamp, state=state, table=str(self._table))
+            snapshot = Snapshot(
+                version=version, timestamp=timestamp, protocol=state.protocol, metadata=state.metadata, state=state
+            )
             self._snapshots[version] = (fingerprint, snapshot)
             self._snapshots.move_to_end(version)
             while len(self._snapshots) > _KEPT_SNAPSHOTS:
@@ -216,10 +222,17 @@ class DeltaLog:
         return state
 
     def _timestamps(
-        self, listing: LogListing, *, up_to: int | None = None, state: LogState | None = None
+        self, listing: LogListing, *, up_to: int | None = None, metadata: Metadata | None = None
     ) -> dict[int, int]:
-        """Return the commit times of every version in the log up to one, strictly ascending."""
-        metadata = self._current_metadata(listing, state)
+        """Return the commit times of every version in the log up to one.
+
+        Args:
+            listing: the log.
+            up_to: the last version wanted; None for all.
+            metadata: what says whether the table keeps in-commit timestamps; by default the newest.
+        """
+        if metadata is None:
+            metadata = self._load(listing.latest_version, listing).metadata
         first_in_commit = _first_in_commit_version(metadata)
         timestamps: dict[int, int] = {}
         previous: int | None = None
@@ -234,11 +247,6 @@ class DeltaLog:
                     timestamp = previous + 1
             timestamps[version] = previous = timestamp
         return timestamps
-
-    def _current_metadata(self, listing: LogListing, state: LogState | None) -> Metadata | None:
-        if state is not None and state.metadata is not None:
-            return state.metadata
-        return self._load(listing.latest_version, listing).metadata
 
     def _not_there(self, version: int, listing: LogListing) -> DeltaLogError:
         oldest = min([*listing.commits, *(c.version for c in listing.checkpoints)])
@@ -286,9 +294,9 @@ def _fingerprint(version: int, listing: LogListing) -> _Fingerprint:
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _first_in_commit_version(metadata: Metadata | None) -> int | None:
+def _first_in_commit_version(metadata: Metadata) -> int | None:
     """Return the first version whose time stands in its commit, where the table keeps such times."""
-    configuration = {} if metadata is None else metadata.configuration
+    configuration = metadata.configuration
     if configuration.get("delta.enableInCommitTimestamps", "false").lower() != "true":
         return None
     return int(configuration.get("delta.inCommitTimestampEnablementVersion", 0))

@@ -17,7 +17,6 @@ from delta_sharing_client.delta_log.actions import (
     RemoveFile,
     Transaction,
 )
-from delta_sharing_client.errors import DeltaLogError
 
 
 @dataclass(kw_only=True)
@@ -103,27 +102,17 @@ class Snapshot:
         timestamp: when it was committed, in milliseconds since the epoch.
         protocol: the protocol in force; `protocol.raw` is the action as written.
         metadata: the metadata in force; `metadata.raw` is the action as written.
+        state: everything that replay knows; not to be changed.
     """
 
-    def __init__(self, *, version: int, timestamp: int, state: LogState, table: str) -> None:
-        """Freeze a replayed state.
-
-        Args:
-            version: the table version.
-            timestamp: milliseconds since the epoch.
-            state: the state, which belongs to the snapshot from here on.
-            table: the table's directory, for errors.
-
-        Raises:
-            DeltaLogError: the log never said what the protocol or the metadata is.
-        """
-        missing = [n for n, v in (("protocol", state.protocol), ("metaData", state.metadata)) if v is None]
-        if state.protocol is None or state.metadata is None:
-            raise DeltaLogError(f"the log up to version {version} has no {' and no '.join(missing)}", path=table)
+    def __init__(
+        self, *, version: int, timestamp: int, protocol: Protocol, metadata: Metadata, state: LogState
+    ) -> None:
+        """Freeze a replayed state, which belongs to the snapshot from here on."""
         self.version = version
         self.timestamp = timestamp
-        self.protocol = state.protocol
-        self.metadata = state.metadata
+        self.protocol = protocol
+        self.metadata = metadata
         self.state = state
 
     @property

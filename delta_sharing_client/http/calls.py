@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
-from delta_sharing_client.http.status import check_status
+from delta_sharing_client.http.status import error_for
 from delta_sharing_client.http.transport import ApiTransport
 from delta_sharing_client.protocol.decode import MAX_LINE, parse_object
 
@@ -47,7 +47,21 @@ class Caller:
         body: Mapping[str, Any] | None = None,
         hints: Mapping[int, str],
     ) -> T:
-        """Send a request until its answer could be read to the end."""
+        """Send a request until its answer could be read to the end.
+
+        Args:
+            method: GET, POST or HEAD.
+            path: the segments below the endpoint.
+            what: the thing asked for, for messages.
+            read: reads the answer; called once per attempt that succeeds so far.
+            params: the query string.
+            headers: further headers.
+            body: sent as JSON.
+            hints: what to tell the user, by status.
+
+        Raises:
+            DeltaSharingError: what the last attempt came to.
+        """
 
         def once(attempt: Attempt) -> T:
             with self.transport.request(
@@ -57,14 +71,14 @@ class Caller:
                 served_at = parse_http_date(response.headers.get("Date"))
                 if served_at is not None:
                     self.clock_offset = served_at - time.time()
-                if response.status == 401:
-                    check_status(response, what=what, hints={401: self.transport.authorize.hint()})
-                check_status(response, what=what, hints=hints)
+                if not response.ok:
+                    hints_now = {401: self.transport.authorize.hint(), **hints}
+                    raise error_for(response, what=what, hints=hints_now)
                 return read(response)
 
         return self.retrier.call(once)
 
-    def _json(self, what: str) -> Callable[[Response], dict[str, Any]]:
+    def json(self, what: str) -> Callable[[Response], dict[str, Any]]:
         """Read an answer that is one JSON object."""
 
         def read(response: Response) -> dict[str, Any]:
@@ -89,7 +103,19 @@ class Caller:
         hints: Mapping[int, str],
         max_results: int | None,
     ) -> Iterator[T]:
-        """The one page iterator: yields a listing's items, asking for a page only when it is needed."""
+        """Yield the items of a listing, asking for a page only when it is needed: the one page iterator.
+
+        Args:
+            build: makes an item of its JSON object.
+            path: the segments below the endpoint.
+            what: the thing listed, for messages.
+            hints: what to tell the user, by status.
+            max_results: items to a page; the server decides without.
+
+        Raises:
+            ValueError: `max_results` is less than 1.
+            ProtocolError: the listing is malformed or never ends.
+        """
         if max_results is not None and max_results < 1:
             raise ValueError(f"max_results is {max_results}; it has to be at least 1")
 
@@ -97,7 +123,7 @@ class Caller:
             params = {} if max_results is None else {"maxResults": str(max_results)}
             tokens: set[str] = set()
             while True:
-                answer = self.call("GET", path, what, self._json(what), params=params, hints=hints)
+                answer = self.call("GET", path, what, self.json(what), params=params, hints=hints)
                 items = answer.get("items") or []
                 if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                     raise ProtocolError(f"{what}: 'items' of the listing is not a list of objects")
@@ -113,12 +139,19 @@ class Caller:
         return pages()
 
 
-
 def next_page(token: str, tokens: set[str], what: str) -> None:
+    """Note the token of the next page.
+
+    Args:
+        token: the token.
+        tokens: those of the pages before; the new one is added.
+        what: the thing listed, for messages.
+
+    Raises:
+        ProtocolError: the listing goes round in circles, or on for ever.
+    """
     if token in tokens:
         raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
     if len(tokens) >= MAX_PAGES:
         raise ProtocolError(f"{what}: the listing has more than {MAX_PAGES} pages")
     tokens.add(token)
-
-

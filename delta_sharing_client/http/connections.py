@@ -10,6 +10,8 @@ import contextlib
 import socket
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from requests.adapters import HTTPAdapter
@@ -17,26 +19,63 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 
+class Cancellation(threading.Event):
+    """An event that, when it is set, also breaks the transfers that wait on its behalf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._breakers: dict[object, Callable[[], None]] = {}
+
+    def set(self) -> None:
+        """Set the event, and break what is under way."""
+        super().set()
+        for breaker in list(self._breakers.values()):
+            breaker()
+
+    def add_breaker(self, owner: object, breaker: Callable[[], None]) -> None:
+        """Have `breaker` called when the event is set; the first one of each owner is kept."""
+        self._breakers.setdefault(owner, breaker)
+
+
 class SocketRegistry:
-    """The sockets of a transport, as far as anyone still holds them."""
+    """The sockets of a transport, each with the event of whoever uses it now."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._users: weakref.WeakKeyDictionary[socket.socket, threading.Event | None] = weakref.WeakKeyDictionary()
+        self._thread = threading.local()
 
-    def add(self, connection: HTTPConnection) -> None:
-        """Keep the socket of a connection that has just been made in mind."""
-        if isinstance(connection.sock, socket.socket):
-            with self._lock:
-                self._sockets.add(connection.sock)
+    @contextmanager
+    def used_for(self, event: threading.Event | None) -> Iterator[None]:
+        """Enter the sockets that this thread uses meanwhile under an event."""
+        self._thread.event = event
+        try:
+            yield
+        finally:
+            self._thread.event = None
 
-    def shut_down(self) -> None:
-        """Shut down every socket; whoever waits on one gets an error at once."""
+    def enter(self, connection: HTTPConnection) -> None:
+        """Note that a connection is being used by this thread."""
+        sock = connection.sock
+        if not isinstance(sock, socket.socket):
+            return
+        event: threading.Event | None = getattr(self._thread, "event", None)
         with self._lock:
-            sockets = set(self._sockets)
+            self._users[sock] = event
+        if event is not None and event.is_set():
+            _shut_down(sock)
+
+    def shut_down(self, event: threading.Event | None = None) -> None:
+        """Shut down the sockets in use for an event, or all of them; whoever waits gets an error at once."""
+        with self._lock:
+            sockets = [sock for sock, user in self._users.items() if event is None or user is event]
         for sock in sockets:
-            with contextlib.suppress(OSError, ValueError):
-                sock.shutdown(socket.SHUT_RDWR)
+            _shut_down(sock)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 class TrackingAdapter(HTTPAdapter):
@@ -54,12 +93,12 @@ class TrackingAdapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Give the pools of direct connections our connection classes."""
-        super().init_poolmanager(*args, **kwargs)  # type: ignore[no-untyped-call]
+        super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _pool_classes(self._registry)
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         """Give the pools of proxied connections our connection classes."""
-        manager = super().proxy_manager_for(*args, **kwargs)  # type: ignore[no-untyped-call]
+        manager = super().proxy_manager_for(*args, **kwargs)
         if type(manager).__name__ == "ProxyManager":  # a SOCKS manager has classes of its own
             manager.pool_classes_by_scheme = _pool_classes(self._registry)
         return manager
@@ -69,12 +108,20 @@ def _pool_classes(registry: SocketRegistry) -> dict[str, Any]:
     class Connection(HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            registry.add(self)
+            registry.enter(self)
+
+        def request(self, *args: Any, **kwargs: Any) -> None:
+            registry.enter(self)
+            super().request(*args, **kwargs)
 
     class SecureConnection(HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            registry.add(self)
+            registry.enter(self)
+
+        def request(self, *args: Any, **kwargs: Any) -> None:
+            registry.enter(self)
+            super().request(*args, **kwargs)
 
     class Pool(HTTPConnectionPool):
         ConnectionCls = Connection

@@ -10,11 +10,9 @@ from datetime import timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from delta_sharing_client._version import __version__
-
-_NO_PROXIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +43,8 @@ class TransportOptions:
         storage_attempts: how often in a row a file's download may fail without getting further; 5. A
             download that gets further is resumed, however often it is cut.
         max_connections: open connections to one host; 32, which hides 60 ms of latency behind 400 small files.
+        memory_budget: bytes of files that may be on their way, encoded or decoded, in one load; 512 MB, which
+            keeps 32 connections busy with files of 16 MB.
         allow_http: send tokens and fetch files over plain http to other machines too; off, since both are
             secrets. Plain http on loopback is always allowed.
         ca_bundle: a file or directory of trusted certificates instead of the default ones. Without it
@@ -67,10 +67,11 @@ class TransportOptions:
     backoff_cap: timedelta = timedelta(seconds=20)
     storage_attempts: int = 5
     max_connections: int = 32
+    memory_budget: int = 512 * 1024 * 1024
     allow_http: bool = False
     ca_bundle: str | os.PathLike[str] | None = None
     client_certificate: str | tuple[str, str] | None = field(default=None, repr=False)
-    proxies: Mapping[str, str] = field(default=_NO_PROXIES, repr=False, hash=False)
+    proxies: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     user_agent: str = field(default_factory=default_user_agent)
 
     def __post_init__(self) -> None:
@@ -80,7 +81,7 @@ class TransportOptions:
                 raise TypeError(f"{name} is a timedelta, not {type(value).__name__}")
             if value <= timedelta(0):
                 raise ValueError(f"{name} is {value}; it has to be more than zero")
-        for name in ("api_attempts", "storage_attempts", "max_connections"):
+        for name in ("api_attempts", "storage_attempts", "max_connections", "memory_budget"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} is an int, not {type(value).__name__}")

@@ -11,6 +11,7 @@ import requests
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.http.body import decoded
 from delta_sharing_client.http.failures import NETWORK_ERRORS, translate
+from delta_sharing_client.secrets import MASK
 
 #: The most that is read of an error's body.
 MAX_ERROR_BODY: Final = 64 * 1024
@@ -47,6 +48,11 @@ class Response:
     def close(self) -> None:
         """Give the connection back if the body was read, and close it otherwise."""
         self._response.close()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is a success."""
+        return 200 <= self.status < 300
 
     @property
     def length(self) -> int | None:
@@ -88,6 +94,13 @@ class Response:
             return self.read(MAX_ERROR_BODY)
         except DeltaSharingError:
             return b""
+
+    def scrub(self, text: str) -> str:
+        """Return `text` without the credential of the request, should a server repeat it in an error."""
+        sent = self._response.request.headers.get("Authorization", "")
+        for word in sent.split()[1:]:
+            text = text.replace(word, MASK)
+        return text
 
     def _raw_chunks(self) -> Iterator[bytes]:
         while chunk := self._counted(self._raw.read, _CHUNK):

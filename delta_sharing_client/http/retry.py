@@ -37,7 +37,7 @@ RETRYABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 _LEAST_TIMEOUT: Final = 0.001
 
 
-class RetryLater(Exception):
+class RetryLater(Exception):  # noqa: N818  # it carries an error
     """How an attempt says that the server named a time to come back.
 
     Args:
@@ -104,7 +104,7 @@ class Backoff:
     random: Callable[[], float] = random.random
 
     @classmethod
-    def of(cls, options: TransportOptions, random: Callable[[], float] = random.random) -> Backoff:
+    def of(cls, options: TransportOptions, random: Callable[[], float]) -> Backoff:
         """Build it from the options."""
         return cls(
             base=options.backoff_base.total_seconds(), cap=options.backoff_cap.total_seconds(), random=random

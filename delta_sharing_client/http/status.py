@@ -15,8 +15,8 @@ from delta_sharing_client.errors import (
     RestError,
     ServerError,
 )
+from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
-from delta_sharing_client.http.transport import Response
 from delta_sharing_client.protocol.decode import parse_object
 from delta_sharing_client.secrets import redact_text
 
@@ -33,30 +33,32 @@ _MAX_EXCERPT: Final = 200
 _INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
 
 
-def check_status(response: Response, *, what: str, hints: Mapping[int, str]) -> None:
-    """Raise the error for an answer's status, unless it is a success.
+def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
+    """Return the error for an answer that is no success.
 
     Args:
-        response: the answer; of an error's body at most 64 kB are read.
+        response: the answer; of its body at most 64 kB are read.
         what: the thing asked for, for messages.
         hints: what to do, by status.
 
-    Raises:
-        RestError: the status says so; a subclass where there is one.
-        RetryLater: the same, where the server also said when to come back.
+    Returns:
+        A `RestError`, of the subclass for the status where there is one; wrapped in a `RetryLater` where the
+        server also said when to come back.
     """
-    if 200 <= response.status < 300:
-        return
     code, message = error_in(response.excerpt())
     kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
     error = kind(
-        status=response.status, what=what, error_code=code, server_message=message, hint=hints.get(response.status)
+        status=response.status,
+        what=what,
+        error_code=code,
+        server_message=response.scrub(message) if message else None,
+        hint=hints.get(response.status),
     )
     if response.status in RETRYABLE_STATUSES:
         seconds = parse_retry_after(response.headers)
         if seconds is not None:
-            raise RetryLater(error, seconds)
-    raise error
+            return RetryLater(error, seconds)
+    return error
 
 
 def error_in(body: bytes) -> tuple[str | None, str | None]:
@@ -69,7 +71,7 @@ def error_in(body: bytes) -> tuple[str | None, str | None]:
     message = fields.get("message") or fields.get("error_description") or fields.get("error")
     return (
         _printable(str(code), 100) if code else None,
-        _printable(str(message), _MAX_MESSAGE) if message else None,
+        _printable(str(message), _MAX_MESSAGE).rstrip(".") if message else None,
     )
 
 

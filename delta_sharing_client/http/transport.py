@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ from requests.utils import get_environ_proxies
 
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.http import logs
-from delta_sharing_client.http.connections import SocketRegistry, TrackingAdapter
+from delta_sharing_client.http.connections import Cancellation, SocketRegistry, TrackingAdapter
 from delta_sharing_client.http.failures import NETWORK_ERRORS, LastingTransportError, translate
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
@@ -250,13 +251,21 @@ class StorageTransport(_Transport):
         super().__init__(options)
         self.endpoint_is_loopback = endpoint_is_loopback
 
-    def get(self, url: str, *, headers: Mapping[str, str] | None = None, file_id: str = "") -> Response:
+    def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        file_id: str = "",
+        cancelled: threading.Event | None = None,
+    ) -> Response:
         """Send one GET, without retries, and return the answer whatever its status.
 
         Args:
             url: the pre-signed URL.
             headers: `Range` and conditions.
             file_id: the file's id, for messages.
+            cancelled: whose transfer this is, for `break_on`.
 
         Returns:
             The answer, its body unread.
@@ -269,7 +278,8 @@ class StorageTransport(_Transport):
         what = f"file {file_id}"
         for _ in range(MAX_REDIRECTS + 1):
             check_data_url(url, endpoint_is_loopback=self.endpoint_is_loopback, allow_http=self.options.allow_http)
-            response = self._send("GET", url, headers=sent, body=None, timeout=None, what=what)
+            with self._sockets.used_for(cancelled):
+                response = self._send("GET", url, headers=sent, body=None, timeout=None, what=what)
             target = _redirect_target(response)
             if target is None:
                 return response
@@ -280,6 +290,10 @@ class StorageTransport(_Transport):
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread; for when the user gives up."""
         self._sockets.shut_down()
+
+    def break_on(self, cancelled: Cancellation) -> None:
+        """Have the transfers made for an event broken when it is set."""
+        cancelled.add_breaker(self, partial(self._sockets.shut_down, cancelled))
 
 
 def _redirect_target(response: Response) -> str | None:

@@ -7,7 +7,7 @@ caller makes of them is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
@@ -59,7 +59,7 @@ class QueryAnswer(Generic[T]):
     version: int | None
     protocol: Protocol
     metadata: Metadata
-    items: list[T]
+    items: list[T] = field(repr=False)
     end: EndStreamAction | None
 
 
@@ -80,7 +80,7 @@ class ChangesAnswer(Generic[T]):
     version: int | None
     protocol: Protocol
     metadata: Metadata
-    items: list[T]
+    items: list[T] = field(repr=False)
     end: EndStreamAction | None
     historical: tuple[Metadata, ...] = ()
 

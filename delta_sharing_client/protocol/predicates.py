@@ -196,7 +196,9 @@ def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
     """
     try:
         return _bind_comparison(column, op, _plain(value))
-    except (ValueError, InvalidOperation) as error:
+    except InvalidOperation:
+        raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is no number") from None
+    except ValueError as error:
         if isinstance(error, FilterError):
             raise
         raise FilterError(f"filters: {column.name!r} is {column.type}: {error}") from None

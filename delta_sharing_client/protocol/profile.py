@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -244,7 +244,8 @@ def _kind(value: Any) -> str:
 
 _TIME = re.compile(
     r"(?P<date>[0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{4}-?W[0-9]{2}-?[0-9])"
-    r"(?:[Tt ](?P<hour>[0-9]{2})(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?)?"
+    r"(?:[Tt ](?P<hour>[0-9]{2})"
+    r"(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?)?"
     r"[ ]?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 
@@ -267,7 +268,7 @@ def parse_iso8601(text: str) -> datetime:
     microsecond = int((match["fraction"] or "")[:6].ljust(6, "0"))
     if hour > 24 or minute > 59 or second > 60 or (hour == 24 and (minute or second or microsecond)):
         raise ValueError("no such time of day")
-    zone = timezone.utc
+    zone: tzinfo = UTC
     if match["zone"] and match["zone"] not in "Zz":
         digits = match["zone"][1:].replace(":", "")
         offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))

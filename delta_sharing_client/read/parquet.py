@@ -21,6 +21,7 @@ from delta_sharing_client.protocol.partition_values import Value, parse_partitio
 from delta_sharing_client.protocol.schema import DataType, StructField, StructType
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.read.conform import FieldFinder, conform
+from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
@@ -42,7 +43,12 @@ class _Column:
 
 
 def decode_file(
-    buffer: Any, task: FileScanTask, spec: ReadSpec, *, use_threads: bool = True
+    buffer: Any,
+    task: FileScanTask,
+    spec: ReadSpec,
+    *,
+    deleted: RowPositions | None = None,
+    use_threads: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Decode a whole Parquet file.
 
@@ -50,6 +56,7 @@ def decode_file(
         buffer: the file's bytes, anything with the buffer protocol.
         task: the file.
         spec: what to read of it.
+        deleted: positions of rows that do not count.
         use_threads: decode columns side by side.
 
     Yields:
@@ -73,8 +80,16 @@ def decode_file(
     with file:
         columns = _locate(file.schema_arrow, task, spec)
         legacy = any(key in (file.metadata.metadata or {}) for key in _LEGACY_KEYS)
+        if deleted is not None:
+            deleted.check(file.metadata.num_rows)
+        position = 0
         for group in range(file.metadata.num_row_groups):
-            yield from _decode_group(file, group, columns, task, spec, legacy=legacy, use_threads=use_threads)
+            rows = file.metadata.row_group(group).num_rows
+            keep = deleted.keep_mask(position, rows) if deleted is not None else None
+            position += rows
+            if rows:
+                decoded = _decode_group(file, group, columns, task, spec, legacy=legacy, use_threads=use_threads)
+                yield from _select(decoded if keep is None else decoded.filter(keep), task, spec)
 
 
 def _decode_group(
@@ -86,10 +101,11 @@ def _decode_group(
     *,
     legacy: bool,
     use_threads: bool,
-) -> Iterator[pa.RecordBatch]:
+) -> pa.Table | pa.RecordBatch:
+    """Decode one row group to the columns of the table that are read."""
     rows = file.metadata.row_group(group).num_rows
-    if not rows:
-        return
+    if not columns:
+        return _no_columns(rows)
     leaves = sorted({leaf for column in columns for leaf in column.leaves})
     table: pa.Table | None = None
     if leaves:
@@ -118,12 +134,15 @@ def _decode_group(
             chunks.append(_conform_column(source, column.field, target, finder, task))
         else:
             chunks.append(pa.chunked_array([_constant(column, target, rows)]))
-    decoded = pa.Table.from_arrays(chunks, schema=read_schema)
-    output = arrow_schema(spec.output)
-    for batch in decoded.to_batches() if columns else [_no_columns(rows)]:
+    return pa.Table.from_arrays(chunks, schema=read_schema)
+
+
+def _select(decoded: pa.Table | pa.RecordBatch, task: FileScanTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    """Apply the row filter and drop the columns that only it needed."""
+    for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
         kept = batch if spec.predicate is None or task.all_rows_match else filter_batch(batch, spec.predicate)
         if kept.num_rows:
-            yield kept if not spec.extra else kept.select(list(range(len(output))))
+            yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
 
 
 def _no_columns(rows: int) -> pa.RecordBatch:

@@ -16,11 +16,14 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from delta_sharing_client.http.connections import Cancellation
+from delta_sharing_client.read.fetch import FetchedFile
 from delta_sharing_client.read.parquet import decode_file
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
-#: Fetches a file's bytes; the event is set when nobody wants them any more.
-Fetch: TypeAlias = Callable[[FileScanTask, threading.Event], Any]
+
+#: Fetches a file; the event is set when nobody wants it any more.
+Fetch: TypeAlias = Callable[[FileScanTask, threading.Event], FetchedFile]
 #: Told after each file: how many bytes it had.
 Progress: TypeAlias = Callable[[FileScanTask], None]
 
@@ -65,7 +68,7 @@ def read_batches(
     if limit == 0 or not tasks:
         return
     cores = os.cpu_count() or 1
-    cancelled = threading.Event()
+    cancelled = Cancellation()
     waiting: deque[tuple[FileScanTask, _Cost, Future[Future[list[pa.RecordBatch]]]]] = deque()
     upcoming = iter(tasks)
     following = next(upcoming, None)
@@ -73,12 +76,12 @@ def read_batches(
     fetchers = ThreadPoolExecutor(min(connections, len(tasks)), thread_name_prefix="delta-sharing-fetch")
     decoders = ThreadPoolExecutor(min(cores, len(tasks)), thread_name_prefix="delta-sharing-decode")
 
-    def decode(data: Any, task: FileScanTask, cost: _Cost) -> list[pa.RecordBatch]:
+    def decode(file: FetchedFile, task: FileScanTask, cost: _Cost) -> list[pa.RecordBatch]:
         if cancelled.is_set():
             return []
         batches = []
         rows = 0
-        for batch in decode_file(data, task, spec, use_threads=single):
+        for batch in decode_file(file.data, task, spec, deleted=file.deleted, use_threads=single):
             batches.append(batch)
             rows += batch.num_rows
             if limit is not None and rows >= limit:
@@ -87,8 +90,7 @@ def read_batches(
         return batches
 
     def run(task: FileScanTask, cost: _Cost) -> Future[list[pa.RecordBatch]]:
-        data = fetch(task, cancelled)
-        return decoders.submit(decode, data, task, cost)
+        return decoders.submit(decode, fetch(task, cancelled), task, cost)
 
     try:
         left = limit

@@ -108,6 +108,7 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
             num_records=stats.num_records if stats else None,
             expiration=action.expiration_timestamp,
             deletion_vector=action.deletion_vector,
+            deletion_vector_id=action.deletion_vector_file_id,
             all_rows_match=all_rows_match,
         )
 

@@ -23,6 +23,7 @@ class FileScanTask:
         num_records: rows in the file before deletions, where the statistics tell.
         expiration: milliseconds since the epoch at which the URL expires, where told.
         deletion_vector: rows that do not count, where there are any.
+        deletion_vector_id: the id of the vector's file, where told.
         constants: columns with one value throughout, such as those of a change.
         all_rows_match: whether every row is known to pass the scan's row filter.
     """
@@ -34,6 +35,7 @@ class FileScanTask:
     num_records: int | None = None
     expiration: int | None = field(default=None, repr=False)
     deletion_vector: DeletionVector | None = None
+    deletion_vector_id: str | None = None
     constants: Mapping[str, str | int] = field(default_factory=dict, hash=False)
     all_rows_match: bool = True
 

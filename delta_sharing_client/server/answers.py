@@ -136,17 +136,23 @@ def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
     Args:
         answer: the answer.
         request: the request it answers.
+
+    Raises:
+        Problem: before the first piece, which the caller awaits before it sends the status.
+        DeltaLogError: likewise.
     """
     pending: list[bytes] = []
-    size = 0
+    size, begun = 0, False
     try:
         for line in answer.lines:
             pending.append(_line(line))
             size += len(pending[-1])
             if size >= _CHUNK_BYTES:
                 yield b"".join(pending)
-                pending, size = [], 0
+                pending, size, begun = [], 0, True
     except (Problem, DeltaLogError, OSError) as error:
+        if not begun:
+            raise
         _LOGGER.warning("table %s: failed while answering: %s", request.table.full_name, type(error).__name__)
         if not request.capabilities.end_stream_action:
             raise

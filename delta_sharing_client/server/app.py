@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -154,7 +155,7 @@ class Api:
         asked = self._table_request(request)
         version = integer(request.query_params.get("version"), "version")
         timestamp = text(request.query_params.get("timestamp"), "timestamp")
-        return _stream(await run_in_threadpool(table_metadata, asked, version, timestamp), asked)
+        return await _stream(await run_in_threadpool(table_metadata, asked, version, timestamp), asked)
 
     async def _query(self, request: Request) -> Response:
         asked = self._table_request(request)
@@ -162,14 +163,14 @@ class Api:
         request.scope[BODY_KEY] = raw
         body = QueryBody.parse(raw)
         if body.starting_version is not None:
-            return _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
-        return _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
+            return await _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
+        return await _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
 
     async def _changes(self, request: Request) -> Response:
         asked = self._table_request(request)
         params = dict(request.query_params)
         query = await run_in_threadpool(feed_query, asked, params)
-        return _stream(await run_in_threadpool(query_changes, asked, query), asked)
+        return await _stream(await run_in_threadpool(query_changes, asked, query), asked)
 
     def _table_request(self, request: Request) -> TableRequest:
         params = request.path_params
@@ -210,12 +211,15 @@ async def _json_body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _stream(answer: Answer, request: TableRequest) -> Response:
+async def _stream(answer: Answer, request: TableRequest) -> Response:
     headers = {"delta-table-version": str(answer.version)}
     if request.options.prefer_format != "parquet":
         headers[HEADER] = request.capabilities.echo(answer.format)
+    pieces = encode(answer, request)
+    # What fails before the first piece is there can still be told by the status.
+    first = await run_in_threadpool(next, pieces, b"")
     return StreamingResponse(
-        encode(answer, request), headers=headers, media_type="application/x-ndjson; charset=utf-8"
+        chain([first], pieces), headers=headers, media_type="application/x-ndjson; charset=utf-8"
     )
 
 

@@ -148,7 +148,8 @@ class SharingServer:
         if self._port == 0:
             raise RuntimeError("the server has no address before it is started")
         # "Every address" is no address that a client can connect to.
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.options.host, self.options.host)
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not bound to
+        host = anywhere.get(self.options.host, self.options.host)
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{self._port}/delta-sharing"
 

@@ -31,8 +31,8 @@ def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
     """Write the sample tables: `retail.sales.orders`, `retail.sales.customers`, `retail.ops.sensor_readings`.
 
     `orders` is partitioned by `order_date`: 6 days of 10,000 rows appended one by one, then a deletion and an
-    update, with its change data feed on. `customers` is not partitioned and has nested columns. `sensor_readings` is
-    partitioned by `site` and has three versions.
+    update, with its change data feed on. `customers` is not partitioned and has nested columns.
+    `sensor_readings` is partitioned by `site` and has three versions.
 
     Args:
         directory: where the tables go, as `retail/<schema>/<table>`; it is made if need be.

@@ -1,0 +1,395 @@
+"""One file's download: what has come is kept across resets, stalls and expired URLs.
+
+Bytes go straight into one buffer of the known size. After a fault the next request asks for the rest, bound
+to the same file by its ETag; a file that changed, or whose size is wrong, is begun again.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from delta_sharing_client.errors import (
+    DataError,
+    DeltaSharingError,
+    IncompleteResponseError,
+    RequestTimeoutError,
+    StorageError,
+    UrlExpiredError,
+)
+from delta_sharing_client.http.connections import Cancellation
+from delta_sharing_client.http.response import Response
+from delta_sharing_client.http.retry import Backoff, RetryLater, is_retryable
+from delta_sharing_client.http.stores import store_error
+from delta_sharing_client.http.transport import StorageTransport
+
+T = TypeVar("T")
+
+#: Anything with the buffer protocol.
+Buffer: TypeAlias = Any
+#: Gives a fresh URL for a file, from its id and the URL that has expired.
+Refresh: TypeAlias = Callable[[str, str], str]
+
+_CHUNK: Final = 256 * 1024
+_MAX_RENEWALS: Final = 2
+_MAX_RESTARTS: Final = 2
+#: A download that got this much further than ever before has made progress.
+_PROGRESS: Final = 64 * 1024
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
+
+
+class Cancelled(Exception):  # noqa: N818  # nothing went wrong
+    """Nobody wants the file any more."""
+
+
+class RetryBudget:
+    """The retries that all downloads of one load share, so that a dead store fails in seconds.
+
+    Only retries without progress count. A file that arrives gives one back, so that a load from a store
+    that is merely busy goes on.
+
+    Args:
+        files: how many files the load has.
+        connections: how many are fetched at a time; each may fail once at the start.
+    """
+
+    #: A time-out counts as much as several other failures: it takes that much longer to find out.
+    TIMEOUT_COST: Final = 5
+
+    def __init__(self, files: int = 0, connections: int = 32) -> None:
+        self._most = 10 + min(files, connections) + files // 5
+        self._left = self._most
+        self._lock = threading.Lock()
+
+    def take(self, error: BaseException) -> bool:
+        """Spend a retry after `error`; tell whether there was one left."""
+        cost = self.TIMEOUT_COST if isinstance(error, RequestTimeoutError) else 1
+        with self._lock:
+            if self._left < cost:
+                return False
+            self._left -= cost
+            return True
+
+    def give_back(self) -> None:
+        """Note that a file has arrived."""
+        with self._lock:
+            self._left = min(self._most, self._left + 1)
+
+
+class _Changed(Exception):  # noqa: N818  # handled within this module
+    """The file is another one than when its download began."""
+
+
+class _WrongSize(Exception):  # noqa: N818
+    """The file's size is not what the table says."""
+
+
+class _NoRanges(Exception):  # noqa: N818
+    """The store sends the whole file whatever is asked."""
+
+
+class _Span:
+    """A contiguous piece of a file, from `start` to `stop` (None: the end, not known yet), filling up."""
+
+    def __init__(self, start: int, stop: int | None) -> None:
+        self.start = start
+        self.stop = stop
+        self.position = start
+        self._buffer: Buffer = None
+        self._view: memoryview | None = None
+        self._grown: bytearray | None = bytearray() if stop is None else None
+
+    def put(self, data: bytes) -> None:
+        """Add bytes at the position reached."""
+        if self._grown is not None:
+            self._grown += data
+        elif self.stop is not None:
+            if self._view is None:
+                self._view = self._allocate(self.stop - self.start)
+            offset = self.position - self.start
+            self._view[offset : offset + len(data)] = data
+        self.position += len(data)
+
+    def end_at(self, stop: int) -> None:
+        """Learn where the piece ends."""
+        if self.stop is None:
+            self.stop = stop
+            if not self._grown:
+                self._grown = None
+        elif self.stop != stop:
+            raise _Changed
+
+    def back_to_start(self) -> None:
+        """Begin again; the buffer is filled anew."""
+        self.position = self.start
+        if self._grown is not None:
+            self._grown.clear()
+
+    def result(self) -> Buffer:
+        """Return the bytes of the finished piece."""
+        return self._buffer if self._grown is None else self._grown
+
+    def _allocate(self, size: int) -> memoryview:
+        import pyarrow as pa  # here, so that listing tables does not wait for it
+
+        self._buffer = pa.allocate_buffer(size)
+        return memoryview(self._buffer).cast("B")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How downloads are retried.
+
+    Attributes:
+        attempts: how often in a row a download may fail without getting further.
+        longest_wait: seconds that a store may ask to wait.
+        backoff: the waits between attempts.
+        sleep: waits for some seconds; without it a cancelled wait ends at once.
+    """
+
+    attempts: int
+    longest_wait: float
+    backoff: Backoff
+    sleep: Callable[[float], None] | None = None
+
+
+class Download:
+    """One file being fetched: its present URL, the ETag that its pieces are bound to, its renewals.
+
+    Args:
+        transport: sends the requests.
+        settings: how it is retried.
+        url: the file's pre-signed URL.
+        file_id: its id in the sharing protocol.
+        size: its size in bytes; 0 where not told.
+        refresh: gives a fresh URL when this one has expired.
+        cancelled: set when nobody wants the file any more.
+        budget: the retries that the load shares.
+    """
+
+    def __init__(
+        self,
+        transport: StorageTransport,
+        settings: Settings,
+        *,
+        url: str,
+        file_id: str,
+        size: int,
+        refresh: Refresh | None,
+        cancelled: threading.Event | None,
+        budget: RetryBudget | None,
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._url = url
+        self._id = file_id
+        self._size = size
+        self._refresh = refresh
+        self._cancelled = cancelled
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._whole_lock = threading.Lock()
+        self._etag: str | None = None
+        self._renewals = 0
+        self._whole: Buffer = None
+        if isinstance(cancelled, Cancellation):
+            transport.break_on(cancelled)
+
+    def restarting(self, read: Callable[[], T]) -> T:
+        """Read again from the start if the file changed, and once if its size is wrong.
+
+        Args:
+            read: reads all that is wanted of the file.
+
+        Raises:
+            DataError: its size is wrong.
+            DeltaSharingError: what `read` raises.
+        """
+        changes = sizes = 0
+        while True:
+            try:
+                result = read()
+            except _Changed:
+                changes += 1
+                if changes > _MAX_RESTARTS:
+                    raise StorageError("the file changes while it is being read", file_id=self._id) from None
+            except _WrongSize as error:
+                sizes += 1
+                if sizes > 1:
+                    raise DataError(str(error), file_id=self._id) from None
+            else:
+                if self._budget is not None:
+                    self._budget.give_back()
+                return result
+            self._etag = None
+            self._pause(self._settings.backoff.seconds(1))
+
+    def whole(self) -> Buffer:
+        """Read the whole file."""
+        span = _Span(0, self._size or None)
+        self._fill(span, ranged=False)
+        return span.result()
+
+    def range(self, start: int, stop: int) -> Buffer:
+        """Read the bytes from `start` up to `stop`; several threads may."""
+        if self._whole is None:
+            span = _Span(start, stop)
+            try:
+                self._fill(span, ranged=True)
+            except _NoRanges:
+                with self._whole_lock:
+                    if self._whole is None:
+                        self._whole = self.whole()
+            else:
+                return span.result()
+        return memoryview(self._whole)[start:stop]
+
+    def _fill(self, span: _Span, *, ranged: bool) -> None:
+        """Ask for what is missing of a span until nothing is, or until it gets no further."""
+        failures = tries = 0
+        furthest = span.position
+        started = time.monotonic()
+        enough = _PROGRESS if span.stop is None else min(_PROGRESS, max(1, (span.stop - span.start) // 16))
+        while True:
+            self._check_cancelled()
+            url = self._url
+            tries += 1
+            asked = 0.0
+            try:
+                self._ask(url, span, ranged=ranged)
+                return
+            except UrlExpiredError as expired:
+                self._renew(url, expired)
+                continue
+            except RetryLater as later:
+                error, asked = later.error, later.seconds
+            except DeltaSharingError as failure:
+                self._check_cancelled()
+                if not is_retryable(failure):
+                    raise
+                error = failure
+            if span.position - furthest >= enough:
+                furthest = span.position
+                failures = 0
+            else:
+                failures += 1
+            if failures >= self._settings.attempts:
+                why = f"{failures} times in a row without getting further"
+            elif asked > self._settings.longest_wait:
+                why = f"the store asks to wait {asked:.0f} s, more than {self._settings.longest_wait:g} s"
+            elif failures and self._budget is not None and not self._budget.take(error):
+                why = "the retries that all files of the load share are used up"
+            else:
+                self._pause(max(self._settings.backoff.seconds(max(failures, 1)), asked))
+                continue
+            raise self._given_up(error, tries, time.monotonic() - started, why)
+
+    def _given_up(self, error: DeltaSharingError, tries: int, seconds: float, why: str) -> StorageError:
+        status = error.status if isinstance(error, StorageError) else None
+        text = str(error).removeprefix(f"file {self._id}: ")
+        times = "1 attempt" if tries == 1 else f"{tries} attempts"
+        return StorageError(
+            f"{text} (gave up after {times} over {seconds:.1f} s: {why})", file_id=self._id, status=status
+        )
+
+    def _ask(self, url: str, span: _Span, *, ranged: bool) -> None:
+        """Send one request for the rest of a span, and take what comes."""
+        headers: dict[str, str] = {}
+        if ranged or span.position > span.start:
+            headers["Range"] = f"bytes={span.position}-{'' if span.stop is None else span.stop - 1}"
+        etag = self._etag
+        if etag is not None:
+            headers["If-Match"] = etag
+        with self._transport.get(url, headers=headers, file_id=self._id, cancelled=self._cancelled) as response:
+            if response.status == 200:
+                self._bind(response)
+                if ranged:
+                    raise _NoRanges
+                self._check_size(response.length)
+                span.back_to_start()
+                if response.length is not None:
+                    span.end_at(response.length)
+            elif response.status == 206 and "Range" in headers:
+                self._bind(response)
+                self._check_range(response, span)
+            elif response.status == 412 and etag is not None:
+                raise _Changed
+            elif response.status == 416 and "Range" in headers:
+                raise _WrongSize(f"it ends before byte {span.position}; the table says {self._size or 'more'}")
+            else:
+                raise store_error(response, self._id)
+            self._take(response, span)
+
+    def _take(self, response: Response, span: _Span) -> None:
+        """Read the body up to the span's end and not a byte further, save one to see that there is none."""
+        while span.stop is None or span.position < span.stop:
+            self._check_cancelled()
+            data = response.read_some(_CHUNK if span.stop is None else min(_CHUNK, span.stop - span.position))
+            if data:
+                span.put(data)
+            elif span.stop is None:
+                return
+            else:
+                raise IncompleteResponseError(f"the answer was cut: {span.stop - span.position} bytes are missing")
+        try:
+            more = response.read_some(1)  # this also gives the connection back
+        except DeltaSharingError:
+            return
+        if more:
+            raise _WrongSize(f"it has more than the {span.stop} bytes that the table says")
+
+    def _bind(self, response: Response) -> None:
+        """Hold the answer against the ETag of the first one; only strong ones bind."""
+        etag = (response.headers.get("ETag") or "").strip()
+        if not etag.startswith('"'):
+            return
+        with self._lock:
+            if self._etag is None:
+                self._etag = etag
+            elif self._etag != etag:
+                raise _Changed
+
+    def _check_size(self, length: int | None) -> None:
+        if self._size and length is not None and length != self._size:
+            raise _WrongSize(f"it has {length} bytes; the table says {self._size}")
+
+    def _check_range(self, response: Response, span: _Span) -> None:
+        """Hold a 206 against what was asked for."""
+        match = _CONTENT_RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
+        if match is None or int(match[1]) != span.position or int(match[2]) < span.position:
+            raise IncompleteResponseError("the store sent another range than the one asked for")
+        end = int(match[2]) + 1
+        total = None if match[3] == "*" else int(match[3])
+        self._check_size(total)
+        if end > (span.stop or total or end):
+            raise IncompleteResponseError("the store sent more than the range asked for")
+        if response.length is not None and response.length != end - span.position:
+            raise IncompleteResponseError("the store sent a range of another length than it says")
+        if span.stop is None:
+            span.end_at(end if total is None else total)
+
+    def _renew(self, used: str, expired: UrlExpiredError) -> None:
+        """Get a fresh URL; once for all pieces that find the same one expired."""
+        with self._lock:
+            if self._url != used:
+                return
+            if self._refresh is None or self._renewals >= _MAX_RENEWALS:
+                raise expired
+            self._renewals += 1
+            self._url = self._refresh(self._id, used)
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise Cancelled
+
+    def _pause(self, seconds: float) -> None:
+        if self._settings.sleep is not None:
+            self._settings.sleep(seconds)
+        elif self._cancelled is not None:
+            self._cancelled.wait(seconds)
+        else:
+            time.sleep(seconds)

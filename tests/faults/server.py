@@ -1,0 +1,285 @@
+"""A scripted server on loopback that misbehaves to order: real sockets, no patching.
+
+    with FaultServer() as server:
+        server.on("GET", "/shares", Reply(status=503), Reply.of_json({"items": []}))
+        ...
+        assert [request.path for request in server.requests] == ["/shares", "/shares"]
+
+The replies of a rule are given one by one to the requests that match it; the last one is repeated. Later
+rules go before earlier ones. A reply may also be a function of the request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import socketserver
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it came; header names in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    connection: int
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, str]:
+        return {key: values[-1] for key, values in parse_qs(urlsplit(self.target).query).items()}
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What is sent back, and how it goes wrong.
+
+    delay: seconds before the first byte.
+    cut_at: bytes of the body after which it goes wrong: `close` the connection, `reset` it, or `stall`.
+    length: the Content-Length that is claimed; "auto" is the true one, None sends none.
+    chunk: send the body chunked, in pieces of so many bytes; a cut leaves out the final chunk.
+    raw: sent verbatim instead of everything else.
+    drop: close before the first byte.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    delay: float = 0.0
+    cut_at: int | None = None
+    ending: Literal["close", "reset", "stall"] = "close"
+    length: int | None | Literal["auto"] = "auto"
+    chunk: int | None = None
+    raw: bytes | None = None
+    drop: bool = False
+
+    @classmethod
+    def of_json(cls, value: Any, **changes: Any) -> Reply:
+        return cls(body=json.dumps(value).encode(), headers={"Content-Type": "application/json"}, **changes)
+
+    @classmethod
+    def of_lines(cls, *lines: Any, headers: Mapping[str, str] | None = None, **changes: Any) -> Reply:
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        return cls(body=body, headers={"Content-Type": "application/x-ndjson", **(headers or {})}, **changes)
+
+    def but(self, **changes: Any) -> Reply:
+        return replace(self, **changes)
+
+
+Answer = Reply | Callable[[Request], Reply]
+
+
+def file_reply(
+    data: bytes, *, etag: str | None = '"v1"', ranges: bool = True, **changes: Any
+) -> Callable[[Request], Reply]:
+    """A store's object: answers ranges and If-Match as S3 does; `changes` go into each reply."""
+
+    def answer(request: Request) -> Reply:
+        headers = {"ETag": etag} if etag else {}
+        wanted = request.headers.get("if-match")
+        if wanted is not None and wanted != etag:
+            return Reply(status=412, body=b"<Error><Code>PreconditionFailed</Code></Error>")
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+        if not ranges or match is None:
+            return Reply(body=data, headers=headers).but(**changes)
+        first = int(match[1])
+        last = min(int(match[2]) if match[2] else len(data) - 1, len(data) - 1)
+        if first > last:
+            return Reply(status=416, headers={"Content-Range": f"bytes */{len(data)}"})
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        return Reply(status=206, body=data[first : last + 1], headers=headers).but(**changes)
+
+    return answer
+
+
+@dataclass
+class _Rule:
+    method: str
+    path: str | re.Pattern[str]
+    answers: tuple[Answer, ...]
+    nth: int | None
+    count: int = 0
+
+    def matches(self, request: Request) -> bool:
+        if self.method not in ("*", request.method):
+            return False
+        if isinstance(self.path, str):
+            return self.path in ("*", request.path)
+        return self.path.search(request.target) is not None
+
+    def next(self) -> Answer | None:
+        self.count += 1
+        if self.nth is not None:
+            return self.answers[0] if self.count == self.nth else None
+        return self.answers[min(self.count, len(self.answers)) - 1]
+
+
+class FaultServer:
+    """The server; use it as a context manager.
+
+    requests: what came, in order.
+    connections: how many connections were made.
+    """
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self.requests: list[Request] = []
+        self.connections = 0
+        self.stopping = threading.Event()
+        self._rules: list[_Rule] = []
+        self._lock = threading.Lock()
+        self._tls = tls
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> FaultServer:
+        faults = self
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            block_on_close = False
+            request_queue_size = 256
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                with contextlib.suppress(OSError, ValueError):  # the client gave up: not our concern
+                    faults._serve(request)
+                with contextlib.suppress(OSError):
+                    request.close()
+
+        self._server = Server(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        with self._lock:
+            sockets = list(self._open)
+        for sock in sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """A profile for this server as an endpoint."""
+        return {"shareCredentialsVersion": 1, "endpoint": self.url, "bearerToken": "canary-token-7f3a"}
+
+    def on(self, method: str, path: str | re.Pattern[str], *answers: Answer, nth: int | None = None) -> None:
+        """Answer what matches: `*` is any method or path; `nth` limits the rule to its n-th match."""
+        with self._lock:
+            self._rules.insert(0, _Rule(method, path, answers, nth))
+
+    def seen(self, path: str) -> list[Request]:
+        """The requests for a path."""
+        return [request for request in list(self.requests) if request.path == path]
+
+    def _serve(self, sock: socket.socket) -> None:
+        with self._lock:
+            self.connections += 1
+            number = self.connections
+        if self._tls is not None:
+            sock = self._tls.wrap_socket(sock, server_side=True)
+        with self._lock:
+            self._open.add(sock)
+        try:
+            with sock, sock.makefile("rb") as reader:
+                while (request := _read_request(reader, number)) is not None:
+                    if not self._send(sock, request, self._answer(request)):
+                        return
+        finally:
+            with self._lock:
+                self._open.discard(sock)
+
+    def _answer(self, request: Request) -> Reply:
+        with self._lock:
+            self.requests.append(request)
+            answer: Answer | None = None
+            for rule in self._rules:
+                if rule.matches(request) and (answer := rule.next()) is not None:
+                    break
+        if answer is None:
+            return Reply.of_json({"errorCode": "NO_RULE", "message": request.path}, status=404)
+        return answer if isinstance(answer, Reply) else answer(request)
+
+    def _send(self, sock: socket.socket, request: Request, reply: Reply) -> bool:
+        """Send a reply; tell whether the connection can be used again."""
+        if reply.delay:
+            self.stopping.wait(reply.delay)
+        if reply.drop:
+            return False
+        if reply.raw is not None:
+            sock.sendall(reply.raw)
+            return False
+        headers = {"Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()), **reply.headers}
+        if reply.chunk is not None:
+            headers["Transfer-Encoding"] = "chunked"
+        elif reply.length is not None:
+            headers["Content-Length"] = str(len(reply.body) if reply.length == "auto" else reply.length)
+        else:
+            headers["Connection"] = "close"
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        sock.sendall(f"HTTP/1.1 {reply.status} Scripted\r\n{head}\r\n".encode("latin-1"))
+        if request.method == "HEAD":
+            return True
+        body = reply.body if reply.cut_at is None else reply.body[: reply.cut_at]
+        if reply.chunk is None:
+            sock.sendall(body)
+        else:
+            for start in range(0, len(body), reply.chunk):
+                piece = body[start : start + reply.chunk]
+                sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+            if reply.cut_at is None:
+                sock.sendall(b"0\r\n\r\n")
+        if reply.cut_at is None and reply.length == "auto":
+            return True
+        if reply.ending == "stall":
+            self.stopping.wait(30)
+        elif reply.ending == "reset":
+            time.sleep(0.02)  # or else the reset overtakes what was sent before
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return False
+
+
+def _read_request(reader: Any, connection: int) -> Request | None:
+    line = reader.readline(65536).decode("latin-1")
+    if not line.strip():
+        return None
+    method, target, _ = line.split(" ", 2)
+    headers: dict[str, str] = {}
+    for raw in _header_lines(reader):
+        name, _, value = raw.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    body = reader.read(int(headers.get("content-length", 0)))
+    return Request(method, target, headers, body, connection)
+
+
+def _header_lines(reader: Any) -> Iterator[str]:
+    while (line := reader.readline(65536).decode("latin-1").strip()) != "":
+        yield line
