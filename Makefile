@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 demo: $(STAMP)
-	@$(BIN)/python -m delta_sharing_client.demo
+	@$(BIN)/python notebooks/demo.py
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -41,9 +41,12 @@ signed URL, and survives pickling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from delta_sharing_client.secrets import redact_text, redact_url
+
+#: Characters of a server's message that are kept.
+_MAX_SAID: Final = 2000
 
 
 def _rebuild(cls: type[DeltaSharingError], message: str, state: dict[str, Any]) -> DeltaSharingError:
@@ -51,6 +54,12 @@ def _rebuild(cls: type[DeltaSharingError], message: str, state: dict[str, Any]) 
     Exception.__init__(error, message)
     error.__dict__.update(state)
     return error
+
+
+def _said(message: str) -> str:
+    """What a server said, redacted and of bearable length."""
+    text = redact_text(message[: 10 * _MAX_SAID])
+    return text if len(text) <= _MAX_SAID else text[:_MAX_SAID] + " ..."
 
 
 class DeltaSharingError(Exception):
@@ -128,7 +137,7 @@ class RestError(DeltaSharingError):
         self.status = status
         self.what = what
         self.error_code = error_code
-        self.server_message = redact_text(server_message) if server_message else None
+        self.server_message = _said(server_message) if server_message else None
         said = ": ".join(part for part in (error_code, self.server_message) if part)
         sentence = f"{what}: the sharing server answered {status}"
         if said:
@@ -171,7 +180,7 @@ class QueryError(DeltaSharingError):
 
     def __init__(self, *, what: str, server_message: str, status: int | None = None) -> None:
         self.what = what
-        self.server_message = redact_text(server_message)
+        self.server_message = _said(server_message)
         self.status = status
         code = f" (status {status})" if status is not None else ""
         super().__init__(f"{what}: the sharing server failed while answering{code}: {self.server_message}")

@@ -80,26 +80,79 @@ def redact_url(url: str) -> str:
         port = f":{parts.port}" if parts.port is not None else ""
     except ValueError:
         return "<malformed URL>"
+    if parts.scheme == "file" and not parts.netloc:
+        return f"file://{parts.path}"
     if not parts.scheme or not host:
         return "<relative URL>" if not parts.scheme else f"{parts.scheme}:{MASK}"
     return f"{parts.scheme}://{host}{port}{parts.path}" + (f"?{MASK}" if parts.query else "")
 
 
-_URL = re.compile(r"""[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'"<>\\]+""")
-_RELATIVE_QUERY = re.compile(r"""(/[^\s'"<>?]*)\?[^\s'"<>]*=[^\s'"<>]*""")
-_AUTH = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{4,}")
-_FIELD = re.compile(
-    r"""(?i)(["']?(?:bearerToken|clientSecret|password|access_token|refresh_?token|pageToken|signature|sig|"""
-    r"""X-Amz-[A-Za-z-]+|X-Goog-[A-Za-z-]+)["']?\s*[:=]\s*["']?)[^\s"'&,}]+"""
+_URL = re.compile(r"""[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s'"<>\\?#]*+(?:[?#][^\s'"<>]*+)?""")
+#: What is left of a URL when its beginning is missing or escaped: anything up to a `?` with a `=` behind it.
+_QUERY = re.compile(r"""(?<![^\s'"<>])([^\s'"<>?]*+)\?[^\s'"<>]*?(?:=|\\u003d)[^\s'"<>]*+""")
+_AUTH = re.compile(
+    r"(?i)\b(bearer|basic)\s++"
+    r"(?!(?:tokens?|auth|authentication|authorization|credentials?|scheme|profiles?)(?![a-z0-9_~+/=-]))"
+    r"[a-z0-9._~+/=-]{4,}+"
 )
+_JWT = re.compile(r"\beyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?")
+_PEM = re.compile(r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)")
+#: The end of a field's name, its closing quote (perhaps escaped) and what stands before the value.
+_FIELD = re.compile(
+    r"(?i)(?:token|secret|password|assertion|signature|(?:access|private|account|api)_?key|(?P<header>authorization)"
+    r"""|(?<![a-z0-9_])sig(?=\\*+["']\s*+:|=)|x-(?:amz|goog)-[a-z-]{1,40})"""
+    r"""\\*+["']?\s*+[:=]\s*+"""
+)
+_QUOTE = re.compile(r"""(\\*+)(["'])""")
+_BARE = re.compile(r"""[^\s"'&,;<>}\])\\]*+""")
+_LINE = re.compile(r"""[^"'\r\n]*+""")
 
 
 def redact_text(text: str) -> str:
     """Return `text` with signed URLs, authorization headers and token fields masked.
 
-    For messages that come from elsewhere: a server's error body, an exception of a library.
+    For messages that come from elsewhere: a server's error body, an exception of a library. Takes time
+    linear in the text's length, whatever the text.
     """
-    text = _URL.sub(lambda match: redact_url(match.group()), text)
-    text = _RELATIVE_QUERY.sub(rf"\1?{MASK}", text)
+    text = _PEM.sub(MASK, text)
+    text = _URL.sub(_shown_url, text)
+    text = _QUERY.sub(rf"\1?{MASK}", text)
     text = _AUTH.sub(rf"\1 {MASK}", text)
-    return _FIELD.sub(rf"\1{MASK}", text)
+    text = _JWT.sub(MASK, text)
+    return _redact_fields(text)
+
+
+def _shown_url(match: re.Match[str]) -> str:
+    """A URL made safe, and the punctuation behind it, which is the sentence's."""
+    url = match.group().rstrip(".,:;!)]}")
+    return redact_url(url) + match.group()[len(url) :]
+
+
+def _redact_fields(text: str) -> str:
+    """Mask the values of fields whose names say that they hold a secret."""
+    kept: list[str] = []
+    done = 0
+    while field := _FIELD.search(text, done):
+        start, end = _value(text, field.end(), header=field["header"] is not None)
+        kept.append(text[done:start])
+        if end > start:
+            kept.append(MASK)
+        done = max(end, field.end())
+    return "".join([*kept, text[done:]]) if kept else text
+
+
+def _value(text: str, start: int, *, header: bool) -> tuple[int, int]:
+    """Where a field's value starts and ends, its quotes left out."""
+    quote = _QUOTE.match(text, start)
+    if quote is None:
+        bare = (_LINE if header else _BARE).match(text, start)
+        return start, bare.end() if bare else start
+    # In JSON inside JSON the quotes are escaped: the closing one as often as the opening one.
+    level = len(quote[1])
+    position = quote.end()
+    while (found := text.find(quote[2], position)) >= 0:
+        escapes = found - len(text[position:found].rstrip("\\")) - position
+        if escapes % (2 * level + 2) == level:
+            return quote.end(), found - level
+        position = found + 1
+    return quote.end(), len(text)

@@ -21,12 +21,11 @@ from urllib.parse import quote, urlencode, urljoin
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
-from requests.utils import get_environ_proxies
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, get_environ_proxies
 
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.http import logs
-from delta_sharing_client.http.connections import Cancellation, SocketRegistry, TrackingAdapter
+from delta_sharing_client.http.connections import Cancellation, SocketRegistry, TrackingAdapter, tls_context
 from delta_sharing_client.http.failures import NETWORK_ERRORS, LastingTransportError, translate
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
@@ -55,23 +54,23 @@ class Authorizer(Protocol):
 
 
 class _Transport:
-    """What both transports share: a session without credentials of its own, made anew after a fork."""
+    """What both transports share: sessions without credentials of their own, made anew after a fork."""
 
     def __init__(self, options: TransportOptions) -> None:
         logs.install()
         self.options = options
         self._sockets = SocketRegistry()
         self._lock = threading.Lock()
-        self._session: requests.Session | None = None
-        self._pid = 0
-        self._verify = _trusted(options)
-        self._certificate = _certificate(options)
+        self._sessions: dict[str, requests.Session] = {}
+        self._pid = os.getpid()
+        self._tls_files = (_trusted(options), *_certificate(options))
 
     def close(self) -> None:
         """Close the pooled connections; the transport can go on being used."""
         with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
+            sessions = list(self._sessions.values())
+            self._sessions.clear()
+        for session in sessions:
             session.close()
 
     def __enter__(self) -> Self:
@@ -82,23 +81,32 @@ class _Transport:
     ) -> None:
         self.close()
 
-    def _current_session(self) -> requests.Session:
+    def _session_for(self, url: str) -> requests.Session:
+        scheme = "http" if url.startswith("http:") else "https"
         with self._lock:
-            if self._session is None or self._pid != os.getpid():
-                self._session = self._new_session()
+            if self._pid != os.getpid():  # the parent's connections are not ours to use
+                self._sessions = {}
                 self._pid = os.getpid()
-            return self._session
+            session = self._sessions.get(scheme)
+            if session is None:
+                session = self._sessions[scheme] = self._new_session(scheme)
+            return session
 
-    def _new_session(self) -> requests.Session:
+    def _new_session(self, scheme: str) -> requests.Session:
         session = requests.Session()
         session.trust_env = False  # no netrc; proxies and certificates of the environment are looked up here
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
-        adapter: HTTPAdapter = TrackingAdapter(
-            self._sockets, pool_connections=_HOSTS, pool_maxsize=self.options.max_connections
+        session.adapters.clear()
+        session.mount(
+            f"{scheme}://",
+            TrackingAdapter(
+                self._sockets,
+                tls_context(*self._tls_files) if scheme == "https" else None,
+                pool_connections=_HOSTS,
+                pool_maxsize=self.options.max_connections,
+            ),
         )
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
         return session
 
     def _send(
@@ -111,7 +119,7 @@ class _Transport:
         timeout: float | None,
         what: str,
     ) -> Response:
-        session = self._current_session()
+        session = self._session_for(url)
         started = time.monotonic()
         shown = redact_url(url)
         try:
@@ -126,8 +134,8 @@ class _Transport:
                     stream=True,
                     allow_redirects=False,
                     timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
-                    verify=self._verify,
-                    cert=self._certificate,
+                    verify=True,
+                    cert=None,
                     proxies=self._proxies(url),
                 )
         except NETWORK_ERRORS as error:
@@ -307,19 +315,19 @@ def _redirect_target(response: Response) -> str | None:
         raise LastingTransportError("the server redirects to a malformed URL", url=response.url) from None
 
 
-def _trusted(options: TransportOptions) -> str | bool:
-    """What `requests` takes as `verify`: a file or directory of certificates, or its own default."""
+def _trusted(options: TransportOptions) -> str:
+    """The file or directory of trusted certificates."""
     given = options.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
-    if not given:
-        return True
-    return _existing(given, "the CA bundle")
+    return _existing(given or DEFAULT_CA_BUNDLE_PATH, "the CA bundle")
 
 
-def _certificate(options: TransportOptions) -> str | tuple[str, str] | None:
-    """What `requests` takes as `cert`."""
+def _certificate(options: TransportOptions) -> tuple[str | None, str | None]:
+    """The files of the client certificate and its key."""
     given = options.client_certificate
-    if given is None or isinstance(given, str):
-        return given and _existing(given, "the client certificate")
+    if given is None:
+        return None, None
+    if isinstance(given, str):
+        return _existing(given, "the client certificate"), None
     return _existing(given[0], "the client certificate"), _existing(given[1], "the client certificate's key")
 
 

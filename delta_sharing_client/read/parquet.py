@@ -7,10 +7,9 @@ at a time, so that the first rows are there before the last ones are decoded.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,24 +21,18 @@ from delta_sharing_client.protocol.schema import DataType, StructField, StructTy
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.read.conform import FieldFinder, conform
 from delta_sharing_client.read.deletion_vector import RowPositions
+from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
 from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 #: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
+#: What the Parquet reader raises for bytes that are not what they should be.
+_READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 #: Times from here on are the same in Spark's legacy calendar and zones as in today's.
 _LEGACY_SAFE_MICROS: Final = -2_208_988_800_000_000  # 1900-01-01
 _LEGACY_SAFE_DAYS: Final = -141_427  # 1582-10-15
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """Where one column of the table comes from in this file: leaves of the file, or one value."""
-
-    field: StructField
-    leaves: tuple[int, ...] = ()
-    value: Value = None
 
 
 def decode_file(
@@ -66,83 +59,144 @@ def decode_file(
         DataError: the bytes are no Parquet file, are damaged, or do not hold what the table says.
         UnsupportedTableError: the file was written in Spark's legacy calendar and holds such old times.
     """
-    try:
-        file = pq.ParquetFile(
-            pa.BufferReader(pa.py_buffer(buffer)),
+    with ParquetSource(buffer, task, spec, deleted=deleted) as source:
+        for piece in source.pieces(piece_size=1):
+            yield from source.decode(piece, use_threads=use_threads)
+
+
+class ParquetSource:
+    """An open Parquet file, of which only the footer and the pieces being decoded have to be there.
+
+    Several threads may decode pieces of it at a time.
+
+    Args:
+        buffer: the file's bytes; those of pieces not yet fetched may be anything.
+        task: the file.
+        spec: what to read of it.
+        deleted: positions of rows that do not count.
+
+    Raises:
+        DataError: the bytes are no Parquet file, or do not hold what the table says.
+    """
+
+    def __init__(
+        self, buffer: Any, task: FileScanTask, spec: ReadSpec, *, deleted: RowPositions | None = None
+    ) -> None:
+        self._buffer = pa.py_buffer(buffer)
+        self._task = task
+        self._spec = spec
+        self._deleted = deleted
+        try:
+            file = self._open(None)
+        except _READ_ERRORS as error:
+            raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
+        with file:
+            self._metadata = file.metadata
+            schema = file.schema_arrow
+        self.columns = _locate(schema, task, spec)
+        self._legacy = any(key in (self._metadata.metadata or {}) for key in _LEGACY_KEYS)
+        self._starts = [0]
+        for group in range(self._metadata.num_row_groups):
+            self._starts.append(self._starts[-1] + self._metadata.row_group(group).num_rows)
+        if deleted is not None:
+            deleted.check(self._starts[-1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the bytes go; batches that were decoded stay."""
+        self._buffer = None
+
+    def pieces(self, *, piece_size: int = PIECE) -> list[Piece]:
+        """Say which row groups hold rows that may match, and which bytes they take."""
+        predicate = None if self._task.all_rows_match else self._spec.predicate
+        return plan_pieces(
+            self._metadata,
+            self.columns,
+            predicate,
+            size=self._buffer.size,
+            piece_size=piece_size,
+            trust_times=not self._legacy,
+        )
+
+    def decode(self, piece: Piece, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+        """Decode a piece whose bytes are there.
+
+        Yields:
+            Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+
+        Raises:
+            DataError: the bytes are damaged, or do not hold what the table says.
+            UnsupportedTableError: the file was written in Spark's legacy calendar and holds such old times.
+        """
+        with self._open(self._metadata) as file:
+            for group in piece.groups:
+                rows = self._starts[group + 1] - self._starts[group]
+                keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
+                decoded = self._decode_group(file, group, rows, use_threads=use_threads)
+                if keep is not None:
+                    decoded = decoded.filter(keep)
+                yield from self._select(decoded, all_rows_match=piece.all_rows_match)
+
+    def _open(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            pa.BufferReader(self._buffer),
+            metadata=metadata,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
             thrift_string_size_limit=_THRIFT_LIMIT,
             thrift_container_size_limit=_THRIFT_LIMIT,
             pre_buffer=False,
         )
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
-    with file:
-        columns = _locate(file.schema_arrow, task, spec)
-        legacy = any(key in (file.metadata.metadata or {}) for key in _LEGACY_KEYS)
-        if deleted is not None:
-            deleted.check(file.metadata.num_rows)
-        position = 0
-        for group in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            keep = deleted.keep_mask(position, rows) if deleted is not None else None
-            position += rows
-            if rows:
-                decoded = _decode_group(file, group, columns, task, spec, legacy=legacy, use_threads=use_threads)
-                yield from _select(decoded if keep is None else decoded.filter(keep), task, spec)
 
+    def _decode_group(
+        self, file: pq.ParquetFile, group: int, rows: int, *, use_threads: bool
+    ) -> pa.Table | pa.RecordBatch:
+        """Decode one row group to the columns of the table that are read."""
+        columns, task = self.columns, self._task
+        if not columns:
+            return _no_columns(rows)
+        leaves = sorted({leaf for column in columns for leaf in column.leaves})
+        table: pa.Table | None = None
+        if leaves:
+            try:
+                table = file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+            except _READ_ERRORS as error:
+                raise DataError(
+                    f"row group {group} cannot be decoded: {_reason(error)}", file_id=task.file_id
+                ) from None
+            if table.num_rows != rows:
+                raise DataError(
+                    f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
+                )
+        finder = FieldFinder(self._spec.mapping, task.file_id)
+        # The decoded table has the asked-for top-level columns in the file's order.
+        order = sorted((column.leaves[0], position) for position, column in enumerate(columns) if column.leaves)
+        place = {position: rank for rank, (_, position) in enumerate(order)}
+        read_schema = arrow_schema(StructType(self._spec.fields))
+        chunks: list[pa.ChunkedArray] = []
+        for position, column in enumerate(columns):
+            target = read_schema.field(position).type
+            if table is not None and position in place:
+                source = table.column(place[position])
+                if self._legacy:
+                    _refuse_legacy(source, column.field, task)
+                chunks.append(_conform_column(source, column.field, target, finder, task))
+            else:
+                chunks.append(pa.chunked_array([_constant(column, target, rows)]))
+        return pa.Table.from_arrays(chunks, schema=read_schema)
 
-def _decode_group(
-    file: pq.ParquetFile,
-    group: int,
-    columns: Sequence[_Column],
-    task: FileScanTask,
-    spec: ReadSpec,
-    *,
-    legacy: bool,
-    use_threads: bool,
-) -> pa.Table | pa.RecordBatch:
-    """Decode one row group to the columns of the table that are read."""
-    rows = file.metadata.row_group(group).num_rows
-    if not columns:
-        return _no_columns(rows)
-    leaves = sorted({leaf for column in columns for leaf in column.leaves})
-    table: pa.Table | None = None
-    if leaves:
-        try:
-            table = file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(
-                f"row group {group} cannot be decoded: {_reason(error)}", file_id=task.file_id
-            ) from None
-        if table.num_rows != rows:
-            raise DataError(
-                f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
-            )
-    finder = FieldFinder(spec.mapping, task.file_id)
-    # The decoded table has the asked-for top-level columns in the file's order.
-    order = sorted((column.leaves[0], position) for position, column in enumerate(columns) if column.leaves)
-    place = {position: rank for rank, (_, position) in enumerate(order)}
-    read_schema = arrow_schema(StructType(spec.fields))
-    chunks: list[pa.ChunkedArray] = []
-    for position, column in enumerate(columns):
-        target = read_schema.field(position).type
-        if table is not None and position in place:
-            source = table.column(place[position])
-            if legacy:
-                _refuse_legacy(source, column.field, task)
-            chunks.append(_conform_column(source, column.field, target, finder, task))
-        else:
-            chunks.append(pa.chunked_array([_constant(column, target, rows)]))
-    return pa.Table.from_arrays(chunks, schema=read_schema)
-
-
-def _select(decoded: pa.Table | pa.RecordBatch, task: FileScanTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
-    """Apply the row filter and drop the columns that only it needed."""
-    for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
-        kept = batch if spec.predicate is None or task.all_rows_match else filter_batch(batch, spec.predicate)
-        if kept.num_rows:
-            yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
+    def _select(self, decoded: pa.Table | pa.RecordBatch, *, all_rows_match: bool) -> Iterator[pa.RecordBatch]:
+        """Apply the row filter and drop the columns that only it needed."""
+        spec = self._spec
+        for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
+            kept = batch if spec.predicate is None or all_rows_match else filter_batch(batch, spec.predicate)
+            if kept.num_rows:
+                yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
 
 
 def _no_columns(rows: int) -> pa.RecordBatch:
@@ -150,7 +204,7 @@ def _no_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
-def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[_Column]:
+def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[LocatedColumn]:
     """Find each column of the table in the file, among its partition values, or nowhere."""
     fields = [schema.field(i) for i in range(len(schema))]
     starts = [0]
@@ -161,20 +215,20 @@ def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[_Colu
     columns = []
     for wanted in spec.fields:
         if wanted.name in task.constants:
-            columns.append(_Column(wanted, value=task.constants[wanted.name]))
+            columns.append(LocatedColumn(wanted, value=task.constants[wanted.name]))
             continue
         names = (physical_name(wanted, spec.mapping).lower(), wanted.name.lower())
         stated = next((name for name in names if name in values), None)
         if stated is not None and wanted.name in spec.partition_columns:
-            columns.append(_Column(wanted, value=_partition_value(values[stated], wanted, task)))
+            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
             continue
         found = finder.find(wanted, fields)
         if found is not None:
-            columns.append(_Column(wanted, leaves=tuple(range(starts[found], starts[found + 1]))))
+            columns.append(LocatedColumn(wanted, leaves=tuple(range(starts[found], starts[found + 1]))))
         elif stated is not None:
-            columns.append(_Column(wanted, value=_partition_value(values[stated], wanted, task)))
+            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
         else:
-            columns.append(_Column(wanted))
+            columns.append(LocatedColumn(wanted))
     return columns
 
 
@@ -213,7 +267,7 @@ def _conform_column(
         ) from None
 
 
-def _constant(column: _Column, target: pa.DataType, rows: int) -> pa.Array:
+def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Array:
     if column.value is None:
         return pa.nulls(rows, target)
     return pa.repeat(value_scalar(column.value, column.field.type), rows)

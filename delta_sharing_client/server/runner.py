@@ -103,9 +103,7 @@ class SharingServer:
             timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
-        thread = threading.Thread(
-            target=server.run, kwargs={"sockets": [listener]}, name="delta-sharing-server", daemon=True
-        )
+        thread = threading.Thread(target=_run, args=(server, listener), name="delta-sharing-server", daemon=True)
         thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not server.started:
@@ -206,6 +204,22 @@ class SharingServer:
     def __repr__(self) -> str:
         where = self.endpoint if self._server is not None else "stopped"
         return f"<SharingServer {where}, {len(self.tables)} tables>"
+
+
+def _run(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Run the server's own event loop; what the thread does."""
+    import asyncio
+
+    async def serve() -> None:
+        await server.serve(sockets=[listener])
+        # A download that did not end in time leaves its connection open.
+        for connection in list(server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)
+
+    asyncio.run(serve())
 
 
 def _import_api() -> Any:

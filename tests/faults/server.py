@@ -201,6 +201,7 @@ class FaultServer:
         return [request for request in list(self.requests) if request.path == path]
 
     def _serve(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self.connections += 1
             number = self.connections

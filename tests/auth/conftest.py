@@ -1,0 +1,16 @@
+"""The scripted server for these tests."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from faults.server import FaultServer
+
+
+@pytest.fixture
+def server():
+    with FaultServer() as running:
+        yield running

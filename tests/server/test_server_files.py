@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from served_tables import Caller, add, metadata, protocol, write_table
+
+from delta_sharing_client.server.sign import BadTokenError, Signer
+
+BIG = 5 * 1024 * 1024 + 12_345
+
+
+@pytest.fixture
+def served(tmp_path: Path, serve: Any) -> tuple[Caller, str, bytes]:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("big")])
+    content = os.urandom(BIG)
+    (table / "big").write_bytes(content)
+    caller = serve({"s.s.t": table})
+    return caller, caller.query("s.s.t").files[0]["url"], content
+
+
+def check_error(response: requests.Response, status: int, code: str) -> None:
+    assert response.status_code == status
+    assert response.headers["content-type"].startswith("application/xml")
+    assert f"<Code>{code}</Code>" in response.text
+
+
+def test_whole_file(served: tuple[Caller, str, bytes]) -> None:
+    caller, url, content = served
+    response = caller.file(url)
+    assert response.status_code == 200
+    assert response.content == content
+    assert response.headers["content-length"] == str(BIG)
+    assert response.headers["accept-ranges"] == "bytes"
+    etag = response.headers["etag"]
+    assert etag.startswith('"')
+    head = caller.file(url, "HEAD")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(BIG)
+    assert head.headers["etag"] == etag
+    record = caller.server.requests[-2]
+    assert (record.status, record.bytes_sent, record.is_file) == (200, BIG, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "start", "end"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=10-19", 10, 20),
+        ("Bytes=1000000-4000000", 1_000_000, 4_000_001),
+        ("bytes=-8", BIG - 8, BIG),
+        (f"bytes=-{BIG * 2}", 0, BIG),
+        (f"bytes={BIG - 1}-", BIG - 1, BIG),
+        ("bytes=0-", 0, BIG),
+        (f"bytes=5-{BIG * 2}", 5, BIG),
+    ],
+)
+def test_ranges(served: tuple[Caller, str, bytes], header: str, start: int, end: int) -> None:
+    caller, url, content = served
+    response = caller.file(url, Range=header)
+    assert response.status_code == 206
+    assert response.headers["content-range"] == f"bytes {start}-{end - 1}/{BIG}"
+    assert response.headers["content-length"] == str(end - start)
+    assert response.content == content[start:end]
+    assert caller.server.requests[-1].range == header
+    head = caller.file(url, "HEAD", Range=header)
+    assert (head.status_code, head.headers["content-length"]) == (206, str(end - start))
+
+
+@pytest.mark.parametrize("header", ["bytes=0-1,5-6", "bytes=5-2", "bytes=-", "items=0-1", "bytes=a-b", "nonsense"])
+def test_ranges_that_are_ignored(served: tuple[Caller, str, bytes], header: str) -> None:
+    caller, url, _ = served
+    response = caller.file(url, Range=header)
+    assert (response.status_code, len(response.content)) == (200, BIG)
+
+
+@pytest.mark.parametrize("header", [f"bytes={BIG}-", f"bytes={BIG}-{BIG + 5}", "bytes=-0"])
+def test_ranges_behind_the_end(served: tuple[Caller, str, bytes], header: str) -> None:
+    caller, url, _ = served
+    response = caller.file(url, Range=header)
+    check_error(response, 416, "InvalidRange")
+    assert response.headers["content-range"] == f"bytes */{BIG}"
+
+
+def test_conditions(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
+    caller, url, content = served
+    etag = caller.file(url, "HEAD").headers["etag"]
+    assert caller.file(url, If_Match=etag).status_code == 200
+    assert caller.file(url, If_Match=f'"x", {etag}').status_code == 200
+    assert caller.file(url, If_Match="*").status_code == 200
+    check_error(caller.file(url, If_Match='"x"'), 412, "PreconditionFailed")
+    assert caller.file(url, Range="bytes=0-3", If_Range=etag).content == content[:4]
+    assert caller.file(url, Range="bytes=0-3", If_Range='"x"').status_code == 200
+    (tmp_path / "t" / "big").write_bytes(b"other")
+    changed = caller.file(url, "HEAD").headers["etag"]
+    assert changed != etag
+    check_error(caller.file(url, If_Match=etag, Range="bytes=0-3"), 412, "PreconditionFailed")
+
+
+def test_empty_file(tmp_path: Path, serve: Any) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
+    (table / "f").write_bytes(b"")
+    caller = serve({"s.s.t": table})
+    url = caller.query("s.s.t").files[0]["url"]
+    assert (caller.file(url).status_code, caller.file(url).content) == (200, b"")
+    check_error(caller.file(url, Range="bytes=0-"), 416, "InvalidRange")
+
+
+def test_signatures(served: tuple[Caller, str, bytes]) -> None:
+    caller, url, _ = served
+    base, _, query = url.partition("?")
+    expires, signature = (part.split("=")[1] for part in query.split("&"))
+    later = str(int(expires) + 10_000_000)
+    for changed in (
+        f"{base}?expires={later}&signature={signature}",
+        f"{base}?expires={expires}&signature={signature[:-1]}",
+        f"{base}?expires={expires}&signature={'0' * 64}",
+        f"{base}?expires={expires}&signature=é",
+        f"{base}?expires=x&signature={signature}",
+        f"{base[:-1]}{'0' if base[-1] != '0' else '1'}?{query}",
+    ):
+        check_error(caller.file(changed), 403, "SignatureDoesNotMatch")
+    for missing in (base, f"{base}?expires={expires}", f"{base}?signature={signature}"):
+        check_error(caller.file(missing), 403, "AccessDenied")
+    assert caller.file(url + "&x=y").status_code == 200
+    assert caller.file(url, "POST").status_code == 405
+
+
+def test_expired(tmp_path: Path, serve: Any) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
+    caller = serve({"s.s.t": table}, url_lifetime=timedelta(milliseconds=1))
+    file = caller.query("s.s.t").files[0]
+    import time
+
+    time.sleep(0.01)
+    response = caller.file(file["url"])
+    check_error(response, 403, "AccessDenied")
+    assert "<Message>Request has expired</Message>" in response.text
+    assert file["expirationTimestamp"] <= time.time() * 1000
+
+
+def test_gone(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
+    caller, url, _ = served
+    (tmp_path / "t" / "big").unlink()
+    check_error(caller.file(url), 404, "NoSuchKey")
+    assert str(tmp_path) not in caller.file(url).text
+
+
+def test_no_token_is_needed_and_it_is_recorded(served: tuple[Caller, str, bytes]) -> None:
+    caller, url, _ = served
+    caller.server.reset_requests()
+    caller.file(url)
+    caller.file(url, Authorization="Bearer x")
+    assert [record.has_authorization for record in caller.server.requests] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret", "%2E%2E/secret", "a/../../secret", "/etc/passwd", "file:///etc/passwd", "../t2/f", "../t"],
+)
+def test_paths_out_of_the_table(tmp_path: Path, serve: Any, path: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "t2").mkdir()
+    (tmp_path / "t2" / "f").write_text("secret")
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add(path)])
+    assert "outside its own directory" in serve({"s.s.t": table}).query("s.s.t").error(403)
+
+
+def test_path_on_another_store(tmp_path: Path, serve: Any) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("s3://bucket/f")])
+    serve({"s.s.t": table}).query("s.s.t").error(500)
+
+
+def test_links_out_of_the_table(tmp_path: Path, serve: Any) -> None:
+    (tmp_path / "secret").write_text("secret")
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("link"), add("dir/secret"), add("inside")])
+    (table / "link").unlink()
+    (table / "link").symlink_to(tmp_path / "secret")
+    (table / "dir" / "secret").unlink()
+    (table / "dir").rmdir()
+    (table / "dir").symlink_to(tmp_path)
+    (table / "real").write_text("fine")
+    (table / "inside").unlink()
+    (table / "inside").symlink_to("real")
+    caller = serve({"s.s.t": table})
+    bodies = [caller.file(file["url"]) for file in caller.query("s.s.t").files]
+    assert sorted((body.status_code, "secret" in body.text) for body in bodies) == [
+        (200, False),
+        (404, False),
+        (404, False),
+    ]
+
+
+def test_table_behind_a_link(tmp_path: Path, serve: Any) -> None:
+    table = write_table(
+        tmp_path / "real", [protocol(), metadata(), add("f"), add((tmp_path / "linked" / "f").as_uri())]
+    )
+    (tmp_path / "linked").symlink_to(table)
+    caller = serve({"s.s.t": tmp_path / "linked"})
+    assert {caller.file(file["url"]).status_code for file in caller.query("s.s.t").files} == {200}
+
+
+def test_directory_is_no_file(tmp_path: Path, serve: Any) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
+    (table / "f").unlink()
+    (table / "f").mkdir()
+    caller = serve({"s.s.t": table})
+    check_error(caller.file(caller.query("s.s.t").files[0]["url"]), 404, "NoSuchKey")
+
+
+def test_many_connections(served: tuple[Caller, str, bytes]) -> None:
+    caller, url, content = served
+
+    def fetch(number: int) -> bool:
+        start = number * 70_000
+        return (
+            caller.file(url, Range=f"bytes={start}-{start + 99_999}").content == content[start : start + 100_000]
+        )
+
+    with ThreadPoolExecutor(32) as pool:
+        assert all(pool.map(fetch, range(60)))
+
+
+def test_tables_with_the_same_id_keep_their_own_files(tmp_path: Path, serve: Any) -> None:
+    tables = {}
+    for name in ("one", "two"):
+        tables[f"s.s.{name}"] = write_table(tmp_path / name, [protocol(), metadata(), add("f")])
+        (tmp_path / name / "f").write_text(name)
+    caller = serve(tables)
+    urls = {name: caller.query(f"s.s.{name}").files[0]["url"] for name in ("one", "two")}
+    assert {name: caller.file(url).text for name, url in urls.items()} == {"one": "one", "two": "two"}
+
+
+def test_tokens() -> None:
+    signer = Signer()
+    token = signer.make_token("a", {"x": 1})
+    assert signer.open_token("a", token) == {"x": 1}
+    for purpose, text in [("b", token), ("a", token + "A"), ("a", token[::-1]), ("a", ""), ("a", "!"), ("a", "é")]:
+        with pytest.raises(BadTokenError):
+            signer.open_token(purpose, text)
+    with pytest.raises(BadTokenError):
+        Signer().open_token("a", token)
