@@ -40,7 +40,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 notebooks: $(STAMP)
-	$(BIN)/python notebooks/execute.py
+	@$(BIN)/python notebooks/execute.py
 
 wheel: $(STAMP)
 	$(BIN)/python -m build

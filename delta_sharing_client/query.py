@@ -18,9 +18,9 @@ from delta_sharing_client.protocol.hints import json_hint, merge_json_hints, sql
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
-from delta_sharing_client.read.fetch import FetchedFile, fetch_file, vector_id
+from delta_sharing_client.read.fetch import vector_id
 from delta_sharing_client.read.pipeline import Progress, read_batches
-from delta_sharing_client.read.storage import RetryBudget, StorageReader
+from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -128,13 +128,14 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         return task_maker(specs[-1])
 
     answer = rest.query_table(table, request, convert)
+    tasks = [item for item in answer.items if isinstance(item, FileScanTask)]
     return ScanPlan(
         table=table,
         version=answer.version,
         protocol=answer.protocol,
         metadata=answer.metadata,
         spec=specs[-1],
-        tasks=[item for item in answer.items if isinstance(item, FileScanTask)],
+        tasks=tasks,
         pruned=Counter(item for item in answer.items if isinstance(item, Pruned)),
         limit=query.limit,
         request=request,
@@ -219,19 +220,12 @@ def read_plan(
     Yields:
         Batches of the plan's columns, filtered exactly, in the server's order, `plan.limit` rows at the most.
     """
-    options = storage.options
-    refresh = UrlRefresher(rest, plan)
-    budget = RetryBudget(len(plan.tasks), options.max_connections)
-
-    def fetch(task: FileScanTask, cancelled: threading.Event) -> FetchedFile:
-        return fetch_file(storage, task, refresh=refresh, cancelled=cancelled, budget=budget)
-
     return read_batches(
         plan.tasks,
         plan.spec,
-        fetch,
-        connections=options.max_connections,
-        memory_budget=options.memory_budget,
+        storage,
+        refresh=UrlRefresher(rest, plan),
         limit=plan.limit,
+        table_columns=plan.metadata.schema,
         progress=progress,
     )

@@ -8,6 +8,7 @@ stops the server and removes what it wrote.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -15,7 +16,6 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -249,7 +249,7 @@ def show_frame(frame: pd.DataFrame, rows: int = 5) -> None:
     line()
 
 
-@contextmanager
+@contextlib.contextmanager
 def timed(what: str) -> Iterator[None]:
     """Print how long something took."""
     start = time.perf_counter()
@@ -300,13 +300,12 @@ def run(profile: Path) -> None:
         with SharingServer(tables) as server:
             say(f"serving on {server.endpoint}, for this machine only")
             profile.parent.mkdir(exist_ok=True)
-            server.write_profile(profile)
-            say(f"profile written to {as_typed(profile)}, readable for you alone; it is all that follows uses")
-            tour = Tour(server, as_typed(profile))
             try:
-                tour.run()
+                server.write_profile(profile)
+                say(f"profile written to {as_typed(profile)}, readable for you alone; it is all that follows uses")
+                with contextlib.closing(Tour(server, as_typed(profile))) as tour:
+                    tour.run()
             finally:
-                tour.close()
                 profile.unlink(missing_ok=True)
     head("Done")
     say(f"in {time.perf_counter() - started:.1f} s. The server has stopped. The tables are removed, and so is")

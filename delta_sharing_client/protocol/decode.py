@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -32,7 +33,6 @@ from delta_sharing_client.protocol.actions import (
     ResponseFormat,
 )
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
-from delta_sharing_client.secrets import redact_url
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -91,24 +91,19 @@ def parse_object(line: bytes) -> Json:
     return value
 
 
+#: Strings, which are passed over, and brackets.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
 def _depth(line: bytes) -> int:
     """How deep the brackets of a JSON text nest, those inside strings left out."""
     depth = deepest = 0
-    in_string = escaped = False
-    for byte in line:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x7B, 0x5B):
+    for token in _TOKEN.finditer(line):
+        first = line[token.start()]
+        if first in (0x7B, 0x5B):
             depth += 1
             deepest = max(deepest, depth)
-        elif byte in (0x7D, 0x5D):
+        elif first != 0x22:
             depth -= 1
     return deepest
 
@@ -151,7 +146,8 @@ def decode_actions(
         if end is not None:
             raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
         try:
-            action = decode_line(parse_object(line))
+            item = parse_object(line)
+            action = decode_line(item)
         except ValueError as error:
             if following is None:
                 raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
@@ -160,16 +156,17 @@ def decode_actions(
             raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
         except ProtocolError as error:
             raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
+        except QueryError as error:
+            raise QueryError(what=what, server_message=error.server_message) from None
         if isinstance(action, EndStreamAction):
             end = action
-            if action.error_message is not None:
-                raise QueryError(
-                    what=what, server_message=action.error_message, status=action.http_status_error_code
-                )
+            _check_end(end, what)
         elif isinstance(action, Protocol):
             protocol = _check_format(action, formats, capabilities, what)
         elif protocol is None:
             raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
+        elif "deltaSingleAction" in (item.get("file") or ()) and protocol.response_format != "delta":
+            raise ProtocolError(f"{what}: line {number} of the answer is a delta action in a parquet answer")
         yield action
         line = following
     if end is None and capabilities.end_stream_action:
@@ -178,6 +175,13 @@ def decode_actions(
         )
     if protocol is None and end is None:
         raise IncompleteResponseError(f"{what}: the answer is empty")
+
+
+def _check_end(end: EndStreamAction, what: str) -> None:
+    status = end.http_status_error_code
+    if end.error_message is not None or (status is not None and status >= 400):
+        message = end.error_message or "it gives no reason"
+        raise QueryError(what=what, server_message=message, status=status)
 
 
 def _check_format(
@@ -209,7 +213,7 @@ def decode_line(item: Json) -> Action:
             if not isinstance(inner, dict):
                 raise ProtocolError(f"{key!r} is not an object")
             return decoder(inner)
-    if not item.keys() - _END_KEYS:
+    if not item or item.keys() & _END_KEYS:
         return _end_stream(item)
     if "errorCode" in item:
         message = ": ".join(str(item[k]) for k in ("errorCode", "message") if item.get(k))
@@ -252,8 +256,8 @@ def _metadata(item: Json) -> Metadata:
     return Metadata(
         id=str(inner.get("id") or ""),
         schema_string=_str(inner, "schemaString"),
-        name=inner.get("name"),
-        description=inner.get("description"),
+        name=_text(inner, "name"),
+        description=_text(inner, "description"),
         format=Format(provider, _text_map(options)),
         partition_columns=_names(inner.get("partitionColumns")) or (),
         configuration=_text_map(inner.get("configuration")),
@@ -271,7 +275,7 @@ def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
             url,
             _file_id(item, url),
             _partition_values(item),
-            _optional_int(item, "size") or 0,
+            _size(item),
             _stats(item),
             _optional_int(item, "version"),
             _optional_int(item, "timestamp"),
@@ -295,13 +299,13 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
                 url,
                 _file_id(item, url),
                 _partition_values(inner),
-                _optional_int(inner, "size") or _optional_int(item, "size") or 0,
+                _size(inner) or _size(item),
                 _stats(inner),
                 _optional_int(item, "version"),
                 _optional_int(item, "timestamp"),
                 _optional_int(item, "expirationTimestamp"),
                 _deletion_vector(inner.get("deletionVector")),
-                item.get("deletionVectorFileId"),
+                _text(item, "deletionVectorFileId"),
                 inner.get("dataChange") is not False,
             )
     names = ", ".join(sorted(map(repr, wrapped)))[:200]
@@ -325,8 +329,8 @@ def _deletion_vector(item: Any) -> DeletionVector | None:
 def _end_stream(item: Json) -> EndStreamAction:
     message = item.get("errorMessage")
     return EndStreamAction(
-        item.get("refreshToken") or None,
-        item.get("nextPageToken") or None,
+        _text(item, "refreshToken"),
+        _text(item, "nextPageToken"),
         _optional_int(item, "minUrlExpirationTimestamp"),
         str(message) if message else None,
         _optional_int(item, "httpStatusErrorCode"),
@@ -347,12 +351,15 @@ _DECODERS: Final[Mapping[str, Callable[[Json], Action]]] = {
 }
 
 
+_UNSIGNED = re.compile(r"[^?#]*")
+
+
 def _file_id(item: Json, url: str) -> str:
     """The file's id; of a server that sends none, a hash of the URL's unsigned part."""
     given = item.get("id")
     if given:
         return str(given)
-    return hashlib.sha256(redact_url(url).encode()).hexdigest()[:32]
+    return hashlib.sha256(_UNSIGNED.match(url)[0].encode()).hexdigest()[:32]  # type: ignore[index]
 
 
 def _partition_values(item: Json) -> Mapping[str, str | None]:
@@ -405,11 +412,28 @@ def _optional_int(item: Json, key: str) -> int | None:
     if isinstance(value, str | float) and not isinstance(value, bool):
         try:
             number = int(value)
-            if number == float(value):
+            if isinstance(value, str) or number == value:
                 return number
         except (ValueError, OverflowError):
             pass
     raise ProtocolError(f"{key!r} is not an integer")
+
+
+def _size(item: Json) -> int:
+    size = _optional_int(item, "size") or 0
+    if size < 0:
+        raise ProtocolError("'size' is negative")
+    return size
+
+
+def _text(item: Json, key: str) -> str | None:
+    """A text that may be missing; the empty one is as good as none."""
+    value = item.get(key)
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, dict | list):
+        raise ProtocolError(f"{key!r} is not a string")
+    return str(value)
 
 
 def _names(value: Any) -> tuple[str, ...] | None:

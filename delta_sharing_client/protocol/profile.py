@@ -99,7 +99,7 @@ class Profile:
                 "is not supported by this release" if kind in _UNSUPPORTED_TYPES else "is unknown to this release"
             )
             raise UnsupportedProfileError(
-                f"the credential type {kind[:60]!r} {known}, which knows {', '.join(map(repr, _KINDS))}: upgrade "
+                f"the credential type {kind[:60]!r} {known} (supported: {', '.join(_KINDS)}); upgrade "
                 "delta-sharing-client, or ask the provider for a bearer token",
                 field="type",
                 source=source,

@@ -80,7 +80,7 @@ class RetryBudget:
             self._left = min(self._most, self._left + 1)
 
 
-class _Changed(Exception):  # noqa: N818  # handled within this module
+class FileChanged(Exception):  # noqa: N818  # handled by whoever reads the file in pieces
     """The file is another one than when its download began."""
 
 
@@ -93,14 +93,17 @@ class _NoRanges(Exception):  # noqa: N818
 
 
 class _Span:
-    """A contiguous piece of a file, from `start` to `stop` (None: the end, not known yet), filling up."""
+    """A contiguous piece of a file, from `start` to `stop` (None: the end, not known yet), filling up.
 
-    def __init__(self, start: int, stop: int | None) -> None:
+    It fills `view` where one is given, a buffer of its own otherwise.
+    """
+
+    def __init__(self, start: int, stop: int | None, view: memoryview | None = None) -> None:
         self.start = start
         self.stop = stop
         self.position = start
         self._buffer: Buffer = None
-        self._view: memoryview | None = None
+        self._view = view
         self._grown: bytearray | None = bytearray() if stop is None else None
 
     def put(self, data: bytes) -> None:
@@ -121,7 +124,7 @@ class _Span:
             if not self._grown:
                 self._grown = None
         elif self.stop != stop:
-            raise _Changed
+            raise FileChanged
 
     def back_to_start(self) -> None:
         """Begin again; the buffer is filled anew."""
@@ -213,7 +216,7 @@ class Download:
         while True:
             try:
                 result = read()
-            except _Changed:
+            except FileChanged:
                 changes += 1
                 if changes > _MAX_RESTARTS:
                     raise StorageError("the file changes while it is being read", file_id=self._id) from None
@@ -234,19 +237,34 @@ class Download:
         self._fill(span, ranged=False)
         return span.result()
 
-    def range(self, start: int, stop: int) -> Buffer:
-        """Read the bytes from `start` up to `stop`; several threads may."""
+    def range_into(self, view: memoryview, start: int, stop: int) -> None:
+        """Read the bytes from `start` up to `stop` into `view`, which has that length; several threads may.
+
+        Raises:
+            FileChanged: the file is another one than when the first piece of it was read.
+            DeltaSharingError: it cannot be read.
+        """
+        data = self.range(start, stop, view)
+        if data is not view:
+            view[:] = data
+
+    def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
+        """Read the bytes from `start` up to `stop`, into `view` if that is given; several threads may."""
         if self._whole is None:
-            span = _Span(start, stop)
+            span = _Span(start, stop, view)
             try:
                 self._fill(span, ranged=True)
             except _NoRanges:
                 with self._whole_lock:
                     if self._whole is None:
                         self._whole = self.whole()
+            except _WrongSize as error:
+                if view is None:
+                    raise
+                raise DataError(str(error), file_id=self._id) from None
             else:
-                return span.result()
-        return memoryview(self._whole)[start:stop]
+                return span.result() if view is None else view
+        return memoryview(self._whole).cast("B")[start:stop]
 
     def _fill(self, span: _Span, *, ranged: bool) -> None:
         """Ask for what is missing of a span until nothing is, or until it gets no further."""
@@ -317,7 +335,7 @@ class Download:
                 self._bind(response)
                 self._check_range(response, span)
             elif response.status == 412 and etag is not None:
-                raise _Changed
+                raise FileChanged
             elif response.status == 416 and "Range" in headers:
                 raise _WrongSize(f"it ends before byte {span.position}; the table says {self._size or 'more'}")
             else:
@@ -351,7 +369,7 @@ class Download:
             if self._etag is None:
                 self._etag = etag
             elif self._etag != etag:
-                raise _Changed
+                raise FileChanged
 
     def _check_size(self, length: int | None) -> None:
         if self._size and length is not None and length != self._size:

@@ -1,13 +1,12 @@
-"""Fetching what a task names: the data file, and its deletion vector where it has one."""
+"""Fetching what a task names: its deletion vector, and the parts of the data file that are read."""
 
 from __future__ import annotations
 
+import mmap
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from delta_sharing_client.errors import ProtocolError
-from delta_sharing_client.protocol.actions import DeletionVector
+from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.read.deletion_vector import (
     MAX_BYTES,
     RowPositions,
@@ -15,21 +14,17 @@ from delta_sharing_client.read.deletion_vector import (
     decode_stored,
     file_range,
 )
-from delta_sharing_client.read.storage import Refresh, RetryBudget, StorageReader
+from delta_sharing_client.read.download import Download, Refresh, RetryBudget
+from delta_sharing_client.read.layout import PADDING, Piece, Span, split
+from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.scan.tasks import FileScanTask
 
-
-@dataclass(frozen=True, slots=True)
-class FetchedFile:
-    """A file as it came from the store.
-
-    Attributes:
-        data: its bytes.
-        deleted: positions of its rows that do not count.
-    """
-
-    data: Any
-    deleted: RowPositions | None = None
+#: Bytes fetched from the end of a file: the footers of most files are in there.
+_TAIL: Final = 64 * 1024
+#: Pages that no other process shares, so that they can be given back one by one.
+_PRIVATE: Final[dict[str, Any]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 
 
 def vector_id(task: FileScanTask) -> str:
@@ -37,15 +32,15 @@ def vector_id(task: FileScanTask) -> str:
     return f"{task.file_id} (deletion vector {task.deletion_vector_id or 'without id'})"
 
 
-def fetch_file(
+def fetch_vector(
     storage: StorageReader,
     task: FileScanTask,
     *,
     refresh: Refresh | None = None,
     cancelled: threading.Event | None = None,
     budget: RetryBudget | None = None,
-) -> FetchedFile:
-    """Fetch a task's file and its deletion vector.
+) -> RowPositions | None:
+    """Fetch a task's deletion vector; None where it has none.
 
     Args:
         storage: fetches.
@@ -55,27 +50,13 @@ def fetch_file(
         budget: the retries that a load shares.
 
     Raises:
-        StorageError: one of them cannot be downloaded.
-        DataError: the deletion vector is damaged.
-        ProtocolError: the deletion vector is stored in a way that a sharing server cannot mean.
+        StorageError: it cannot be downloaded.
+        DataError: it is damaged.
+        ProtocolError: it is stored in a way that a sharing server cannot mean.
     """
-    deleted = None
-    if task.deletion_vector is not None:
-        deleted = _fetch_vector(storage, task, task.deletion_vector, refresh, cancelled, budget)
-    data = storage.fetch(
-        task.url, file_id=task.file_id, size=task.size, refresh=refresh, cancelled=cancelled, budget=budget
-    )
-    return FetchedFile(data, deleted)
-
-
-def _fetch_vector(
-    storage: StorageReader,
-    task: FileScanTask,
-    vector: DeletionVector,
-    refresh: Refresh | None,
-    cancelled: threading.Event | None,
-    budget: RetryBudget | None,
-) -> RowPositions:
+    vector = task.deletion_vector
+    if vector is None:
+        return None
     if not 0 <= vector.size_in_bytes <= MAX_BYTES or (vector.offset or 0) < 0:
         raise ProtocolError(f"file {task.file_id}: its deletion vector has a size or offset that cannot be")
     if vector.storage_type == "i":
@@ -94,3 +75,67 @@ def _fetch_vector(
     raise ProtocolError(
         f"file {task.file_id}: its deletion vector is stored as {vector.storage_type!r}, which names no URL"
     )
+
+
+class SparseFile:
+    """A Parquet file of which only the parts that are read are there.
+
+    The footer is fetched at once, the pieces one by one. The memory of a piece is given back when it has
+    been decoded, so that a file of any size passes through.
+
+    Args:
+        download: fetches ranges of the file.
+        task: the file; its size has to be known.
+
+    Raises:
+        FileChanged: the file is another one than when its first part was fetched.
+        DataError: it does not end as a Parquet file does.
+        DeltaSharingError: it cannot be fetched.
+    """
+
+    def __init__(self, download: Download, task: FileScanTask) -> None:
+        self._download = download
+        self._memory = mmap.mmap(-1, task.size, **_PRIVATE)
+        self._view = memoryview(self._memory)
+        size = task.size
+        self._tail = max(size - _TAIL, 0)
+        self._get(self._tail, size)
+        length = int.from_bytes(self._view[size - 8 : size - 4], "little")
+        if bytes(self._view[size - 4 :]) != b"PAR1" or length > size - 8:
+            raise DataError("not a readable Parquet file: it does not end as one does", file_id=task.file_id)
+        footer = size - 8 - length
+        if footer < self._tail:
+            self._get(footer, self._tail)
+            self._tail = footer
+
+    @property
+    def buffer(self) -> mmap.mmap:
+        """The file's bytes; those not fetched are zero."""
+        return self._memory
+
+    def requests(self, piece: Piece) -> list[Span]:
+        """The ranges to fetch for a piece; what came with the footer is not fetched again."""
+        return split([(start, min(stop, self._tail)) for start, stop in piece.spans if start < self._tail])
+
+    def fetch(self, span: Span) -> None:
+        """Fetch one range; several threads may.
+
+        Raises:
+            FileChanged: the file is another one than before.
+            DeltaSharingError: it cannot be fetched.
+        """
+        self._get(*span)
+
+    def release(self, piece: Piece) -> None:
+        """Give the memory of a decoded piece back to the system, where it takes it."""
+        if not hasattr(self._memory, "madvise"):
+            return
+        page = mmap.PAGESIZE
+        for start, stop in piece.spans:
+            # A span reaches a little into the next piece, whose bytes have to stay.
+            first, last = -(-start // page) * page, min(stop - PADDING, self._tail) // page * page
+            if first < last:
+                self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def _get(self, start: int, stop: int) -> None:
+        self._download.range_into(self._view[start:stop], start, stop)

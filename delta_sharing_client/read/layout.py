@@ -24,8 +24,8 @@ GAP: Final = 64 * 1024
 MAX_RANGE: Final = 8 * 1024 * 1024
 #: Row groups are fetched and decoded together up to so many bytes of chunks.
 PIECE: Final = 8 * 1024 * 1024
-#: Some old writers state chunks a little too short.
-_PADDING: Final = 128
+#: Fetched beyond each span: some old writers state chunks a little too short.
+PADDING: Final = 128
 
 Span = tuple[int, int]
 
@@ -138,7 +138,7 @@ def coalesce(chunks: Sequence[Span], size: int, *, gap: int = GAP) -> tuple[Span
     """Put spans together that lie side by side or nearly so; `size` is where the file ends."""
     merged: list[Span] = []
     for start, stop in sorted(chunks):
-        stop = min(stop + _PADDING, size)
+        stop = min(stop + PADDING, size)
         if start >= stop:
             continue
         if merged and start <= merged[-1][1] + gap:

@@ -123,6 +123,15 @@ class ParquetSource:
             trust_times=not self._legacy,
         )
 
+    def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
+        """Return the pieces that hold the first `rows` rows of them."""
+        held = 0
+        for count, piece in enumerate(pieces, 1):
+            held += sum(self._starts[group + 1] - self._starts[group] for group in piece.groups)
+            if held >= rows:
+                return pieces[:count]
+        return pieces
+
     def decode(self, piece: Piece, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
         """Decode a piece whose bytes are there.
 

@@ -1,7 +1,12 @@
 """Fetching ahead of decoding: many connections, all cores, bounded memory, the server's order.
 
-A pool of fetchers runs ahead of a pool of decoders. What is on its way, encoded or decoded, is counted
-against a byte budget; the consumer takes the files in the server's order and thereby gives memory back.
+The consumer's thread is the only one that decides: it opens files, starts their pieces in order as far as
+the byte budget goes, and waits for the first one. Two pools do the work, one that fetches and one that
+decodes; each job that ends wakes the consumer.
+
+A small file, or one of which nearly everything is read, is fetched with one GET and is one piece. Of a large
+one the footer comes first, and then only the row groups and columns that are read, in ranges over several
+connections, each piece decoded as soon as its bytes are there.
 """
 
 from __future__ import annotations
@@ -10,42 +15,47 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from delta_sharing_client.errors import StorageError
 from delta_sharing_client.http.connections import Cancellation
-from delta_sharing_client.read.fetch import FetchedFile
-from delta_sharing_client.read.parquet import decode_file
+from delta_sharing_client.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from delta_sharing_client.read.deletion_vector import RowPositions
+from delta_sharing_client.read.download import Download, FileChanged, Refresh, RetryBudget
+from delta_sharing_client.read.fetch import SparseFile, fetch_vector
+from delta_sharing_client.read.layout import PIECE, Piece, Span
+from delta_sharing_client.read.parquet import ParquetSource
+from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
-
-#: Fetches a file; the event is set when nobody wants it any more.
-Fetch: TypeAlias = Callable[[FileScanTask, threading.Event], FetchedFile]
-#: Told after each file: how many bytes it had.
+#: Told after each file.
 Progress: TypeAlias = Callable[[FileScanTask], None]
 
+#: Up to here a file is always fetched whole: a second request takes longer than the bytes it would spare.
+WHOLE: Final = 1024 * 1024
+#: Above that a file is fetched in pieces where at most this part of it is read...
+FRACTION: Final = 0.6
+#: ...and from here on in any case, since it is worth several connections.
+LARGE: Final = 12 * 1024 * 1024
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
-_AHEAD_PER_CONNECTION: Final = 4
-
-
-@dataclass(slots=True)
-class _Cost:
-    """Bytes of one file that count against the budget at the moment."""
-
-    size: int
+#: Files that are opened ahead of the one whose rows are wanted.
+_OPEN_AHEAD: Final = 64
+#: About how much larger rows are than the encoded bytes that they are decoded from.
+_EXPANSION: Final = 3
 
 
 def read_batches(
     tasks: Sequence[FileScanTask],
     spec: ReadSpec,
-    fetch: Fetch,
+    storage: StorageReader,
     *,
-    connections: int,
-    memory_budget: int,
+    refresh: Refresh | None = None,
     limit: int | None = None,
+    table_columns: StructType | None = None,
     progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read files side by side and yield their rows in the order of the tasks.
@@ -53,10 +63,10 @@ def read_batches(
     Args:
         tasks: the files.
         spec: what to read of each.
-        fetch: fetches a file's bytes.
-        connections: how many files are fetched at a time.
-        memory_budget: bytes, encoded or decoded, that may be on their way; one file may always be.
+        storage: fetches; its options say how many connections and how much memory to use.
+        refresh: gives a fresh URL for one that has expired.
         limit: rows after which to stop, fetching included.
+        table_columns: all columns of the table, to guess what part of a file is read.
         progress: told after each file.
 
     Yields:
@@ -67,57 +77,332 @@ def read_batches(
     """
     if limit == 0 or not tasks:
         return
-    cores = os.cpu_count() or 1
-    cancelled = Cancellation()
-    waiting: deque[tuple[FileScanTask, _Cost, Future[Future[list[pa.RecordBatch]]]]] = deque()
-    upcoming = iter(tasks)
-    following = next(upcoming, None)
-    single = len(tasks) == 1
-    fetchers = ThreadPoolExecutor(min(connections, len(tasks)), thread_name_prefix="delta-sharing-fetch")
-    decoders = ThreadPoolExecutor(min(cores, len(tasks)), thread_name_prefix="delta-sharing-decode")
-
-    def decode(file: FetchedFile, task: FileScanTask, cost: _Cost) -> list[pa.RecordBatch]:
-        if cancelled.is_set():
-            return []
-        batches = []
-        rows = 0
-        for batch in decode_file(file.data, task, spec, deleted=file.deleted, use_threads=single):
-            batches.append(batch)
-            rows += batch.num_rows
-            if limit is not None and rows >= limit:
-                break
-        cost.size = sum(batch.nbytes for batch in batches)
-        return batches
-
-    def run(task: FileScanTask, cost: _Cost) -> Future[list[pa.RecordBatch]]:
-        return decoders.submit(decode, fetch(task, cancelled), task, cost)
-
+    pipeline = _Pipeline(tasks, spec, storage, refresh, limit, table_columns)
     try:
-        left = limit
-        while True:
-            while following is not None and len(waiting) < connections * _AHEAD_PER_CONNECTION:
-                size = following.size or _UNKNOWN_SIZE
-                if waiting and size + sum(cost.size for _, cost, _ in waiting) > memory_budget:
-                    break
-                cost = _Cost(size)
-                waiting.append((following, cost, fetchers.submit(run, following, cost)))
-                following = next(upcoming, None)
-            if not waiting:
-                return
-            task, _, fetched = waiting.popleft()
-            batches = fetched.result().result()
-            del fetched
-            if progress is not None:
-                progress(task)
-            for batch in batches:
-                if left is None:
-                    yield batch
-                    continue
-                yield batch.slice(0, left)
-                left -= min(batch.num_rows, left)
-                if not left:
-                    return
+        yield from pipeline.batches(progress)
     finally:
-        cancelled.set()
-        fetchers.shutdown(wait=False, cancel_futures=True)
-        decoders.shutdown(wait=False, cancel_futures=True)
+        pipeline.close()
+
+
+@dataclass(eq=False)
+class _PieceRead:
+    """One piece on its way: how many bytes it holds, and its rows once they are there."""
+
+    cost: int
+    piece: Piece | None = None
+    left: int = 0
+    done: bool = False
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    error: BaseException | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether its rows are there, or cannot be had."""
+        return self.done
+
+
+@dataclass(eq=False)
+class _FileRead:
+    """One file on its way; its pieces are known once its footer is there."""
+
+    task: FileScanTask
+    download: Download
+    pieces: list[_PieceRead] | None = None
+    started: int = 0
+    sparse: SparseFile | None = None
+    source: ParquetSource | None = None
+    error: BaseException | None = None
+    yielded: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether its pieces are known, or cannot be had."""
+        return self.pieces is not None or self.error is not None
+
+
+class _Pipeline:
+    def __init__(
+        self,
+        tasks: Sequence[FileScanTask],
+        spec: ReadSpec,
+        storage: StorageReader,
+        refresh: Refresh | None,
+        limit: int | None,
+        table_columns: StructType | None,
+    ) -> None:
+        options = storage.options
+        self._tasks = iter(tasks)
+        self._spec = spec
+        self._storage = storage
+        self._refresh = refresh
+        self._limit = self._left = limit
+        self._budget = options.memory_budget
+        self._retries = RetryBudget(len(tasks), options.max_connections)
+        self._fraction = _fraction(spec, table_columns)
+        self._single = len(tasks) == 1
+        self._cancelled = Cancellation()
+        self._wake = threading.Condition()
+        self._events = self._seen = self._finished = 0
+        self._files: deque[_FileRead] = deque()
+        self._used = 0
+        cores = os.cpu_count() or 1
+        self._fetchers = ThreadPoolExecutor(options.max_connections, thread_name_prefix="delta-sharing-fetch")
+        self._decoders = ThreadPoolExecutor(cores, thread_name_prefix="delta-sharing-decode")
+
+    def close(self) -> None:
+        """Give up what is under way; transfers are broken off."""
+        self._cancelled.set()
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+        self._decoders.shutdown(wait=False, cancel_futures=True)
+
+    def batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all files in order."""
+        while self._advance():
+            file = self._files[0]
+            self._wait(file)
+            while file.error is None and file.pieces:
+                piece = file.pieces[0]
+                self._wait(piece)
+                if piece.error is not None:
+                    file.error = piece.error
+                    break
+                file.pieces.pop(0)
+                file.started -= 1
+                batches, piece.batches = piece.batches, []
+                file.yielded = file.yielded or bool(batches)
+                while batches:
+                    batch = batches.pop(0)
+                    if self._left is not None:
+                        batch = batch.slice(0, self._left)
+                        self._left -= batch.num_rows
+                    yield batch
+                    if self._left == 0:
+                        return
+                self._charge(-piece.cost)
+            if file.error is not None:
+                self._start_again(file, file.error)
+                continue
+            self._files.popleft()
+            self._finished += 1
+            if progress is not None:
+                progress(file.task)
+
+    def _wait(self, item: _FileRead | _PieceRead) -> None:
+        """Wait until an item is there; whatever comes meanwhile makes room for more to be started."""
+        while not item.ready:
+            self._advance()
+            with self._wake:
+                if not item.ready and self._events == self._seen:
+                    self._wake.wait()
+                self._seen = self._events
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._events += 1
+            self._wake.notify_all()
+
+    def _charge(self, cost: int) -> None:
+        with self._wake:
+            self._used += cost
+
+    def _advance(self) -> bool:
+        """Open files and start pieces, in order, as far as the budget goes; tell whether a file is left."""
+        position = known = 0
+        while True:
+            if position == len(self._files):
+                task = next(self._tasks, None) if self._may_open(position, known) else None
+                if task is None:
+                    return bool(self._files)
+                self._files.append(self._open(task))
+            file = self._files[position]
+            position += 1
+            known += (file.task.row_count or 0) if file.task.all_rows_match else 0
+            while file.pieces is not None and file.started < len(file.pieces):
+                piece = file.pieces[file.started]
+                if self._used and self._used + piece.cost > self._budget:
+                    return True
+                self._charge(piece.cost)
+                file.started += 1
+                self._start(file, piece)
+
+    def _may_open(self, opened: int, known: int) -> bool:
+        """Whether to open another file; under a limit, none before those that are open fall short."""
+        if self._left is None or not opened:
+            return opened < _OPEN_AHEAD
+        return known < self._left and opened < min(_OPEN_AHEAD, 2 * self._finished + 2)
+
+    def _open(self, task: FileScanTask) -> _FileRead:
+        file = _FileRead(task, self._new_download(task))
+        if self._in_pieces(task):
+            self._fetchers.submit(self._open_sparse, file)
+        else:
+            file.pieces = [_whole_piece(task)]
+        return file
+
+    def _new_download(self, task: FileScanTask) -> Download:
+        return self._storage.download(
+            task.url,
+            file_id=task.file_id,
+            size=task.size,
+            refresh=self._refresh,
+            cancelled=self._cancelled,
+            budget=self._retries,
+        )
+
+    def _in_pieces(self, task: FileScanTask) -> bool:
+        if task.size <= WHOLE:
+            return False
+        return (
+            task.size >= LARGE or self._fraction <= FRACTION or (self._limit is not None and task.size > 4 * WHOLE)
+        )
+
+    def _open_sparse(self, file: _FileRead) -> None:
+        """Fetch the footer and plan the pieces (in a fetcher)."""
+        try:
+            deleted = self._vector(file.task)
+            file.sparse = SparseFile(file.download, file.task)
+            file.source = ParquetSource(file.sparse.buffer, file.task, self._spec, deleted=deleted)
+            pieces = file.source.pieces(piece_size=PIECE if self._limit is None else 1)
+            if self._limit is not None and self._spec.predicate is None and deleted is None:
+                pieces = file.source.first(pieces, self._limit)
+            file.pieces = [_PieceRead(piece.fetched_size + piece.decoded_size, piece) for piece in pieces]
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            file.error = error
+        self._notify()
+
+    def _start(self, file: _FileRead, piece: _PieceRead) -> None:
+        if piece.piece is None or file.sparse is None:
+            self._fetchers.submit(self._fetch_whole, file, piece)
+            return
+        requests = file.sparse.requests(piece.piece)
+        piece.left = len(requests)
+        if not requests:
+            self._decoders.submit(self._decode_piece, file, piece)
+        for span in requests:
+            self._fetchers.submit(self._fetch_range, file, piece, span)
+
+    def _fetch_whole(self, file: _FileRead, piece: _PieceRead) -> None:
+        try:
+            deleted = self._vector(file.task)
+            data = file.download.restarting(file.download.whole)
+            self._decoders.submit(
+                self._decode_whole, file, piece, ParquetSource(data, file.task, self._spec, deleted=deleted)
+            )
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self._finish(piece, error)
+
+    def _fetch_range(self, file: _FileRead, piece: _PieceRead, span: Span) -> None:
+        try:
+            if piece.error is None and file.sparse is not None:
+                file.sparse.fetch(span)
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self._finish(piece, error)
+            return
+        with self._wake:
+            piece.left -= 1
+            complete = piece.left == 0
+        if complete:
+            try:
+                self._decoders.submit(self._decode_piece, file, piece)
+            except RuntimeError as error:  # the pool is shut down: nobody waits
+                self._finish(piece, error)
+
+    def _decode_whole(self, file: _FileRead, piece: _PieceRead, source: ParquetSource) -> None:
+        try:
+            with source:
+                for part in source.pieces(piece_size=1):
+                    self._decode(source, part, piece)
+                    if self._limit is not None and sum(b.num_rows for b in piece.batches) >= self._limit:
+                        break
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self._finish(piece, error)
+        else:
+            self._finish(piece)
+
+    def _decode_piece(self, file: _FileRead, piece: _PieceRead) -> None:
+        try:
+            if file.source is not None and file.sparse is not None and piece.piece is not None:
+                self._decode(file.source, piece.piece, piece)
+                file.sparse.release(piece.piece)
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self._finish(piece, error)
+        else:
+            self._finish(piece)
+
+    def _decode(self, source: ParquetSource, part: Piece, piece: _PieceRead) -> None:
+        if not self._cancelled.is_set():
+            piece.batches.extend(source.decode(part, use_threads=self._single))
+
+    def _finish(self, piece: _PieceRead, error: BaseException | None = None) -> None:
+        """Note that a piece is there, or cannot be had; its cost becomes what its rows take."""
+        decoded = sum(batch.nbytes for batch in piece.batches)
+        with self._wake:
+            if piece.done:
+                return
+            piece.error = error
+            piece.done = True
+            self._used += decoded - piece.cost
+            piece.cost = decoded
+        self._notify()
+
+    def _vector(self, task: FileScanTask) -> RowPositions | None:
+        return fetch_vector(
+            self._storage, task, refresh=self._refresh, cancelled=self._cancelled, budget=self._retries
+        )
+
+    def _start_again(self, file: _FileRead, error: BaseException) -> None:
+        """Raise what befell a file; one that merely changed is read again, whole, if no row of it is out yet."""
+        if not isinstance(error, FileChanged):
+            raise error
+        if file.yielded or file.sparse is None:
+            raise StorageError(
+                "the file changed while it was being read; load it again", file_id=file.task.file_id
+            )
+        for piece in (file.pieces or [])[: file.started]:
+            with self._wake:
+                piece.done = True  # whatever still comes of it is dropped
+                self._used -= piece.cost
+        file.download = self._new_download(file.task)
+        file.sparse = file.source = file.error = None
+        file.started = 0
+        file.pieces = [_whole_piece(file.task)]
+
+
+def _whole_piece(task: FileScanTask) -> _PieceRead:
+    return _PieceRead((task.size or _UNKNOWN_SIZE) * _EXPANSION)
+
+
+_WIDTHS: Final = {
+    "boolean": 1,
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "float": 4,
+    "date": 4,
+    "void": 0,
+    "string": 20,
+    "binary": 40,
+}
+
+
+def _width(kind: DataType) -> int:
+    """About how many bytes a value takes; only good for comparing columns."""
+    if isinstance(kind, PrimitiveType):
+        return _WIDTHS.get(kind.name, 8)
+    if isinstance(kind, StructType):
+        return sum(_width(f.type) for f in kind.fields)
+    if isinstance(kind, ArrayType):
+        return 3 * _width(kind.element)
+    if isinstance(kind, MapType):
+        return 3 * (_width(kind.key) + _width(kind.value))
+    return 8
+
+
+def _fraction(spec: ReadSpec, table_columns: StructType | None) -> float:
+    """About what part of each file is read."""
+    if table_columns is None:
+        return 1.0
+    stored = [f for f in table_columns.fields if f.name not in spec.partition_columns]
+    total = sum(_width(f.type) for f in stored)
+    read = sum(_width(f.type) for f in spec.fields if f.name not in spec.partition_columns)
+    return read / total if total else 1.0

@@ -77,7 +77,7 @@ class StorageReader:
             InsecureUrlError: the URL may not be fetched.
             Cancelled: `cancelled` was set.
         """
-        file = self._download(url, file_id, size, refresh, cancelled, budget)
+        file = self.download(url, file_id=file_id, size=size, refresh=refresh, cancelled=cancelled, budget=budget)
         return file.restarting(file.whole)
 
     def fetch_ranges(
@@ -116,7 +116,7 @@ class StorageReader:
         for start, stop in ranges:
             if not 0 <= start < stop or (size and stop > size):
                 raise ValueError(f"the range {start}:{stop} is not one of a file of {size} bytes")
-        file = self._download(url, file_id, size, refresh, cancelled, budget)
+        file = self.download(url, file_id=file_id, size=size, refresh=refresh, cancelled=cancelled, budget=budget)
 
         def read() -> list[Buffer]:
             if executor is None or len(ranges) < 2:
@@ -130,15 +130,26 @@ class StorageReader:
 
         return file.restarting(read)
 
-    def _download(
+    def download(
         self,
         url: str,
+        *,
         file_id: str,
-        size: int,
-        refresh: Refresh | None,
-        cancelled: threading.Event | None,
-        budget: RetryBudget | None,
+        size: int = 0,
+        refresh: Refresh | None = None,
+        cancelled: threading.Event | None = None,
+        budget: RetryBudget | None = None,
     ) -> Download:
+        """Return a download to be read in pieces, all of the same state of the file; nothing is sent yet.
+
+        Args:
+            url: its pre-signed URL.
+            file_id: its id in the sharing protocol.
+            size: its size in bytes; 0 where not told.
+            refresh: gives a fresh URL when this one has expired.
+            cancelled: set when nobody wants the file any more.
+            budget: the retries that the load shares.
+        """
         return Download(
             self.transport,
             self._settings,

@@ -13,8 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import requests
+from deltalake import DeltaTable
 from served_tables import END, Caller, add, at, metadata, protocol, write_table
 
 from delta_sharing_client.errors import MissingDependencyError
@@ -218,8 +220,6 @@ def test_import_is_light() -> None:
 
 
 def test_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deltalake import DeltaTable
-
     paths = write_sample_tables(tmp_path / "new" / "place")
     assert sorted(paths) == ["retail.ops.sensor_readings", "retail.sales.customers", ORDERS]
     assert {name: DeltaTable(path).version() for name, path in paths.items()} == {
@@ -227,7 +227,8 @@ def test_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "retail.sales.customers": 0,
         "retail.ops.sensor_readings": 2,
     }
-    assert DeltaTable(paths[ORDERS]).count() == 60_000 - 10
+    rows = sum(pq.read_metadata(uri).num_rows for uri in DeltaTable(paths[ORDERS]).file_uris())
+    assert rows == 60_000 - 10
     assert SharingServer(tmp_path / "new" / "place").tables == tuple(sorted(paths))
     assert SharingServer(paths).tables == tuple(sorted(paths))
     with pytest.raises(FileExistsError, match="orders is there already"):

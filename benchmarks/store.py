@@ -1,0 +1,416 @@
+"""A sharing server and an object store in one process, on loopback, with the delays of a real one.
+
+Every request waits `latency` seconds before its first byte, and every connection gives at most `bandwidth`
+bytes a second; both can be changed while it runs. Files go out by `sendfile`, so that the store takes little
+of the processor that the client is measured on. It answers in both response formats, prunes by
+`jsonPredicateHints` on partition values and statistics, and counts what it is asked for.
+
+    GET  /_counters            requests and bytes by kind; with ?reset=1 they start anew
+    POST /_settings            {"latency": seconds, "bandwidth": bytes a second or null}
+    *    /delta-sharing/...    the protocol; the tables are bench.default.<name>
+    GET  /files/<table>/<name> HEAD too; whole or in ranges
+
+Run `python benchmarks/store.py --scale quick` to try a client by hand; it ends when its input does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import data
+
+LATENCY = 0.060
+BANDWIDTH = 40_000_000
+TABLES = ("warm", "small", "large", "partitioned", "listing")
+PREFIX = "/delta-sharing"
+TOKEN = "benchmark"
+
+_CHUNK = 256 * 1024
+_STATUS = {200: "OK", 206: "Partial Content", 400: "Bad Request", 404: "Not Found"}
+_STATUS |= {401: "Unauthorized", 412: "Precondition Failed", 416: "Range Not Satisfiable"}
+_OPS = {
+    "equal": lambda low, high, value: low <= value <= high,
+    "lessThan": lambda low, high, value: low < value,
+    "lessThanOrEqual": lambda low, high, value: low <= value,
+    "greaterThan": lambda low, high, value: high > value,
+    "greaterThanOrEqual": lambda low, high, value: high >= value,
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a file on disk."""
+
+    descriptor: int
+    start: int
+    length: int
+
+
+@dataclass
+class Request:
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> list[str]:
+        return [unquote(part) for part in urlsplit(self.target).path.strip("/").split("/")]
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    parts: list[bytes | Piece]
+    kind: str
+
+    @property
+    def length(self) -> int:
+        return sum(part.length if isinstance(part, Piece) else len(part) for part in self.parts)
+
+
+class Table:
+    """A table of `data.py`, its files open."""
+
+    def __init__(self, name: str, scale: str, base: str) -> None:
+        self.name = name
+        directory = data.table_dir(name, scale)
+        manifest = data.read_manifest(name, scale)
+        self.partition_columns = manifest["partitionColumns"]
+        self.files = {entry["name"]: entry for entry in manifest["files"]}
+        self.open: dict[str, Piece] = {path.name: _open(path) for path in directory.iterdir()}
+        for entry in manifest["files"]:
+            entry["url"] = f"{base}/files/{name}/{entry['name']}?X-Amz-Expires=3600&X-Amz-Signature={'5' * 64}"
+            stats = json.loads(entry["stats"])
+            values = entry["partitionValues"]
+            entry["bounds"] = {key: (low, stats["maxValues"][key]) for key, low in stats["minValues"].items()}
+            entry["bounds"] |= {key: (value, value) for key, value in values.items()}
+
+    def lines(self, delta: bool, hint: dict[str, Any] | None) -> list[bytes | Piece]:
+        """The answer to /query, without its end."""
+        head = self.head(delta)
+        if self.name == "listing":
+            return [head, self.open["delta.ndjson" if delta else "parquet.ndjson"]]
+        lines = []
+        for entry in self.files.values():
+            if hint is not None and not possible(hint, entry["bounds"]):
+                continue
+            common = {key: entry[key] for key in ("partitionValues", "size", "stats")}
+            line: dict[str, Any] = {"url": entry["url"], "id": entry["name"], **common}
+            if delta:
+                add = {"path": entry["url"], **common, "modificationTime": 1_735_689_600_000, "dataChange": True}
+                line = {"id": entry["name"], "deltaSingleAction": {"add": add}}
+            lines.append(json.dumps({"file": {**line, "expirationTimestamp": data.EXPIRES}}).encode() + b"\n")
+        return [head, *lines]
+
+    def head(self, delta: bool) -> bytes:
+        """Protocol and metadata."""
+        metadata: dict[str, Any] = {
+            "id": f"bench-{self.name}",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": data.schema_string(),
+            "partitionColumns": self.partition_columns,
+            "configuration": {},
+        }
+        protocol: dict[str, Any] = {"minReaderVersion": 1}
+        if delta:
+            metadata = {"deltaMetadata": metadata, "numFiles": len(self.files)}
+            protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+        return b"".join(
+            json.dumps(line).encode() + b"\n" for line in ({"protocol": protocol}, {"metaData": metadata})
+        )
+
+
+def _open(path: Path) -> Piece:
+    descriptor = os.open(path, os.O_RDONLY)
+    size = os.fstat(descriptor).st_size
+    with contextlib.suppress(AttributeError, OSError):  # not everywhere
+        os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
+    return Piece(descriptor, 0, size)
+
+
+def possible(hint: dict[str, Any], bounds: dict[str, tuple[Any, Any]]) -> bool:
+    """Whether a file with these bounds can hold a row that fits a JSON predicate."""
+    children = hint.get("children", [])
+    if hint["op"] == "and":
+        return all(possible(child, bounds) for child in children)
+    if hint["op"] == "or":
+        return any(possible(child, bounds) for child in children)
+    if hint["op"] not in _OPS:
+        return True
+    column, literal = children
+    if column.get("name") not in bounds:
+        return True
+    low, high = bounds[column["name"]]
+    value = literal["value"] if isinstance(low, str) else type(low)(literal["value"])
+    return bool(_OPS[hint["op"]](low, high, value))
+
+
+class Store:
+    """The server: one thread to a connection.
+
+    Args:
+        scale: which tables to serve.
+        latency: seconds before the first byte of each answer.
+        bandwidth: bytes a second of each connection; None for as fast as it goes.
+        port: 0 for a free one.
+    """
+
+    def __init__(self, scale: str, *, latency: float, bandwidth: float | None, port: int = 0) -> None:
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.requests: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
+        self.base = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.tables = {name: Table(name, scale, self.base) for name in TABLES}
+
+    def serve(self) -> None:
+        """Accept connections for ever."""
+        while True:
+            connection, _ = self._listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            buffered = bytearray()
+            while (request := _receive(connection, buffered)) is not None:
+                try:
+                    answer = self._answer(request)
+                except (KeyError, ValueError, TypeError) as error:
+                    answer = _text(400, {"errorCode": "BAD", "message": repr(error)})
+                self._send(connection, request, answer)
+
+    def _send(self, connection: socket.socket, request: Request, answer: Answer) -> None:
+        headers = {"Content-Length": str(answer.length), **answer.headers}
+        head = f"HTTP/1.1 {answer.status} {_STATUS[answer.status]}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+        parts = [] if request.method == "HEAD" else answer.parts
+        rate = None
+        if answer.kind != "admin":
+            rate = self.bandwidth
+            with self._lock:
+                self.requests[answer.kind] += 1
+                self.bytes[answer.kind] += answer.length if parts else 0
+            time.sleep(self.latency)
+        begun = time.monotonic()
+        texts = b"".join(part for part in parts if isinstance(part, bytes))
+        if len(texts) == answer.length or not parts:
+            connection.sendall(head.encode() + (texts if parts else b""))
+            return
+        connection.sendall(head.encode())
+        sent = 0
+        for part in parts:
+            if isinstance(part, bytes):
+                connection.sendall(part)
+                sent += len(part)
+                continue
+            position, stop = part.start, part.start + part.length
+            while position < stop:
+                step = stop - position if rate is None else min(_CHUNK, stop - position)
+                if rate is not None:
+                    # A piece goes out when its last byte would have arrived.
+                    early = begun + (sent + step) / rate - time.monotonic()
+                    if early > 0:
+                        time.sleep(early)
+                done = os.sendfile(connection.fileno(), part.descriptor, position, step)
+                if not done:
+                    raise ConnectionError
+                position += done
+                sent += done
+
+    def _answer(self, request: Request) -> Answer:
+        path = request.path
+        if path[0] == "files" and request.method in ("GET", "HEAD"):
+            return self._file(request, path)
+        if path[0] == "_counters":
+            with self._lock:
+                told = {"requests": dict(self.requests), "bytes": dict(self.bytes)}
+                if "reset" in parse_qs(urlsplit(request.target).query):
+                    self.requests.clear()
+                    self.bytes.clear()
+            return _text(200, told, kind="admin")
+        if path[0] == "_settings":
+            asked = json.loads(request.body)
+            self.latency, self.bandwidth = asked["latency"], asked["bandwidth"]
+            return _text(200, {}, kind="admin")
+        if path[0] == PREFIX.strip("/"):
+            if request.headers.get("authorization") != f"Bearer {TOKEN}":
+                return _text(401, {"errorCode": "UNAUTHENTICATED", "message": "who are you?"})
+            return self._protocol(request, path[1:])
+        return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
+
+    def _protocol(self, request: Request, path: list[str]) -> Answer:
+        names = [{"name": name, "share": "bench", "schema": "default"} for name in self.tables]
+        listings = {
+            "shares": [{"name": "bench"}],
+            "shares/bench/schemas": [{"name": "default", "share": "bench"}],
+            "shares/bench/schemas/default/tables": names,
+            "shares/bench/all-tables": names,
+        }
+        if "/".join(path) in listings:
+            return _text(200, {"items": listings["/".join(path)]})
+        if len(path) != 7 or path[:5] != ["shares", "bench", "schemas", "default", "tables"]:
+            return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
+        table = self.tables.get(path[5])
+        if table is None:
+            return _text(404, {"errorCode": "NOT_FOUND", "message": "no such table"})
+        asked = _capabilities(request.headers.get("delta-sharing-capabilities", ""))
+        delta = "delta" in asked.get("responseformat", "parquet").split(",")
+        ended = asked.get("includeendstreamaction") == "true"
+        headers = {"Delta-Table-Version": "1", "Content-Type": "application/x-ndjson; charset=utf-8"}
+        if asked:
+            headers["delta-sharing-capabilities"] = (
+                f"responseformat={'delta' if delta else 'parquet'};includeendstreamaction={str(ended).lower()}"
+            )
+        parts: list[bytes | Piece] = []
+        if path[6] == "query":
+            hint = json.loads(request.body or b"{}").get("jsonPredicateHints")
+            parts = table.lines(delta, json.loads(hint) if hint else None)
+        elif path[6] == "metadata":
+            parts = [table.head(delta)]
+        elif path[6] != "version":
+            return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
+        if ended and parts:
+            parts.append(b'{"endStreamAction":{}}\n')
+        return Answer(200, headers, parts, "api")
+
+    def _file(self, request: Request, path: list[str]) -> Answer:
+        whole = self.tables[path[1]].open.get(path[2]) if len(path) == 3 and path[1] in self.tables else None
+        if whole is None:
+            return _text(404, {"errorCode": "NOT_FOUND", "message": "no such file"})
+        etag = f'"{path[2]}-{whole.length}"'
+        headers = {"Accept-Ranges": "bytes", "ETag": etag, "Content-Type": "application/octet-stream"}
+        headers["Last-Modified"] = "Wed, 01 Jan 2025 00:00:00 GMT"
+        if request.headers.get("if-match", etag) not in (etag, "*"):
+            return Answer(412, headers, [], "refused")
+        kind = "head" if request.method == "HEAD" else "get"
+        wanted = request.headers.get("range")
+        if wanted is None or kind == "head":
+            return Answer(200, headers, [whole], kind)
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, whole.length - int(last))
+        stop = min(int(last) + 1, whole.length) if first and last else whole.length
+        if start >= stop:
+            return Answer(416, {**headers, "Content-Range": f"bytes */{whole.length}"}, [], "refused")
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{whole.length}"
+        return Answer(206, headers, [Piece(whole.descriptor, start, stop - start)], "range")
+
+
+def _text(status: int, value: Any, kind: str = "api") -> Answer:
+    return Answer(status, {"Content-Type": "application/json"}, [json.dumps(value).encode()], kind)
+
+
+def _capabilities(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.lower().split(";"))
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def _receive(connection: socket.socket, buffered: bytearray) -> Request | None:
+    """The next request of a connection; None at its end. What was read too much stays in `buffered`."""
+    while (end := buffered.find(b"\r\n\r\n")) < 0:
+        if not (got := connection.recv(65536)):
+            return None
+        buffered += got
+    first, *rest = buffered[:end].decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    stop = end + 4 + int(headers.get("content-length", 0))
+    while len(buffered) < stop:
+        if not (got := connection.recv(65536)):
+            return None
+        buffered += got
+    body = bytes(buffered[end + 4 : stop])
+    del buffered[:stop]
+    method, target, _ = first.split(" ")
+    return Request(method, target, headers, body)
+
+
+class RunningStore:
+    """A store in a process of its own.
+
+    Attributes:
+        base: its URL.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], base: str) -> None:
+        self.process = process
+        self.base = base
+
+    @property
+    def profile(self) -> dict[str, Any]:
+        """A profile for it."""
+        return {"shareCredentialsVersion": 1, "endpoint": self.base + PREFIX, "bearerToken": TOKEN}
+
+    def settings(self, latency: float, bandwidth: float | None) -> None:
+        """Change the delays."""
+        body = json.dumps({"latency": latency, "bandwidth": bandwidth}).encode()
+        with urllib.request.urlopen(f"{self.base}/_settings", body, timeout=10) as answer:
+            answer.read()
+
+
+@contextlib.contextmanager
+def running_store(
+    scale: str, *, latency: float = LATENCY, bandwidth: float | None = BANDWIDTH
+) -> Iterator[RunningStore]:
+    """Run a store meanwhile; its tables have to be there."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--scale", scale, "--latency", str(latency)]
+    command += ["--bandwidth", str(bandwidth or 0)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        base = process.stdout.readline().strip()
+        if not base:
+            raise RuntimeError("the store did not start")
+        try:
+            yield RunningStore(process, base)
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def counters(base: str, *, reset: bool = False) -> dict[str, dict[str, int]]:
+    """Return what a store has been asked for so far."""
+    with urllib.request.urlopen(f"{base}/_counters{'?reset=1' if reset else ''}", timeout=10) as answer:
+        told: dict[str, dict[str, int]] = json.load(answer)
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=sorted(data.SCALES), default="quick")
+    parser.add_argument("--latency", type=float, default=LATENCY, help="seconds before the first byte")
+    parser.add_argument("--bandwidth", type=float, default=BANDWIDTH, help="bytes a second; 0 for no bound")
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    data.make(options.scale)
+    store = Store(
+        options.scale, latency=options.latency, bandwidth=options.bandwidth or None, port=options.port
+    )
+    print(store.base, flush=True)
+    threading.Thread(target=store.serve, daemon=True).start()
+    sys.stdin.read()  # the end of the input is the end of the store
+
+
+if __name__ == "__main__":
+    main()

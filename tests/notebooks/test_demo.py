@@ -1,0 +1,152 @@
+"""The demo runs as a program of its own, shows what it promises, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "notebooks" / "demo.py"
+
+
+def start(profile: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start the demo in the profile's folder, with a folder for its temporary files there."""
+    temporary = profile.parent / "temporary"
+    temporary.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", str(DEMO), "--profile", str(profile)],
+        cwd=profile.parent,
+        env={**os.environ, "TMPDIR": str(temporary), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a process group of its own, so that what it leaves can be found
+    )
+
+
+def processes_of(group: int) -> list[str]:
+    """The processes of a group that are still there (Linux)."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = status.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if int(text.rpartition(")")[2].split()[2]) == group:
+            found.append(text)
+    return found
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"no {path.name}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def demo() -> ModuleType:
+    """The demo as a module."""
+    specification = importlib.util.spec_from_file_location("demo_under_test", DEMO)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
+    profile = tmp_path / "local.share"
+    started = time.monotonic()
+    process = start(profile, PYTHONIOENCODING="ascii")
+    wait_for(profile)
+    fields = json.loads(profile.read_text(encoding="utf-8"))
+    mode = stat.S_IMODE(profile.stat().st_mode)
+    output, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, errors) == (0, "")
+    assert time.monotonic() - started < 30
+    assert mode == 0o600
+    assert fields["bearerToken"] not in output
+    assert not re.search(r"signature=|X-Amz-|/files/", output)
+    for fact in (
+        "serving on http://127.0.0.1:",
+        "profile written to local.share",
+        "1 share, 2 schemas, 3 tables",
+        "retail.sales.orders               7        9  order_date",
+        "amount       decimal(12,2)",
+        "4 named by the server, 3 pruned (0 by partition values, 3 by statistics), 1 to read",
+        "requests: 2 to the API, 1 for files",
+        "[1,000 rows x 4 columns]",
+        "59,990 rows, from the files' statistics",
+        "requests: 1 to the API, 0 for files",
+        "10 orders were deleted, 8 have another status",
+        "quantity     integer        Int32",
+        "datetime64[us, UTC]",
+        "59,990 rows of 9 columns from each, equal in every value and dtype",
+        "NotFoundError: table retail.sales.order: ",
+        "ColumnError: the table has no column 'price'",
+    ):
+        assert fact in output
+    assert re.search(r"\(12,2\).*Decimal 4\.99", output)
+    assert max(map(len, output.splitlines())) <= 100
+
+    assert not profile.exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
+    if sys.platform == "linux":
+        assert processes_of(process.pid) == []
+
+
+def test_ctrl_c_ends_it_and_cleans_up(tmp_path: Path) -> None:
+    profile = tmp_path / "local.share"
+    process = start(profile)
+    wait_for(profile)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.strip() == "Interrupted."
+    assert not profile.exists()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_profile_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    profile = tmp_path / "local.share"
+    mine = '{"shareCredentialsVersion": 1, "endpoint": "https://sharing.example.com", "bearerToken": "mine"}'
+    profile.write_text(mine, encoding="utf-8")
+    process = start(profile)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert errors.strip().startswith("The demo failed: RuntimeError: local.share is there already")
+    assert "mine" not in errors
+    assert profile.read_text(encoding="utf-8") == mine
+
+
+def test_a_failure_is_one_line_and_an_exit_status(
+    demo: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: object) -> None:
+        raise demo.ds.errors.ServerError(status=503, what="the shares")
+
+    monkeypatch.setattr(demo.Tour, "list_tables", broken)
+    assert demo.main(["--profile", str(tmp_path / "local.share")]) == 1
+    assert capsys.readouterr().err == (
+        "\nThe demo failed: ServerError: the shares: the sharing server answered 503\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_runs_it_with_the_profile_of_the_repository(demo: ModuleType) -> None:
+    assert demo.PROFILE == ROOT / "profiles" / "local.share"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^demo: .*\n\t@\$\(BIN\)/python notebooks/demo\.py$", makefile, re.MULTILINE)
