@@ -85,6 +85,35 @@ class Answer:
         return sum(part.length if isinstance(part, Piece) else len(part) for part in self.parts)
 
 
+class _Pace:
+    """Holds one answer to a bandwidth."""
+
+    def __init__(self, rate: float | None) -> None:
+        self.rate = rate
+        self.sent = 0
+        self._begun = time.monotonic()
+
+    def step(self, left: int) -> int:
+        """Return how much to send now, when its last byte would have arrived."""
+        if self.rate is None:
+            return left
+        size = min(_CHUNK, left)
+        early = self._begun + (self.sent + size) / self.rate - time.monotonic()
+        if early > 0:
+            time.sleep(early)
+        return size
+
+
+def _send_file(connection: socket.socket, part: Piece, pace: _Pace) -> None:
+    position, stop = part.start, part.start + part.length
+    while position < stop:
+        done = os.sendfile(connection.fileno(), part.descriptor, position, pace.step(stop - position))
+        if not done:
+            raise ConnectionError
+        position += done
+        pace.sent += done
+
+
 class Table:
     """A table of `data.py`, its files open."""
 
@@ -209,33 +238,25 @@ class Store:
             rate = self.bandwidth
             with self._lock:
                 self.requests[answer.kind] += 1
-                self.bytes[answer.kind] += answer.length if parts else 0
             time.sleep(self.latency)
-        begun = time.monotonic()
-        texts = b"".join(part for part in parts if isinstance(part, bytes))
-        if len(texts) == answer.length or not parts:
-            connection.sendall(head.encode() + (texts if parts else b""))
-            return
-        connection.sendall(head.encode())
-        sent = 0
-        for part in parts:
-            if isinstance(part, bytes):
-                connection.sendall(part)
-                sent += len(part)
-                continue
-            position, stop = part.start, part.start + part.length
-            while position < stop:
-                step = stop - position if rate is None else min(_CHUNK, stop - position)
-                if rate is not None:
-                    # A piece goes out when its last byte would have arrived.
-                    early = begun + (sent + step) / rate - time.monotonic()
-                    if early > 0:
-                        time.sleep(early)
-                done = os.sendfile(connection.fileno(), part.descriptor, position, step)
-                if not done:
-                    raise ConnectionError
-                position += done
-                sent += done
+        pace = _Pace(rate)
+        try:
+            # Small parts go out together with the head: one packet, one system call.
+            pending = [head.encode()]
+            for part in parts:
+                if isinstance(part, bytes):
+                    pending.append(part)
+                    pace.sent += len(part)
+                    continue
+                connection.sendall(b"".join(pending))
+                pending.clear()
+                _send_file(connection, part, pace)
+            if pending:
+                connection.sendall(b"".join(pending))
+        finally:
+            if answer.kind != "admin":
+                with self._lock:
+                    self.bytes[answer.kind] += pace.sent
 
     def _answer(self, request: Request) -> Answer:
         path = request.path

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         get_table_protocol,
         get_table_version,
         load_as_arrow,
+        load_as_duckdb,
         load_as_pandas,
+        load_as_polars,
     )
     from delta_sharing_client.client import SharingClient
     from delta_sharing_client.errors import DeltaSharingError
@@ -49,7 +51,9 @@ _HOMES = {
     "get_table_protocol": "api",
     "get_table_version": "api",
     "load_as_arrow": "api",
+    "load_as_duckdb": "api",
     "load_as_pandas": "api",
+    "load_as_polars": "api",
     "server": "server",
 }
 
@@ -71,7 +75,9 @@ __all__ = [
     "get_table_protocol",
     "get_table_version",
     "load_as_arrow",
+    "load_as_duckdb",
     "load_as_pandas",
+    "load_as_polars",
     "server",
 ]
 

@@ -12,7 +12,9 @@ from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.table import RequestedFormat, Timestamp
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from delta_sharing_client.load.pandas import DtypeBackend
@@ -106,6 +108,63 @@ def load_as_arrow(
             json_predicate_hints=jsonPredicateHints,
         )
         return scan.to_arrow(progress=progress)
+
+
+def load_as_polars(
+    url: str,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+) -> pl.DataFrame:
+    """Load a shared table as a polars frame (extra ``polars``); the arguments are those of `load_as_pandas`.
+
+    Raises:
+        MissingDependencyError: polars is not installed.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+    """
+    profile, table = parse_table_url(url)
+    with SharingClient(profile) as client:
+        scan = client.table(table).scan(
+            columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp
+        )
+        return scan.to_polars()
+
+
+def load_as_duckdb(
+    url: str,
+    connection: duckdb.DuckDBPyConnection | None = None,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Return a shared table as a DuckDB relation (extra ``duckdb``), fetched each time DuckDB runs it.
+
+    Args:
+        url: ``<profile>#<share>.<schema>.<table>``.
+        connection: the connection to make the relation in; DuckDB's default one without.
+        limit: rows to load at the most.
+        version: load the table as of this version.
+        timestamp: load the table as of this time.
+        columns: names of the columns to load; DuckDB does not push its own projection down.
+        filters: rows to load; DuckDB does not push its own filters down.
+
+    Raises:
+        MissingDependencyError: DuckDB is not installed.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+    """
+    profile, table = parse_table_url(url)
+    scan = (
+        SharingClient(profile)
+        .table(table)
+        .scan(columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp)
+    )
+    return scan.to_duckdb(connection)
 
 
 def get_table_version(url: str, starting_timestamp: Timestamp | None = None) -> int:

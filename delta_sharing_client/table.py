@@ -22,7 +22,9 @@ from delta_sharing_client.scan.plan import Pruned
 from delta_sharing_client.scan.tasks import FileScanTask
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from delta_sharing_client.load.pandas import DtypeBackend
@@ -271,6 +273,35 @@ class TableScan:
 
         plan = self.plan()
         return to_reader(self._batches(plan, None), plan.spec.output)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read the rows into a polars frame, batch by batch, without a copy of ours (extra ``polars``).
+
+        Raises:
+            MissingDependencyError: polars is not installed.
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.load.polars import to_polars
+
+        plan = self.plan()
+        return to_polars(self._batches(plan, None), plan.spec.output)
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return a DuckDB relation over the scan (extra ``duckdb``).
+
+        Nothing is kept: the rows are fetched each time DuckDB runs the relation, as it reads them. DuckDB
+        pushes nothing into the scan, so say `columns` and `filters` here. An error that occurs while DuckDB
+        reads is reported by DuckDB, with our message in it.
+
+        Args:
+            connection: the connection to make the relation in; DuckDB's default one without.
+
+        Raises:
+            MissingDependencyError: DuckDB is not installed.
+        """
+        from delta_sharing_client.load.duckdb import to_duckdb
+
+        return to_duckdb(self, connection)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to anything that takes an Arrow C stream: polars, DuckDB, pandas."""

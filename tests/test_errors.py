@@ -138,9 +138,7 @@ def test_sentences():
     full = errors.NotFoundError(
         status=404, what="table a.b.c", error_code="NOT_FOUND", server_message="no table", hint="Check the name"
     )
-    assert str(full) == (
-        "table a.b.c: the sharing server answered 404 (NOT_FOUND: no table). Check the name"
-    )
+    assert str(full) == ("table a.b.c: the sharing server answered 404 (NOT_FOUND: no table). Check the name")
     assert str(errors.QueryError(what="table a.b.c", server_message="boom", status=500)) == (
         "table a.b.c: the sharing server failed while answering (status 500): boom"
     )

@@ -282,7 +282,8 @@ class TestRedactText:
         assert CANARY not in redact_text(f"{before} {url} {after}")
 
     @pytest.mark.parametrize(
-        "unit", ["/", "a", "a:", "?", "=", "/?", "sig ", "X-Amz-", "bearer ", '"', "\\", 'password":"', "://", "- -"]
+        "unit",
+        ["/", "a", "a:", "?", "=", "/?", "sig ", "X-Amz-", "bearer ", '"', "\\", 'password":"', "://", "- -"],
     )
     def test_takes_linear_time(self, unit):
         text = unit * (300_000 // len(unit))

@@ -29,9 +29,11 @@ class _RedactingFilter(logging.Filter):
     """Masks query strings in the records that our own requests cause."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(_sending, "depth", 0) and isinstance(record.args, tuple):
-            record.msg = redact_text(str(record.msg))
-            record.args = tuple(_masked(value) for value in record.args)
+        if getattr(_sending, "depth", 0):
+            if isinstance(record.args, tuple):
+                record.args = tuple(_masked(value) for value in record.args)
+            elif not record.args:
+                record.msg = redact_text(str(record.msg))
         return True
 
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import partial
-from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -54,24 +53,28 @@ class Authorizer(Protocol):
 
 
 class _Transport:
-    """What both transports share: sessions without credentials of their own, made anew after a fork."""
+    """What both transports share: connection pools, made anew after a fork.
+
+    The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
+    netrc files, keep cookies, and read a redirect's whole body.
+    """
 
     def __init__(self, options: TransportOptions) -> None:
         logs.install()
         self.options = options
         self._sockets = SocketRegistry()
         self._lock = threading.Lock()
-        self._sessions: dict[str, requests.Session] = {}
+        self._adapters: dict[str, TrackingAdapter] = {}
         self._pid = os.getpid()
         self._tls_files = (_trusted(options), *_certificate(options))
 
     def close(self) -> None:
         """Close the pooled connections; the transport can go on being used."""
         with self._lock:
-            sessions = list(self._sessions.values())
-            self._sessions.clear()
-        for session in sessions:
-            session.close()
+            adapters = list(self._adapters.values())
+            self._adapters.clear()
+        for adapter in adapters:
+            adapter.close()
 
     def __enter__(self) -> Self:
         return self
@@ -81,33 +84,21 @@ class _Transport:
     ) -> None:
         self.close()
 
-    def _session_for(self, url: str) -> requests.Session:
+    def _adapter_for(self, url: str) -> TrackingAdapter:
         scheme = "http" if url.startswith("http:") else "https"
         with self._lock:
             if self._pid != os.getpid():  # the parent's connections are not ours to use
-                self._sessions = {}
+                self._adapters = {}
                 self._pid = os.getpid()
-            session = self._sessions.get(scheme)
-            if session is None:
-                session = self._sessions[scheme] = self._new_session(scheme)
-            return session
-
-    def _new_session(self, scheme: str) -> requests.Session:
-        session = requests.Session()
-        session.trust_env = False  # no netrc; proxies and certificates of the environment are looked up here
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        session.headers.clear()
-        session.adapters.clear()
-        session.mount(
-            f"{scheme}://",
-            TrackingAdapter(
-                self._sockets,
-                tls_context(*self._tls_files) if scheme == "https" else None,
-                pool_connections=_HOSTS,
-                pool_maxsize=self.options.max_connections,
-            ),
-        )
-        return session
+            adapter = self._adapters.get(scheme)
+            if adapter is None:
+                adapter = self._adapters[scheme] = TrackingAdapter(
+                    self._sockets,
+                    tls_context(*self._tls_files) if scheme == "https" else None,
+                    pool_connections=_HOSTS,
+                    pool_maxsize=self.options.max_connections,
+                )
+            return adapter
 
     def _send(
         self,
@@ -119,23 +110,17 @@ class _Transport:
         timeout: float | None,
         what: str,
     ) -> Response:
-        session = self._session_for(url)
+        adapter = self._adapter_for(url)
         started = time.monotonic()
         shown = redact_url(url)
         try:
             with logs.redacted():
-                request = session.prepare_request(
-                    requests.Request(
-                        method, url, headers={"User-Agent": self.options.user_agent, **headers}, data=body
-                    )
-                )
-                response = session.send(
+                request = requests.PreparedRequest()
+                request.prepare(method, url, headers={"User-Agent": self.options.user_agent, **headers}, data=body)
+                response = adapter.send(
                     request,
                     stream=True,
-                    allow_redirects=False,
                     timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
-                    verify=True,
-                    cert=None,
                     proxies=self._proxies(url),
                 )
         except NETWORK_ERRORS as error:

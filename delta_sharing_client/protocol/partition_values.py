@@ -6,7 +6,9 @@ without a zone are UTC; writers use both the form with a blank and ISO 8601.
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from datetime import date, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Final, TypeAlias
@@ -21,11 +23,15 @@ Value: TypeAlias = bool | int | float | str | bytes | date | Decimal | None
 INTEGER_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_DATE = re.compile(r"\s*\+?(\d{4,})-(\d{1,2})-(\d{1,2})(?:[T ].*)?\s*", re.ASCII)
+_DATE = re.compile(r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"\s*\+?(\d{4,})-(\d{1,2})-(\d{1,2})"
+    r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
     r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?\s*",
     re.ASCII,
+)
+#: What Python, Java and SQL agree to be a number; Python alone takes `1_000` and other scripts' digits too.
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE
 )
 
 
@@ -53,11 +59,12 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Value:
         )
     name = data_type.name
     if name == "string":
-        return text
+        return text if text.isascii() else text.encode().decode()
     if name in INTEGER_BITS:
         return _integer(text, name)
     if name in ("float", "double"):
-        return float(text)
+        number = float(_number(text))
+        return to_float32(number) if name == "float" else number
     if name == "boolean":
         folded = text.strip().lower()
         if folded not in ("true", "false"):
@@ -83,7 +90,7 @@ def parse_date(text: str) -> date:
     match = _DATE.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a date (YYYY-MM-DD)")
-    return date(int(match[1]), int(match[2]), int(match[3]))
+    return _day(text, *match.groups())
 
 
 def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
@@ -100,13 +107,20 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
     if not match:
         raise ValueError(f"{text!r} is not a timestamp")
     year, month, day, hour, minute, second, fraction, zone = match.groups()
-    days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
+    days = _day(text, year, month, day).toordinal() - _EPOCH
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError(f"{text!r} is not a timestamp: no such time of day")
     micros = int((fraction or "0")[:6].ljust(6, "0"))
     total = ((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1_000_000 + micros
-    return total if wall_clock else total - _offset(zone) * 1_000_000
+    offset = _offset(zone) * 1_000_000
+    return total if wall_clock else total - offset
+
+
+def _day(text: str, year: str, month: str, day: str) -> date:
+    if len(year) > 9 or not 1 <= int(year) <= 9999:
+        raise ValueError(f"{text!r} is outside the years 1 to 9999, beyond which there are no dates here")
+    return date(int(year), int(month), int(day))
 
 
 def _offset(zone: str | None) -> int:
@@ -119,8 +133,23 @@ def _offset(zone: str | None) -> int:
     return int(delta.total_seconds()) * (-1 if zone[0] == "-" else 1)
 
 
+def to_float32(value: float) -> float:
+    """Return the nearest number that a column of type `float` can hold."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _number(text: str) -> str:
+    """Return a number's text as it is; raise `ValueError` if it is none."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return text
+
+
 def _integer(text: str, name: str) -> int:
-    value = int(text)
+    value = int(_number(text))
     limit = 1 << (INTEGER_BITS[name] - 1)
     if not -limit <= value < limit:
         raise ValueError(f"{text!r} is out of range for the type {name}")
@@ -129,7 +158,7 @@ def _integer(text: str, name: str) -> int:
 
 def _decimal(text: str, data_type: DecimalType) -> Decimal:
     try:
-        value = Decimal(text.strip())
+        value = Decimal(_number(text).strip())
     except InvalidOperation:
         raise ValueError(f"{text!r} is not a decimal") from None
     return fit_decimal(value, data_type)
@@ -146,9 +175,9 @@ def fit_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
         shift = int(exponent) + data_type.scale
         unscaled = int("".join(map(str, digits)) or "0")
         if shift <= 0:
-            unscaled, lost = divmod(unscaled, 10 ** min(-shift, 100))
+            unscaled, lost = divmod(unscaled, 10 ** min(-shift, len(digits)))
         else:
-            unscaled, lost = unscaled * 10 ** min(shift, 100), 0
+            unscaled, lost = unscaled * 10 ** min(shift, data_type.precision), 0
         if not lost and unscaled < 10**data_type.precision:
             return Decimal((sign, tuple(map(int, str(unscaled))), -data_type.scale))
     raise ValueError(f"{value} does not fit {data_type}")

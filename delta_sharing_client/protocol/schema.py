@@ -222,7 +222,13 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         return parse_type_name(node, column)
     kind = node.get("type") if isinstance(node, dict) else None
     if kind == "struct" and isinstance(node.get("fields"), list):
-        return StructType(tuple(_parse_field(item, column, depth) for item in node["fields"]))
+        fields = tuple(_parse_field(item, column, depth) for item in node["fields"])
+        seen: set[str] = set()
+        for name in (f.name for f in fields):
+            if name in seen:
+                raise ProtocolError(f"the table's schema has the name {name!r} twice under {column or 'its root'!r}")
+            seen.add(name)
+        return StructType(fields)
     if kind == "array" and "elementType" in node:
         element = _parse_type(node["elementType"], f"{column}.element", depth + 1)
         return ArrayType(element, bool(node.get("containsNull", True)))

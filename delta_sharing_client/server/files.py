@@ -62,10 +62,9 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Slice:
-    """An open file and the part of it to send."""
+    """An open file, read up to the end of `first_chunk`, and how much of it to send in all."""
 
     descriptor: int
-    start: int
     length: int
     first_chunk: bytes
 
@@ -93,7 +92,7 @@ class FileResponse(Response):
                 if sent >= part.length:
                     return
                 size = min(_CHUNK_BYTES, part.length - sent)
-                chunk = await run_in_threadpool(os.pread, part.descriptor, size, part.start + sent)
+                chunk = await run_in_threadpool(os.read, part.descriptor, size)
             if sent < part.length:
                 raise OSError("a data file became shorter while it was sent")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -142,7 +141,7 @@ def _iso(seconds: float) -> str:
 def _open(path: Path, headers: dict[str, str], *, head_only: bool) -> Response:
     """Open a file, decide what of it to send, and read the first piece: one trip off the event loop."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:
         raise StoreError(404, "NoSuchKey", "The specified key does not exist.") from None
     try:
@@ -160,15 +159,20 @@ def _open(path: Path, headers: dict[str, str], *, head_only: bool) -> Response:
             start, length, status = span[0], span[1] - span[0], 206
             answer["content-range"] = f"bytes {start}-{span[1] - 1}/{size}"
         answer["content-length"] = str(length)
-        first_chunk = b"" if head_only else os.pread(descriptor, min(_CHUNK_BYTES, length), start)
+        first_chunk = b"" if head_only else _read_at(descriptor, start, min(_CHUNK_BYTES, length))
     except BaseException:
         os.close(descriptor)
         raise
     if head_only:
         os.close(descriptor)
         return _Head(status, answer)
-    part = _Slice(descriptor=descriptor, start=start, length=length, first_chunk=first_chunk)
+    part = _Slice(descriptor=descriptor, length=length, first_chunk=first_chunk)
     return FileResponse(part, status=status, headers=answer)
+
+
+def _read_at(descriptor: int, start: int, size: int) -> bytes:
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.read(descriptor, size)
 
 
 class _Head(Response):

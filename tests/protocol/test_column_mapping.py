@@ -14,7 +14,8 @@ PLAIN = StructField("amount", LONG)
 
 
 @pytest.mark.parametrize(
-    ("text", "mode"), [(None, "none"), ("", "none"), ("none", "none"), ("NAME", "name"), ("id", "id"), ("Id", "id")]
+    ("text", "mode"),
+    [(None, "none"), ("", "none"), ("none", "none"), ("NAME", "name"), ("id", "id"), ("Id", "id")],
 )
 def test_mode(text, mode):
     configuration = {} if text is None else {"delta.columnMapping.mode": text}

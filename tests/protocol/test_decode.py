@@ -440,7 +440,9 @@ class TestMalformed:
     )
     def test_fields_that_are_missing_or_of_the_wrong_type(self, item):
         head = [] if "protocol" in item else [DELTA_PROTOCOL]
-        with pytest.raises(ProtocolError, match=rf"^table s\.d\.t: line {len(head) + 1} of the answer: ") as caught:
+        with pytest.raises(
+            ProtocolError, match=rf"^table s\.d\.t: line {len(head) + 1} of the answer: "
+        ) as caught:
             decode(body(*head, item, END))
         assert SECRET not in str(caught.value)
 
@@ -650,7 +652,15 @@ class TestFiles:
 
     @pytest.mark.parametrize(
         ("sent", "meant"),
-        [("573", 573), (573.0, 573), (" 573 ", 573), (str(2**60 + 1), 2**60 + 1), ("0", 0), (None, 0), (2**60 + 1,) * 2],
+        [
+            ("573", 573),
+            (573.0, 573),
+            (" 573 ", 573),
+            (str(2**60 + 1), 2**60 + 1),
+            ("0", 0),
+            (None, 0),
+            (2**60 + 1,) * 2,
+        ],
     )
     def test_integers_may_come_as_text(self, sent, meant):
         assert one_file(size=sent).size == meant

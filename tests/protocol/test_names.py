@@ -28,7 +28,8 @@ class TestParse:
         assert table.full_name == text
 
     @pytest.mark.parametrize(
-        "text", ["", "a", "a.b", "..", "a..c", ".b.c", "a.b.", "a/b.c.d", "a.b/c.d", "a.b.c/d", "a.b.c\n", "a.\x00.c"]
+        "text",
+        ["", "a", "a.b", "..", "a..c", ".b.c", "a.b.", "a/b.c.d", "a.b/c.d", "a.b.c/d", "a.b.c\n", "a.\x00.c"],
     )
     def test_what_is_no_table_name(self, text):
         with pytest.raises(TableNameError):

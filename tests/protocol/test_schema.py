@@ -67,10 +67,12 @@ leaves = st.sampled_from(sorted(PRIMITIVES)).map(PrimitiveType) | st.integers(1,
 )
 types = st.recursive(
     leaves,
-    lambda inner: st.builds(ArrayType, inner, st.booleans())
-    | st.builds(MapType, inner, inner, st.booleans())
-    | st.lists(st.builds(StructField, names, inner, st.booleans()), max_size=4, unique_by=lambda f: f.name).map(
-        lambda fields: StructType(tuple(fields))
+    lambda inner: (
+        st.builds(ArrayType, inner, st.booleans())
+        | st.builds(MapType, inner, inner, st.booleans())
+        | st.lists(
+            st.builds(StructField, names, inner, st.booleans()), max_size=4, unique_by=lambda f: f.name
+        ).map(lambda fields: StructType(tuple(fields)))
     ),
     max_leaves=8,
 )
@@ -149,9 +151,7 @@ class TestTypes:
                 "valueContainsNull": False,
             }
         )
-        inner = StructType(
-            (StructField("x", DecimalType(5, 1), False), StructField("y", PrimitiveType("date")))
-        )
+        inner = StructType((StructField("x", DecimalType(5, 1), False), StructField("y", PrimitiveType("date"))))
         assert kind == MapType(PrimitiveType("string"), ArrayType(inner, False), False)
         assert str(kind) == "map<string,array<struct<x: decimal(5,1), y: date>>>"
 
@@ -180,7 +180,23 @@ class TestTypes:
 class TestNames:
     @pytest.mark.parametrize(
         "name",
-        ["a.b", "a b", " a ", "`a`", "a`b", 'a"b', "a'b", "ünïcödé", "表", "🦆", "a\nb", "a\\b", "select", "1", "#"],
+        [
+            "a.b",
+            "a b",
+            " a ",
+            "`a`",
+            "a`b",
+            'a"b',
+            "a'b",
+            "ünïcödé",
+            "表",
+            "🦆",
+            "a\nb",
+            "a\\b",
+            "select",
+            "1",
+            "#",
+        ],
     )
     def test_any_name(self, name):
         schema = parse(field(name, "long"), field("other", struct(field(name, "date"))))
@@ -278,11 +294,13 @@ class TestMalformed:
             | st.booleans()
             | st.integers()
             | st.sampled_from(["long", "struct", "array", "map", "x", "decimal(3,1)"]),
-            lambda inner: st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["type", "fields", "name", "elementType", "keyType", "valueType", "metadata"]),
-                inner,
-                max_size=4,
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["type", "fields", "name", "elementType", "keyType", "valueType", "metadata"]),
+                    inner,
+                    max_size=4,
+                )
             ),
             max_leaves=12,
         )

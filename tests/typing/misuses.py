@@ -1,0 +1,19 @@
+"""Mistakes that `mypy --strict` has to find: each line marked so is one, and the mark is unused if it is not found."""
+
+from __future__ import annotations
+
+import delta_sharing_client as ds
+
+
+def mistakes(client: ds.SharingClient) -> None:
+    ds.load_as_pandas()  # type: ignore[call-arg]
+    ds.load_as_pandas(1)  # type: ignore[arg-type]
+    ds.load_as_pandas("p#s.s.t", limit="10")  # type: ignore[arg-type]
+    ds.load_as_pandas("p#s.s.t", None, None, None, None, None, False, ["a"])  # type: ignore[call-arg]
+    ds.load_as_pandas("p#s.s.t", dtype_backend="arrow")  # type: ignore[arg-type]
+    orders = client.table("retail.sales.orders")
+    orders.scan(response_format="csv")  # type: ignore[arg-type]
+    orders.scan(filters=[("a", "=")])  # type: ignore[arg-type]
+    orders.scan().limit = 3  # type: ignore[misc]
+    client.table(["retail", "sales", "orders"])  # type: ignore[arg-type]
+    ds.TransportOptions(read_timeout=30)  # type: ignore[arg-type]
