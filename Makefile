@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help demo test lint format notebooks wheel clean
+.PHONY: help demo test lint format notebooks wheel bench clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
@@ -13,6 +13,7 @@ help:
 	@echo "make format    let ruff lay out the code"
 	@echo "make notebooks run the notebooks and write their output back"
 	@echo "make wheel     build the wheel and the source archive into dist/"
+	@echo "make bench     measure against the reference client; BENCH=--quick for a short run"
 	@echo "make clean     remove everything that make made"
 
 $(STAMP): pyproject.toml
@@ -44,6 +45,9 @@ notebooks: $(STAMP)
 
 wheel: $(STAMP)
 	$(BIN)/python -m build
+
+bench: $(STAMP)
+	@$(BIN)/python benchmarks/compare.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) dist build demo-data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

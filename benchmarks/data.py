@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import sys
 import uuid
@@ -25,7 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parent / ".data"
+#: Where they are kept; an environment variable may say otherwise.
+DATA = Path(os.environ.get("DELTA_SHARING_BENCH_DATA") or Path(__file__).resolve().parent / ".data")
 #: Part of every directory's name; another number has the tables made again.
 LAYOUT = 1
 #: The URLs of the files expire in 2099.
@@ -66,6 +68,10 @@ SCHEMA = [
     ("note", "string"),
 ]
 ROW_GROUPS = 5
+WORDS = (
+    "the order was sent late and customer asked again for refund because box arrived open "
+    "please call before delivery gift wrap leave at door thanks urgent new address see ticket"
+)
 
 
 def table_dir(name: str, scale: str) -> Path:
@@ -123,9 +129,7 @@ def _make_table(name: str, scale: str, *, files: int, rows: int, groups: int, by
         pq.write_table(
             table, path, compression="snappy", row_group_size=-(-rows // groups), write_page_checksum=True
         )
-        entries.append(
-            {"name": path.name, "size": path.stat().st_size, "partitionValues": values, "stats": stats}
-        )
+        entries.append({"name": path.name, "size": path.stat().st_size, "partitionValues": values, "stats": stats})
     manifest = {
         "partitionColumns": ["event_date"] if by_day else [],
         "rows": files * rows,
@@ -149,11 +153,7 @@ def _events(rng: Any, first: int, rows: int, day: int | None) -> Any:
 
     countries = [f"{a}{b}" for a in "ABCDEFGH" for b in "KLMNO"]
     kinds = ["view", "click", "add_to_cart", "remove", "checkout", "purchase", "refund", "search", "login"]
-    words = np.array(
-        "the order was sent late and customer asked again for refund because box arrived open "
-        "please call before delivery gift wrap leave at door thanks urgent new address see ticket".split(),
-        dtype=object,
-    )
+    words = np.array(WORDS.split(), dtype=object)
     sessions = [f"{value:016x}" for value in rng.integers(0, 2**63, max(1, rows // 3))]
     products = pa.array([f"SKU-{number:08}" for number in range(20_000)])
     product = np.minimum(rng.zipf(1.2, rows), 20_000) - 1
@@ -180,7 +180,7 @@ def _events(rng: Any, first: int, rows: int, day: int | None) -> Any:
             "event_type": pa.array(kinds).take(pa.array(np.minimum(rng.geometric(0.4, rows), 9) - 1)),
             "product": products.take(pa.array(product)),
             "quantity": pa.array(np.minimum(rng.geometric(0.45, rows), 20).astype(np.int32)),
-            "price": pa.array(cents).cast(pa.decimal128(19, 0)).view(pa.decimal128(19, 2)).cast(pa.decimal128(12, 2)),
+            "price": pa.array(cents).cast(pa.decimal128(19)).view(pa.decimal128(19, 2)).cast(pa.decimal128(12, 2)),
             "discount": pa.array(rng.integers(0, 8, rows) * 0.05, mask=rng.random(rows) < 0.2),
             "latitude": pa.array(np.round(rng.uniform(-60, 70, rows), 5)),
             "longitude": pa.array(np.round(rng.uniform(-180, 180, rows), 5)),

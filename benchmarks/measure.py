@@ -164,7 +164,7 @@ def versions(client: str) -> dict[str, str]:
     from importlib.metadata import version
 
     mine = "delta-sharing-client" if client == "ours" else "delta-sharing"
-    return {"python": sys.version.split()[0]} | {name: version(name) for name in (mine, "pandas", "pyarrow", "numpy")}
+    return {"Python": sys.version.split()[0]} | {name: version(name) for name in (mine, "pandas", "pyarrow")}
 
 
 def main() -> None:

@@ -375,10 +375,11 @@ class RunningStore:
         self.process = process
         self.base = base
 
-    @property
-    def profile(self) -> dict[str, Any]:
-        """A profile for it."""
-        return {"shareCredentialsVersion": 1, "endpoint": self.base + PREFIX, "bearerToken": TOKEN}
+    def write_profile(self, path: Path) -> None:
+        """Write a profile for it; a file that only its owner reads, as befits one with a token."""
+        profile = {"shareCredentialsVersion": 1, "endpoint": self.base + PREFIX, "bearerToken": TOKEN}
+        path.touch(0o600)
+        path.write_text(json.dumps(profile))
 
     def settings(self, latency: float, bandwidth: float | None) -> None:
         """Change the delays."""
@@ -425,9 +426,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     data.make(options.scale)
-    store = Store(
-        options.scale, latency=options.latency, bandwidth=options.bandwidth or None, port=options.port
-    )
+    store = Store(options.scale, latency=options.latency, bandwidth=options.bandwidth or None, port=options.port)
     print(store.base, flush=True)
     threading.Thread(target=store.serve, daemon=True).start()
     sys.stdin.read()  # the end of the input is the end of the store

@@ -44,8 +44,7 @@ def load_as_pandas(
         timestamp: load the table as of this time: ISO 8601 text, or a datetime (UTC without a zone).
         jsonPredicateHints: a JSON predicate for the server: it prunes files and filters no rows.
         use_delta_format: True for delta format, False for parquet; by default what the server prefers.
-        convert_in_batches: taken for the sake of the reference client's callers; memory is given back
-            column by column either way.
+        convert_in_batches: keep less on its way at a time, for the lowest peak of memory.
         columns: names of the columns to load, in that order; all without.
         filters: rows to load, as `pandas.read_parquet` takes them; the answer is exactly filtered.
         dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where integers or

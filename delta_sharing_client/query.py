@@ -19,7 +19,7 @@ from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
 from delta_sharing_client.read.fetch import vector_id
-from delta_sharing_client.read.pipeline import Progress, read_batches
+from delta_sharing_client.read.pipeline import FetchEstimate, Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
@@ -213,9 +213,21 @@ class UrlRefresher:
 
 
 def read_plan(
-    rest: RestClient, storage: StorageReader, plan: ScanPlan, *, progress: Progress | None = None
+    rest: RestClient,
+    storage: StorageReader,
+    plan: ScanPlan,
+    *,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the files of a plan.
+
+    Args:
+        rest: the server, for URLs that expire meanwhile.
+        storage: fetches the files.
+        plan: what to read.
+        memory_budget: bytes that may be on their way, if less than the options allow.
+        progress: told after each file.
 
     Yields:
         Batches of the plan's columns, filtered exactly, in the server's order, `plan.limit` rows at the most.
@@ -227,5 +239,17 @@ def read_plan(
         refresh=UrlRefresher(rest, plan),
         limit=plan.limit,
         table_columns=plan.metadata.schema,
+        memory_budget=memory_budget,
         progress=progress,
+    )
+
+
+def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
+    """Say what reading a plan would fetch; fetches the footers of its large files."""
+    return estimate_fetch(
+        plan.tasks,
+        plan.spec,
+        storage,
+        refresh=UrlRefresher(rest, plan),
+        table_columns=plan.metadata.schema,
     )

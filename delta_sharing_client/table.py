@@ -11,7 +11,7 @@ import html
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.protocol.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.protocol.names import Table
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 RequestedFormat: TypeAlias = Literal["auto", "delta", "parquet"]
 Timestamp: TypeAlias = str | datetime | date
+
+
+_SMALL_BUDGET: Final = 64 * 1024 * 1024
 
 
 def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
@@ -233,12 +236,15 @@ class TableScan:
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
+        return self._read(progress)
+
+    def _read(self, progress: bool | None, memory_budget: int | None = None) -> pa.Table:
         from delta_sharing_client.load.arrow import to_table
         from delta_sharing_client.load.progress import file_progress
 
         plan = self.plan()
         with file_progress(plan.tasks, progress, plan.table.name) as advance:
-            return to_table(self._batches(plan, advance), plan.spec.output)
+            return to_table(self._batches(plan, advance, memory_budget), plan.spec.output)
 
     def to_pandas(
         self,
@@ -252,8 +258,9 @@ class TableScan:
         Args:
             dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where a column of
                 integers or booleans holds nulls; ``numpy_nullable`` or ``pyarrow`` as in pandas.
-            convert_in_batches: taken for the sake of the reference client's callers; the conversion gives
-                memory back column by column either way.
+            convert_in_batches: keep less on its way at a time (64 MB instead of the options' memory
+                budget), for the lowest peak of memory. The conversion gives memory back column by column
+                either way.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
@@ -262,7 +269,7 @@ class TableScan:
         from delta_sharing_client.load.pandas import check_dtype_backend, to_pandas
 
         check_dtype_backend(dtype_backend)
-        return to_pandas(self.to_arrow(progress=progress), dtype_backend)
+        return to_pandas(self._read(progress, _SMALL_BUDGET if convert_in_batches else None), dtype_backend)
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.
@@ -334,25 +341,40 @@ class TableScan:
         return list(self.plan().tasks)
 
     def explain(self) -> str:
-        """Return in words what the scan would read: files named, pruned and left, and their bytes."""
+        """Return in words what the scan would read: files named, pruned and left, and the bytes to fetch.
+
+        Asks the server, and fetches the footers of those files that would be read in pieces.
+        """
+        from delta_sharing_client.query import estimate_plan
+
         plan = self.plan()
+        fetch = estimate_plan(self.table._rest, self.table._storage, plan)
         pruned = sum(plan.pruned.values())
         version = "version not told" if plan.version is None else f"version {plan.version}"
+        total = sum(task.size for task in plan.tasks)
         lines = [
-            f"table    {plan.table.full_name}, {version}",
-            f"format   {plan.protocol.response_format}",
+            f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
             f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
             f"files    {len(plan.tasks) + pruned} named by the server, {pruned} pruned "
             f"({plan.pruned.get(Pruned.PARTITION, 0)} by partition values, "
             f"{plan.pruned.get(Pruned.STATS, 0)} by statistics), {len(plan.tasks)} to read",
-            f"bytes    {sum(task.size for task in plan.tasks):,}",
+            f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} requests",
         ]
+        if fetch.in_pieces:
+            lines.append(
+                f"pieces   {fetch.in_pieces} files are read in pieces: {fetch.row_groups_pruned} of their "
+                f"{fetch.row_groups} row groups pruned"
+            )
         return "\n".join(lines)
 
-    def _batches(self, plan: ScanPlan, progress: Any) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         from delta_sharing_client.query import read_plan
 
-        return read_plan(self.table._rest, self.table._storage, plan, progress=progress)
+        return read_plan(
+            self.table._rest, self.table._storage, plan, progress=progress, memory_budget=memory_budget
+        )
 
 
 def _filter_columns(plan: ScanPlan) -> tuple[Any, ...]:

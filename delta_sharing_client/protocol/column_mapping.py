@@ -31,7 +31,9 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
         return "name"
     if mode == "id":
         return "id"
-    raise UnsupportedFeatureError(f"the table's column mapping mode {mode!r} is unknown", features=["columnMapping"])
+    raise UnsupportedFeatureError(
+        f"the table's column mapping mode {mode!r} is unknown", features=["columnMapping"]
+    )
 
 
 def physical_name(field: StructField, mode: MappingMode) -> str:

@@ -10,13 +10,13 @@ Serves "JSON predicates for Filtering" and "SQL Expressions for Filtering".
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any, Final
 
-from delta_sharing_client.protocol.partition_values import Value
+from delta_sharing_client.protocol.partition_values import Value, to_float32
 from delta_sharing_client.protocol.predicates import And, Compare, In, IsNull, Not, Or, Predicate
 from delta_sharing_client.protocol.schema import DataType, PrimitiveType, StructField
 
@@ -40,6 +40,11 @@ _JSON_OPS: Final = {
     ">=": "greaterThanOrEqual",
 }
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Names that SQL takes for constants or functions.
+_NOT_A_COLUMN = re.compile(r"(?i)true|false|null|user|session_user|system_user|local.*|current_.*")
+_EPOCH: Final = datetime(1970, 1, 1)
+_FIRST_MICROS: Final = (datetime.min - _EPOCH) // timedelta(microseconds=1)
+_LAST_MICROS: Final = (datetime.max - _EPOCH) // timedelta(microseconds=1)
 _MAX_IN: Final = 200
 
 
@@ -89,7 +94,13 @@ def _on_partitions(predicate: Predicate | None, columns: Collection[str]) -> Pre
             return sayable(node.part)
         if node.column.name.lower() not in wanted or _value_type(node.column.type) is None:
             return False
-        return not isinstance(node, In) or 0 < len(node.values) <= _MAX_IN
+        if isinstance(node, Compare):
+            return _means_the_same(node.value, node.column, ordered=node.op not in ("=", "!="))
+        if isinstance(node, In):
+            return 0 < len(node.values) <= _MAX_IN and all(
+                _means_the_same(value, node.column, ordered=False) for value in node.values
+            )
+        return True
 
     def reduce(node: Predicate) -> Predicate | None:
         if isinstance(node, And):
@@ -102,6 +113,24 @@ def _on_partitions(predicate: Predicate | None, columns: Collection[str]) -> Pre
         return node if sayable(node) else None
 
     return reduce(predicate)
+
+
+def _means_the_same(value: Value, column: StructField, *, ordered: bool) -> bool:
+    """Whether every server reads the literal as we do, and compares it as we do."""
+    if isinstance(value, float):
+        # A server that casts both sides to 32 bits loses the difference to a literal that has more.
+        narrow = isinstance(column.type, PrimitiveType) and column.type.name == "float"
+        return math.isfinite(value) and (not narrow or to_float32(value) == value)
+    if isinstance(value, str):
+        # Java orders by UTF-16 units: from the surrogates on that is not the order of code points.
+        return value.isascii() or not ordered or max(value) < "\ud800"
+    if _is_timestamp(column) and isinstance(value, int):
+        return _FIRST_MICROS <= value <= _LAST_MICROS
+    return True
+
+
+def _is_timestamp(column: StructField) -> bool:
+    return isinstance(column.type, PrimitiveType) and column.type.name == "timestamp"
 
 
 def _value_type(data_type: DataType) -> str | None:
@@ -135,28 +164,31 @@ def _text(value: Value, column: StructField) -> str:
         return "true" if value else "false"
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(column.type, PrimitiveType) and column.type.name == "timestamp" and isinstance(value, int):
-        return (datetime(1970, 1, 1) + timedelta(microseconds=value)).isoformat() + "Z"
+    if _is_timestamp(column) and isinstance(value, int):
+        return (_EPOCH + timedelta(microseconds=value)).isoformat() + "Z"
     return str(value)
 
 
 def _sql(node: Predicate) -> str | None:
     negated = isinstance(node, Not)
     inner = node.part if isinstance(node, Not) else node
-    if not isinstance(inner, Compare | IsNull) or not _PLAIN_NAME.fullmatch(inner.column.name):
+    if not isinstance(inner, Compare | IsNull):
         return None
     name = inner.column.name
+    if not _PLAIN_NAME.fullmatch(name) or _NOT_A_COLUMN.fullmatch(name):
+        return None
     if isinstance(inner, IsNull):
         return f"{name} IS NOT NULL" if negated else f"{name} IS NULL"
-    if negated:
+    literal = _sql_literal(inner.value, inner.column)
+    if negated or literal is None:
         return None
     op = "<>" if inner.op == "!=" else inner.op
-    return f"{name} {op} {_sql_literal(inner.value, inner.column)}"
+    return f"{name} {op} {literal}"
 
 
-def _sql_literal(value: Value, column: StructField) -> str:
+def _sql_literal(value: Value, column: StructField) -> str | None:
     text = _text(value, column)
-    is_time = isinstance(column.type, PrimitiveType) and column.type.name == "timestamp"
-    if isinstance(value, bool | int | float | Decimal) and not is_time:
+    if isinstance(value, bool | int | float) and not _is_timestamp(column):
         return text
-    return "'" + text.replace("'", "''") + "'"
+    # Dialects differ in how a quote or a backslash is written in a string.
+    return None if "'" in text or "\\" in text else f"'{text}'"

@@ -14,6 +14,8 @@ remain. NaN follows IEEE 754: it equals nothing, not even itself.
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -34,6 +36,11 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 #: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed.
 Filters: TypeAlias = Sequence[tuple[str, str, Any]] | Sequence[Sequence[tuple[str, str, Any]]]
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = 86_400_000_000
+_BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
+#: Decimal digits that no column has before or behind the point.
+_FAR: Final = 100
 _OPERATORS: Final[Mapping[str, Operator]] = {
     "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
 }  # fmt: skip
@@ -135,7 +142,9 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
 
 
 def _is_term(item: Any) -> bool:
-    return isinstance(item, Sequence) and len(item) == 3 and isinstance(item[0], str) and isinstance(item[1], str)
+    if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != 3:
+        return False
+    return isinstance(item[0], str) and isinstance(item[1], str)
 
 
 def _all(parts: list[Predicate]) -> Predicate:
@@ -219,7 +228,7 @@ def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate
         if name == "date":
             return Compare(column, op, _date_literal(value))
         if name in ("timestamp", "timestamp_ntz"):
-            return Compare(column, op, _time_literal(value, wall_clock=name == "timestamp_ntz"))
+            return _bind_time(column, op, value, wall_clock=name == "timestamp_ntz")
     elif isinstance(kind, DecimalType):
         return _bind_number(column, op, value)
     else:
@@ -237,17 +246,19 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
         )
     number = Decimal(value.strip()) if isinstance(value, str) else value
     kind = column.type
-    if isinstance(kind, PrimitiveType) and kind.name in ("float", "double"):
-        if isinstance(number, int | Decimal):
-            number = float(number)
-        return Compare(column, op, number)
+    if is_float(kind):
+        return (
+            _bind_int_to_float(column, op, number)
+            if isinstance(number, int)
+            else Compare(column, op, float(number))
+        )
     if isinstance(number, float | Decimal) and not math.isfinite(number):
         return _never_or_always(column, op, above=not _is_nan(number) and number > 0, nan=_is_nan(number))
     scale = kind.scale if isinstance(kind, DecimalType) else 0
     digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
     bits = INTEGER_BITS[kind.name] if isinstance(kind, PrimitiveType) else 0
     least, most = (-digits, digits) if digits else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    exact = Fraction(number) * 10**scale
+    exact = _fraction(number) * 10**scale
     unscaled = math.floor(exact)
     if exact != unscaled:
         # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is never so.
@@ -257,11 +268,35 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
             unscaled += 1
     if not least <= unscaled <= most:
         return _never_or_always(column, op, above=unscaled > most, nan=False)
-    if scale or digits:
-        return Compare(
-            column, op, Decimal(unscaled).scaleb(-scale) if abs(unscaled) < 10**28 else _scaled(unscaled, scale)
-        )
-    return Compare(column, op, unscaled)
+    return Compare(column, op, _scaled(unscaled, scale) if digits else unscaled)
+
+
+def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predicate:
+    """An integer against floats: exact, also where no float is equal to it."""
+    try:
+        real = float(number)
+    except OverflowError:
+        real = math.copysign(sys.float_info.max, number)
+    nearest = int(real)
+    if nearest != number:
+        if op in ("=", "!="):
+            return _never_or_always(column, op, above=False, nan=True)
+        # No float lies between the two, so that the nearest one is on the one side for sure.
+        if nearest < number:
+            op = "<=" if op in ("<", "<=") else ">"
+        else:
+            op = "<" if op in ("<", "<=") else ">="
+    return Compare(column, op, real)
+
+
+def _fraction(number: int | float | Decimal) -> Fraction:
+    """The number itself; one far beyond every column's range or scale as one that is as far out."""
+    if isinstance(number, Decimal) and number:
+        if number.adjusted() > _FAR:
+            return Fraction(10**_FAR) * (-1 if number < 0 else 1)
+        if number.adjusted() < -_FAR:
+            return Fraction(-1 if number < 0 else 1, 10**_FAR)
+    return Fraction(number) if number else Fraction(0)
 
 
 def _scaled(unscaled: int, scale: int) -> Decimal:
@@ -284,7 +319,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
-        return str(value.astype("datetime64[us]"))
+        micros = value.astype("datetime64[us]")
+        # A seventh digit stands for what is beyond microseconds.
+        return f"{micros}1" if micros < value else str(micros)
     if hasattr(value, "as_py"):
         return _plain(value.as_py())
     return value.item() if hasattr(value, "item") else value
@@ -294,28 +331,40 @@ def _date_literal(value: Any) -> date:
     if isinstance(value, str):
         text = value.strip()
         parsed = parse_date(text)
-        if len(text) > 10 and parse_timestamp(text, wall_clock=True) % 86_400_000_000:
+        if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
             raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
         return parsed
-    if isinstance(value, datetime):
-        if value.time().isoformat() != "00:00:00":
+    if isinstance(value, datetime) and value == value:
+        if value.time().isoformat() != "00:00:00" or getattr(value, "nanosecond", 0):
             raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
         return value.date()
-    if isinstance(value, date):
+    if isinstance(value, date) and value == value:
         return value
     raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no date")
 
 
-def _time_literal(value: Any, *, wall_clock: bool) -> int:
-    delta: timedelta
+def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: bool) -> Predicate:
+    micros, beyond = _time_literal(value, wall_clock=wall_clock)
+    if beyond:
+        # Between two microseconds, as with numbers.
+        if op in ("=", "!="):
+            return _never_or_always(column, op, above=False, nan=True)
+        if op in ("<", ">="):
+            micros += 1
+    return Compare(column, op, micros)
+
+
+def _time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
+    """Microseconds since the epoch, rounded down, and whether there is something beyond them."""
     if isinstance(value, str):
-        return parse_timestamp(value, wall_clock=wall_clock)
-    if isinstance(value, datetime):
-        moment = value.replace(tzinfo=UTC) if wall_clock or value.tzinfo is None else value
-        delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-    if isinstance(value, date):
-        return (value.toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000_000
+        return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
+    if isinstance(value, datetime) and value == value:
+        beyond = bool(getattr(value, "nanosecond", 0))
+        plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+        moment = plain.replace(tzinfo=UTC) if wall_clock or plain.tzinfo is None else plain
+        return (moment - _EPOCH) // timedelta(microseconds=1), beyond
+    if isinstance(value, date) and value == value:
+        return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
     raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no time")
 
 

@@ -226,7 +226,9 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         seen: set[str] = set()
         for name in (f.name for f in fields):
             if name in seen:
-                raise ProtocolError(f"the table's schema has the name {name!r} twice under {column or 'its root'!r}")
+                raise ProtocolError(
+                    f"the table's schema has the name {name!r} twice under {column or 'its root'!r}"
+                )
             seen.add(name)
         return StructType(fields)
     if kind == "array" and "elementType" in node:

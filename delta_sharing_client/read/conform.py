@@ -201,15 +201,15 @@ def _related(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _to_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Microseconds, rounded down; a time without a zone is UTC."""
+    """Microseconds, rounded down; a time without a zone is UTC. A date is midnight, of no zone."""
     source = array.type
     if pa.types.is_timestamp(source):
         if source.unit == "ns":
             array = _floor_microseconds(array)
             source = array.type
         return array.cast(pa.timestamp("us", tz=source.tz)).cast(target)
-    if pa.types.is_date(source):
-        return array.cast(pa.timestamp("us")).cast(target)
+    if pa.types.is_date(source) and target.tz is None:
+        return array.cast(target)
     if pa.types.is_int64(source):
         return array.cast(pa.timestamp("us")).cast(target)
     raise pa.ArrowInvalid(f"{source} where {target} is expected")

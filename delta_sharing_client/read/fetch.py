@@ -20,7 +20,7 @@ from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.scan.tasks import FileScanTask
 
 #: Bytes fetched from the end of a file: the footers of most files are in there.
-_TAIL: Final = 64 * 1024
+TAIL: Final = 64 * 1024
 #: Pages that no other process shares, so that they can be given back one by one.
 _PRIVATE: Final[dict[str, Any]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -98,7 +98,7 @@ class SparseFile:
         self._memory = mmap.mmap(-1, task.size, **_PRIVATE)
         self._view = memoryview(self._memory)
         size = task.size
-        self._tail = max(size - _TAIL, 0)
+        self._tail = max(size - TAIL, 0)
         self._get(self._tail, size)
         length = int.from_bytes(self._view[size - 8 : size - 4], "little")
         if bytes(self._view[size - 4 :]) != b"PAR1" or length > size - 8:
@@ -112,6 +112,11 @@ class SparseFile:
     def buffer(self) -> mmap.mmap:
         """The file's bytes; those not fetched are zero."""
         return self._memory
+
+    @property
+    def footer_size(self) -> int:
+        """Bytes fetched to know the footer."""
+        return len(self._view) - self._tail
 
     def requests(self, piece: Piece) -> list[Span]:
         """The ranges to fetch for a piece; what came with the footer is not fetched again."""

@@ -26,6 +26,7 @@ MAX_RANGE: Final = 8 * 1024 * 1024
 PIECE: Final = 8 * 1024 * 1024
 #: Fetched beyond each span: some old writers state chunks a little too short.
 PADDING: Final = 128
+_DAY: Final = 86_400_000_000
 
 Span = tuple[int, int]
 
@@ -223,6 +224,8 @@ def _bounds(
         return _text(statistics.min), _text(statistics.max)
     if name == "date" and logical == "DATE" and trust_times:
         return statistics.min, statistics.max
+    if name == "timestamp_ntz" and logical == "DATE" and trust_times:
+        return int(statistics.min_raw) * _DAY, int(statistics.max_raw) * _DAY
     if name in ("timestamp", "timestamp_ntz") and logical == "TIMESTAMP" and physical == "INT64" and trust_times:
         return _micros(statistics)
     return None, None

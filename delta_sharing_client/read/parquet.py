@@ -111,6 +111,11 @@ class ParquetSource:
         """Let the bytes go; batches that were decoded stay."""
         self._buffer = None
 
+    @property
+    def group_count(self) -> int:
+        """How many row groups the file has."""
+        return len(self._starts) - 1
+
     def pieces(self, *, piece_size: int = PIECE) -> list[Piece]:
         """Say which row groups hold rows that may match, and which bytes they take."""
         predicate = None if self._task.all_rows_match else self._spec.predicate

@@ -23,24 +23,19 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.http.connections import Cancellation
-from delta_sharing_client.protocol.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.download import Download, FileChanged, Refresh, RetryBudget
 from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
 from delta_sharing_client.read.parquet import ParquetSource
 from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.read.strategy import FetchEstimate, Strategy
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 #: Told after each file.
 Progress: TypeAlias = Callable[[FileScanTask], None]
 
-#: Up to here a file is always fetched whole: a second request takes longer than the bytes it would spare.
-WHOLE: Final = 1024 * 1024
-#: Above that a file is fetched in pieces where at most this part of it is read...
-FRACTION: Final = 0.6
-#: ...and from here on in any case, since it is worth several connections.
-LARGE: Final = 12 * 1024 * 1024
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 #: Files that are opened ahead of the one whose rows are wanted.
 _OPEN_AHEAD: Final = 64
@@ -56,6 +51,7 @@ def read_batches(
     refresh: Refresh | None = None,
     limit: int | None = None,
     table_columns: StructType | None = None,
+    memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read files side by side and yield their rows in the order of the tasks.
@@ -67,6 +63,7 @@ def read_batches(
         refresh: gives a fresh URL for one that has expired.
         limit: rows after which to stop, fetching included.
         table_columns: all columns of the table, to guess what part of a file is read.
+        memory_budget: bytes that may be on their way, if less than the options allow.
         progress: told after each file.
 
     Yields:
@@ -77,9 +74,29 @@ def read_batches(
     """
     if limit == 0 or not tasks:
         return
-    pipeline = _Pipeline(tasks, spec, storage, refresh, limit, table_columns)
+    pipeline = _Pipeline(tasks, spec, storage, refresh, limit, table_columns, memory_budget)
     try:
         yield from pipeline.batches(progress)
+    finally:
+        pipeline.close()
+
+
+def estimate_fetch(
+    tasks: Sequence[FileScanTask],
+    spec: ReadSpec,
+    storage: StorageReader,
+    *,
+    refresh: Refresh | None = None,
+    table_columns: StructType | None = None,
+) -> FetchEstimate:
+    """Say what `read_batches` would fetch; the footers of files that it reads in pieces are fetched for it.
+
+    Raises:
+        DeltaSharingError: a footer cannot be fetched or decoded.
+    """
+    pipeline = _Pipeline(tasks, spec, storage, refresh, None, table_columns)
+    try:
+        return pipeline.estimate(tasks)
     finally:
         pipeline.close()
 
@@ -129,6 +146,7 @@ class _Pipeline:
         refresh: Refresh | None,
         limit: int | None,
         table_columns: StructType | None,
+        memory_budget: int | None = None,
     ) -> None:
         options = storage.options
         self._tasks = iter(tasks)
@@ -136,9 +154,9 @@ class _Pipeline:
         self._storage = storage
         self._refresh = refresh
         self._limit = self._left = limit
-        self._budget = options.memory_budget
+        self._budget = min(memory_budget or options.memory_budget, options.memory_budget)
         self._retries = RetryBudget(len(tasks), options.max_connections)
-        self._fraction = _fraction(spec, table_columns)
+        self._strategy = Strategy.of(spec, table_columns, limited=limit is not None)
         self._single = len(tasks) == 1
         self._cancelled = Cancellation()
         self._wake = threading.Condition()
@@ -187,6 +205,29 @@ class _Pipeline:
             if progress is not None:
                 progress(file.task)
 
+    def estimate(self, tasks: Sequence[FileScanTask]) -> FetchEstimate:
+        """Open the files that are read in pieces, and add up what all of them take."""
+        files = [_FileRead(task, self._new_download(task)) for task in tasks if self._strategy.in_pieces(task)]
+        size = sum(task.size for task in tasks) - sum(file.task.size for file in files)
+        requests = len(tasks) - len(files)
+        groups = kept = 0
+        for _ in self._fetchers.map(self._open_sparse, files):
+            pass
+        for file in files:
+            if file.error is not None:
+                raise file.error
+            if file.sparse is not None and file.source is not None:
+                size += file.sparse.footer_size
+                requests += 1
+                groups += file.source.group_count
+                for piece in file.pieces or []:
+                    if piece.piece is not None:
+                        spans = file.sparse.requests(piece.piece)
+                        size += sum(stop - start for start, stop in spans)
+                        requests += len(spans)
+                        kept += len(piece.piece.groups)
+        return FetchEstimate(size, requests, len(files), groups, groups - kept)
+
     def _wait(self, item: _FileRead | _PieceRead) -> None:
         """Wait until an item is there; whatever comes meanwhile makes room for more to be started."""
         while not item.ready:
@@ -233,7 +274,7 @@ class _Pipeline:
 
     def _open(self, task: FileScanTask) -> _FileRead:
         file = _FileRead(task, self._new_download(task))
-        if self._in_pieces(task):
+        if self._strategy.in_pieces(task):
             self._fetchers.submit(self._open_sparse, file)
         else:
             file.pieces = [_whole_piece(task)]
@@ -247,13 +288,6 @@ class _Pipeline:
             refresh=self._refresh,
             cancelled=self._cancelled,
             budget=self._retries,
-        )
-
-    def _in_pieces(self, task: FileScanTask) -> bool:
-        if task.size <= WHOLE:
-            return False
-        return (
-            task.size >= LARGE or self._fraction <= FRACTION or (self._limit is not None and task.size > 4 * WHOLE)
         )
 
     def _open_sparse(self, file: _FileRead) -> None:
@@ -370,39 +404,3 @@ class _Pipeline:
 
 def _whole_piece(task: FileScanTask) -> _PieceRead:
     return _PieceRead((task.size or _UNKNOWN_SIZE) * _EXPANSION)
-
-
-_WIDTHS: Final = {
-    "boolean": 1,
-    "byte": 1,
-    "short": 2,
-    "integer": 4,
-    "float": 4,
-    "date": 4,
-    "void": 0,
-    "string": 20,
-    "binary": 40,
-}
-
-
-def _width(kind: DataType) -> int:
-    """About how many bytes a value takes; only good for comparing columns."""
-    if isinstance(kind, PrimitiveType):
-        return _WIDTHS.get(kind.name, 8)
-    if isinstance(kind, StructType):
-        return sum(_width(f.type) for f in kind.fields)
-    if isinstance(kind, ArrayType):
-        return 3 * _width(kind.element)
-    if isinstance(kind, MapType):
-        return 3 * (_width(kind.key) + _width(kind.value))
-    return 8
-
-
-def _fraction(spec: ReadSpec, table_columns: StructType | None) -> float:
-    """About what part of each file is read."""
-    if table_columns is None:
-        return 1.0
-    stored = [f for f in table_columns.fields if f.name not in spec.partition_columns]
-    total = sum(_width(f.type) for f in stored)
-    read = sum(_width(f.type) for f in spec.fields if f.name not in spec.partition_columns)
-    return read / total if total else 1.0

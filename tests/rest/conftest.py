@@ -9,8 +9,42 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from faults.server import FaultServer
 
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.retry import Retrier
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.rest import RestClient
+
 
 @pytest.fixture
 def server():
     with FaultServer() as running:
         yield running
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.slept = []
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def rest(server, clock):
+    """A client of the scripted server that waits for nothing."""
+    options = TransportOptions()
+    retrier = Retrier(options, clock=clock, sleep=clock.sleep, random=lambda: 1.0)
+    with RestClient(Profile.from_dict(server.profile), options, retrier=retrier) as client:
+        yield client

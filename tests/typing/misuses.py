@@ -1,4 +1,4 @@
-"""Mistakes that `mypy --strict` has to find: each line marked so is one, and the mark is unused if it is not found."""
+"""Mistakes that `mypy --strict` has to find: a mark on a line where it finds none is an error itself."""
 
 from __future__ import annotations
 

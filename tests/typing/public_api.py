@@ -8,7 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, assert_type
 
+import duckdb
 import pandas as pd
+import polars as pl
 
 import delta_sharing_client as ds
 from delta_sharing_client import (
@@ -28,7 +30,9 @@ from delta_sharing_client import (
     get_table_protocol,
     get_table_version,
     load_as_arrow,
+    load_as_duckdb,
     load_as_pandas,
+    load_as_polars,
 )
 from delta_sharing_client.server import RecordedRequest, ServerOptions, SharingServer, write_sample_tables
 
@@ -118,6 +122,8 @@ def scans(orders: SharedTable) -> None:
     for file in scan.files():
         assert_type(file.file_id, str)
         assert_type(file.size, int)
+    assert_type(scan.to_polars(), pl.DataFrame)
+    assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
     table = scan.to_arrow()
     print(table.num_rows)
     for batch in scan.to_record_batch_reader():
@@ -151,6 +157,8 @@ def functions() -> None:
         pd.DataFrame,
     )
     print(load_as_arrow(URL, columns=["order_id"]).schema)
+    assert_type(load_as_polars(URL, limit=10), pl.DataFrame)
+    assert_type(load_as_duckdb(URL, duckdb.connect(), columns=["order_id"]), duckdb.DuckDBPyRelation)
     assert_type(get_table_version(URL), int)
     assert_type(get_table_metadata(URL), Metadata)
     assert_type(get_table_protocol(URL, use_delta_format=False), Protocol)
@@ -182,4 +190,6 @@ def serving() -> None:
         assert_type(server.requests, list[RecordedRequest])
     with ds.server.SharingServer(write_sample_tables("warehouse"), page_size=2, prefer_format="delta") as server:
         assert_type(server.endpoint, str)
-    SharingServer({"retail.sales.orders": Path("orders")}, options=ServerOptions(url_lifetime=timedelta(minutes=1)))
+    SharingServer(
+        {"retail.sales.orders": Path("orders")}, options=ServerOptions(url_lifetime=timedelta(minutes=1))
+    )

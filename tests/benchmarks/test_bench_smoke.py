@@ -1,0 +1,123 @@
+"""The benchmarks give right answers: tiny tables, our client alone, never a timing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+MODULES = ("data", "store", "cases", "measure")
+
+
+class Bench:
+    """The modules of the benchmarks, their tables, and a store that serves them without delay."""
+
+    def __init__(self, modules: dict[str, ModuleType], running: Any, profile: Path) -> None:
+        self.data, self.store, self.measure = modules["data"], modules["store"], modules["measure"]
+        self.cases: dict[str, Any] = modules["cases"].cases("tiny")
+        self.running = running
+        self.profile = profile
+
+    def run(self, name: str, client: str = "ours") -> dict[str, Any]:
+        """Run a case; return counts and sums of its result, and what the store was asked for."""
+        self.store.counters(self.running.base, reset=True)
+        result = self.measure.run(client, self.cases[name], self.running.base, str(self.profile), "tiny")
+        return {**self.measure.describe(result), **self.store.counters(self.running.base)}
+
+    def table(self, name: str) -> pa.Table:
+        """What the files of a table hold, partition values included."""
+        parts = []
+        for entry in self.data.read_manifest(name, "tiny")["files"]:
+            part = pq.read_table(self.data.table_dir(name, "tiny") / entry["name"], partitioning=None)
+            for column, value in entry["partitionValues"].items():
+                part = part.append_column(column, pa.repeat(value, len(part)))
+            parts.append(part)
+        return pa.concat_tables(parts)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    directory = tmp_path_factory.mktemp("bench")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DELTA_SHARING_BENCH_DATA", str(directory / "data"))
+        patch.syspath_prepend(str(BENCHMARKS))
+        modules = {name: importlib.import_module(name) for name in MODULES}
+        try:
+            modules["data"].make("tiny")
+            with modules["store"].running_store("tiny", latency=0.0, bandwidth=None) as running:
+                profile = directory / "bench.share"
+                running.write_profile(profile)
+                yield Bench(modules, running, profile)
+        finally:
+            for name in MODULES:
+                sys.modules.pop(name, None)
+
+
+def sums_of(table: pa.Table, columns: Any) -> dict[str, int]:
+    return {name: pc.sum(table.column(name)).as_py() for name in columns}
+
+
+@pytest.mark.parametrize("name", ["small", "large", "columns", "local-arrow"])
+def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name: str) -> None:
+    told = bench.run(name)
+    case = bench.cases[name]
+    manifest = bench.data.read_manifest(case.table, "tiny")
+    assert told["rows"] == manifest["rows"]
+    assert told["columns"] == (14 if case.columns is None else len(case.columns))
+    assert told["sums"] == {column: manifest["sums"][column] for column in told["sums"]}
+    assert told["sums"]
+
+
+def test_the_manifest_is_true(bench: Bench) -> None:
+    for name in ("small", "large", "partitioned"):
+        manifest = bench.data.read_manifest(name, "tiny")
+        table = bench.table(name)
+        assert table.num_rows == manifest["rows"]
+        assert sums_of(table, manifest["sums"]) == manifest["sums"]
+
+
+@pytest.mark.parametrize("name", ["partition", "rows"])
+def test_filters_give_just_the_rows_that_fit(bench: Bench, name: str) -> None:
+    case = bench.cases[name]
+    compare = {">=": pc.greater_equal, "<=": pc.less_equal, ">": pc.greater}
+    expected = bench.table(case.table)
+    for column, op, value in case.filters:
+        expected = expected.filter(compare[op](expected.column(column), value))
+    told = bench.run(name)
+    assert told["rows"] == expected.num_rows > 0
+    assert told["sums"] == sums_of(expected, told["sums"])
+
+
+def test_a_partition_filter_fetches_only_its_files(bench: Bench) -> None:
+    asked = bench.run("partition")["requests"]
+    assert asked["get"] + asked.get("range", 0) == 4
+
+
+@pytest.mark.parametrize("client", ["ours", "ours-delta", "ours-parquet"])
+def test_a_listing_is_whole_in_both_formats(bench: Bench, client: str) -> None:
+    told = bench.run("listing", client)
+    assert told["rows"] == bench.data.read_manifest("listing", "tiny")["listed"]
+    assert told["requests"] == {"api": 1}
+
+
+def test_the_comparison_runs(bench: Bench, tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--scale", "tiny", "--clients", "ours,pyarrow"]
+    command += ["--only", "local-arrow", "--repeat", "1", "--json", str(tmp_path / "runs.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert "| **large files, no delay, to Arrow** | delta-sharing-client |" in done.stdout
+    runs = json.loads((tmp_path / "runs.json").read_text())["runs"]
+    assert [(run["case"], run["client"]) for run in runs] == [("local-arrow", "ours"), ("local-arrow", "pyarrow")]
+    assert all(run["peak"] > 0 and "error" not in run for run in runs)

@@ -1,0 +1,252 @@
+"""Per-file statistics are read as bounds, and never as more than that."""
+
+import json
+import math
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delta_sharing_client.protocol.partition_values import to_float32
+from delta_sharing_client.protocol.pruning import Domain
+from delta_sharing_client.protocol.schema import (
+    PRIMITIVES,
+    ArrayType,
+    DecimalType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    UnknownType,
+)
+from delta_sharing_client.protocol.stats import parse_stats
+
+
+def domain(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
+    """What the statistics of one column tell."""
+    item = {"numRecords": records, "minValues": {}, "maxValues": {}, "nullCount": {}} | more
+    for key, value in (("minValues", lower), ("maxValues", upper), ("nullCount", nulls)):
+        if value is not None:
+            item[key] = {name: value}
+    data_type = PrimitiveType(kind) if isinstance(kind, str) else kind
+    return parse_stats(json.dumps(item)).domain(name, data_type)
+
+
+class TestParse:
+    def test_example_of_the_protocol(self):
+        stats = parse_stats(
+            '{"numRecords":1,"minValues":{"eventTime":"2021-04-28T23:33:48.719Z"},'
+            '"maxValues":{"eventTime":"2021-04-28T23:33:48.719Z"},"nullCount":{"eventTime":0}}'
+        )
+        assert stats.num_records == 1
+        assert stats.tight
+        known = stats.domain("eventTime", PrimitiveType("timestamp"))
+        assert (known.lower, known.upper) == (1619652828719000, 1619652828720000)
+        assert not known.has_null
+
+    @pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "1", "null", '"x"', "{", "[" * 100_000])
+    def test_what_cannot_be_read_is_as_good_as_none(self, text):
+        assert parse_stats(text) is None
+
+    @pytest.mark.parametrize("count", [None, -1, 1.5, "1", True, [], {}])
+    def test_a_row_count_that_is_none(self, count):
+        assert parse_stats(json.dumps({"numRecords": count})).num_records is None
+
+    def test_parts_of_the_wrong_kind(self):
+        stats = parse_stats('{"numRecords":3,"minValues":[1],"maxValues":"x","nullCount":null}')
+        assert stats.num_records == 3
+        assert stats.domain("c", PrimitiveType("long")) is None
+
+    def test_tight_bounds(self):
+        assert parse_stats("{}").tight
+        assert parse_stats('{"tightBounds":true}').tight
+        assert parse_stats('{"tightBounds":null}').tight
+        assert not parse_stats('{"tightBounds":false}').tight
+
+
+class TestNullCount:
+    def test_nothing_known(self):
+        assert domain("long") is None
+        assert domain("long", records=None) is None
+
+    @pytest.mark.parametrize("tight", [True, False])
+    def test_none_and_all_decide_whether_tight_or_not(self, tight):
+        assert not domain("long", 1, 5, 0, tightBounds=tight).has_null
+        only = domain("long", None, None, 10, tightBounds=tight)
+        assert (only.has_null, only.has_value) == (True, False)
+
+    @pytest.mark.parametrize("tight", [True, False])
+    @pytest.mark.parametrize("nulls", [1, 9])
+    def test_some_tell_nothing_of_which(self, nulls, tight):
+        some = domain("long", 1, 5, nulls, tightBounds=tight)
+        assert (some.has_null, some.has_value) == (True, True)
+        assert (some.lower, some.upper) == (1, 5)
+
+    @pytest.mark.parametrize("nulls", [None, -1, 11, 1.5, "0", False, [0], {"x": 0}])
+    def test_counts_that_make_no_sense_tell_nothing(self, nulls):
+        known = domain("long", 1, 5, nulls)
+        assert known.has_null
+        assert known.has_value
+
+    def test_without_a_row_count_a_null_count_cannot_mean_all(self):
+        assert domain("long", None, None, 10, records=None).has_value
+
+    def test_no_rows_at_all(self):
+        assert domain("long", None, None, 0, records=0) is not None
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("kind", "lower", "upper", "expected"),
+        [
+            ("long", 1, 5, (1, 5)),
+            ("long", -(2**63), 2**63 - 1, (-(2**63), 2**63 - 1)),
+            ("integer", "1", "5", (1, 5)),
+            ("byte", 1.0, 5.0, (1, 5)),
+            ("double", 1, 2.5, (1.0, 2.5)),
+            ("double", -0.0, 0.0, (0.0, 0.0)),
+            ("double", "-Infinity", "Infinity", (-math.inf, math.inf)),
+            ("double", -math.inf, math.inf, (-math.inf, math.inf)),
+            ("double", "1.5", "2.5", (1.5, 2.5)),
+            ("string", "a", "b", ("a", "b")),
+            ("string", "", "ü", ("", "ü")),
+            ("date", "2024-01-01", "2024-02-01", (date(2024, 1, 1), date(2024, 2, 1))),
+            (DecimalType(5, 2), 1.5, 2, (Decimal("1.5"), Decimal(2))),
+            (DecimalType(5, 2), "1.5", "2.00", (Decimal("1.5"), Decimal(2))),
+        ],
+        ids=str,
+    )
+    def test_examples(self, kind, lower, upper, expected):
+        known = domain(kind, lower, upper, 0)
+        assert (known.lower, known.upper) == expected
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            ("long", None),
+            ("long", True),
+            ("long", "x"),
+            ("long", [1]),
+            ("long", {"a": 1}),
+            ("long", math.nan),
+            ("long", math.inf),
+            ("long", 1.5),
+            ("double", "x"),
+            ("double", math.nan),
+            ("double", "NaN"),
+            ("double", True),
+            ("string", 5),
+            ("date", 5),
+            ("date", "x"),
+            ("date", "99999-01-01"),
+            ("date", "-0044-03-15"),
+            ("timestamp", 5),
+            ("timestamp", "x"),
+            ("timestamp", "9" * 30 + "-01-01T00:00:00Z"),
+            ("boolean", True),
+            ("boolean", "true"),
+            ("binary", "x"),
+            ("void", "x"),
+            (DecimalType(5, 2), True),
+            (DecimalType(5, 2), "x"),
+            (DecimalType(5, 2), "NaN"),
+            (DecimalType(5, 2), math.nan),
+            (DecimalType(5, 2), math.inf),
+            (ArrayType(PrimitiveType("long")), 5),
+            (StructType((StructField("x", PrimitiveType("long")),)), {"x": 5}),
+            (UnknownType("variant", "c"), 5),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_trusted_is_no_bound(self, kind, value):
+        known = domain(kind, value, value, 3)
+        assert (known.lower, known.upper) == (None, None)
+        assert (known.has_null, known.has_value) == (True, True)
+
+    @pytest.mark.parametrize("kind", [*sorted(PRIMITIVES), DecimalType(10, 2)], ids=str)
+    @given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+    @settings(max_examples=20, deadline=None)
+    def test_any_bound_is_read_without_an_error(self, kind, value):
+        domain(kind, value, value, value, value if isinstance(value, int) else 3)
+
+    def test_a_float_can_hide_nan(self):
+        for kind in ("float", "double"):
+            assert domain(kind, 1, 2, 0).may_be_nan
+        assert not domain("long", 1, 2, 0).may_be_nan
+
+    @given(st.floats(width=32, allow_nan=False))
+    @settings(max_examples=60, deadline=None)
+    def test_bounds_of_floats_hold_however_they_are_spelt(self, value):
+        """Spark writes a float's shortest digits, which are not its value."""
+        for text in (f"{value:.9g}", repr(value), str(value)):
+            if math.isinf(value):
+                text = "Infinity" if value > 0 else "-Infinity"
+            known = domain("float", text, text, 0)
+            assert known.lower <= value <= known.upper
+
+    def test_a_float_spelt_in_few_digits(self):
+        known = domain("float", 0.1, 0.1, 0)
+        assert known.upper == to_float32(0.1) > 0.1
+
+    @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
+    @settings(max_examples=60, deadline=None)
+    def test_bounds_of_decimals_hold_when_written_by_way_of_a_double(self, unscaled, scale):
+        """Some writers turn decimals into doubles, which have 15 digits or so."""
+        value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+        for text in (str(value), repr(float(value)), repr(unscaled / 10**scale)):
+            stats = parse_stats(f'{{"numRecords":1,"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}')
+            known = stats.domain("c", DecimalType(38, scale))
+            assert known.lower <= value <= known.upper
+
+    def test_short_decimals_are_exact(self):
+        known = domain(DecimalType(15, 2), 0.1, 1234567890123.45, 0)
+        assert (known.lower, known.upper) == (Decimal("0.1"), Decimal("1234567890123.45"))
+
+    def test_times_are_cut_to_milliseconds(self):
+        for kind in ("timestamp", "timestamp_ntz"):
+            known = domain(kind, "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z", 0)
+            assert known.lower == 1000
+            assert known.upper >= 2999
+
+    def test_times_before_the_epoch(self):
+        known = domain("timestamp", "1969-12-31T23:59:59.998Z", "1969-12-31T23:59:59.998Z", 0)
+        assert known.lower <= -2000
+        assert known.upper >= -1001
+
+    def test_times_with_an_offset(self):
+        known = domain("timestamp", "2021-04-28T16:33:48.719-07:00", None, 0)
+        assert known.lower == 1619652828719000
+
+    def test_a_cut_string_bounds_what_it_was_cut_from(self):
+        value = "x" * 31 + "ü" + "zzz"
+        cut = value[:32]
+        known = domain("string", cut, cut, 0)
+        assert known.lower <= value <= known.upper
+        assert known.upper > cut + "\U0010ffff" * 40
+
+    def test_a_cut_string_of_the_greatest_characters_has_no_bound(self):
+        cut = "\U0010ffff" * 32
+        assert domain("string", cut, cut, 0).upper is None
+
+    def test_a_cut_string_before_the_surrogates(self):
+        cut = "a" * 31 + "\ud7ff"
+        known = domain("string", cut, cut, 0)
+        assert known.upper > cut + "\U0010ffff"
+        known.upper.encode()
+
+    def test_a_short_string_is_whole(self):
+        assert domain("string", "DE", "DE", 0) == Domain("DE", "DE", has_null=False)
+
+    def test_bounds_that_contradict_each_other_tell_nothing(self):
+        for kind, lower, upper in (("long", 5, 1), ("string", "b", "a"), ("date", "2024-01-02", "2024-01-01")):
+            known = domain(kind, lower, upper, 0)
+            assert (known.lower, known.upper) == (None, None)
+            assert not known.has_null
+
+    def test_names_are_taken_literally(self):
+        stats = parse_stats('{"numRecords":2,"minValues":{"a":{"b":1},"a.b":5},"maxValues":{"a":{"b":2},"a.b":6}}')
+        known = stats.domain("a.b", PrimitiveType("long"))
+        assert (known.lower, known.upper) == (5, 6)
+        assert stats.domain("a", PrimitiveType("long")) is None
+        assert stats.domain("A.B", PrimitiveType("long")) is None
