@@ -19,8 +19,9 @@ from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
 from delta_sharing_client.read.fetch import vector_id
-from delta_sharing_client.read.pipeline import FetchEstimate, Progress, estimate_fetch, read_batches
+from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec

@@ -43,6 +43,20 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02}"
         cell.metadata.clear()
+        if cell.cell_type == "code":
+            cell.outputs = joined(cell.outputs)
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Put together what was printed in a row: how it was cut into messages is chance."""
+    result: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        last = result[-1] if result else None
+        if last is not None and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            result.append(output)
+    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -124,7 +124,8 @@ class Caller:
             tokens: set[str] = set()
             while True:
                 answer = self.call("GET", path, what, self.json(what), params=params, hints=hints)
-                items = answer.get("items") or []
+                items = answer.get("items")
+                items = [] if items is None else items
                 if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
                     raise ProtocolError(f"{what}: 'items' of the listing is not a list of objects")
                 yield from map(build, items)

@@ -276,16 +276,14 @@ def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predic
     try:
         real = float(number)
     except OverflowError:
-        real = math.copysign(sys.float_info.max, number)
+        real = sys.float_info.max if number > 0 else -sys.float_info.max
     nearest = int(real)
     if nearest != number:
         if op in ("=", "!="):
             return _never_or_always(column, op, above=False, nan=True)
         # No float lies between the two, so that the nearest one is on the one side for sure.
-        if nearest < number:
-            op = "<=" if op in ("<", "<=") else ">"
-        else:
-            op = "<" if op in ("<", "<=") else ">="
+        less_or_greater: tuple[Operator, Operator] = ("<=", ">") if nearest < number else ("<", ">=")
+        op = less_or_greater[op not in ("<", "<=")]
     return Compare(column, op, real)
 
 
@@ -335,7 +333,7 @@ def _date_literal(value: Any) -> date:
             raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
         return parsed
     if isinstance(value, datetime) and value == value:
-        if value.time().isoformat() != "00:00:00" or getattr(value, "nanosecond", 0):
+        if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
             raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
         return value.date()
     if isinstance(value, date) and value == value:

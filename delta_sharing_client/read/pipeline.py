@@ -260,7 +260,9 @@ class _Pipeline:
             known += (file.task.row_count or 0) if file.task.all_rows_match else 0
             while file.pieces is not None and file.started < len(file.pieces):
                 piece = file.pieces[file.started]
-                if self._used and self._used + piece.cost > self._budget:
+                # The piece that is waited for may always start, or nothing would ever make room for it.
+                awaited = file is self._files[0] and not file.started
+                if not awaited and self._used + piece.cost > self._budget:
                     return True
                 self._charge(piece.cost)
                 file.started += 1
@@ -270,7 +272,7 @@ class _Pipeline:
         """Whether to open another file; under a limit, none before those that are open fall short."""
         if self._left is None or not opened:
             return opened < _OPEN_AHEAD
-        return known < self._left and opened < min(_OPEN_AHEAD, 2 * self._finished + 2)
+        return known < self._left and opened < min(_OPEN_AHEAD, 2 * self._finished + 1)
 
     def _open(self, task: FileScanTask) -> _FileRead:
         file = _FileRead(task, self._new_download(task))

@@ -81,7 +81,9 @@ class TestFields:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": version})
         assert type(caught.value) is ProfileError
 
-    @pytest.mark.parametrize("kind", ["basic", "oauth_client_credentials", "oauth_jwt_bearer_private_key_jwt", "x"])
+    @pytest.mark.parametrize(
+        "kind", ["basic", "oauth_client_credentials", "oauth_jwt_bearer_private_key_jwt", "x"]
+    )
     def test_other_types_are_named(self, kind):
         with pytest.raises(UnsupportedProfileError, match=kind) as caught:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": 2, "type": kind})
@@ -94,7 +96,16 @@ class TestFields:
 
     @pytest.mark.parametrize(
         "endpoint",
-        ["ftp://host/x", "host/x", "https://", "https:///x", "https://h:x/", "https://h:0", "https://h/a b", "file:///x"],
+        [
+            "ftp://host/x",
+            "host/x",
+            "https://",
+            "https:///x",
+            "https://h:x/",
+            "https://h:0",
+            "https://h/a b",
+            "file:///x",
+        ],
     )
     def test_an_endpoint_is_a_url(self, endpoint):
         with pytest.raises(ProfileError, match="endpoint"):
@@ -150,7 +161,9 @@ class TestTimes:
     )
     def test_every_form_of_iso_8601(self, text, expected):
         assert parse_iso8601(text) == datetime(*expected, tzinfo=UTC)
-        assert Profile.from_dict({**FIELDS, "expirationTime": text}).expiration_time == datetime(*expected, tzinfo=UTC)
+        assert Profile.from_dict({**FIELDS, "expirationTime": text}).expiration_time == datetime(
+            *expected, tzinfo=UTC
+        )
 
     def test_the_end_of_time(self):
         assert parse_iso8601("9999-12-31T23:59:59-12:00") == datetime.max.replace(tzinfo=UTC)
@@ -192,7 +205,14 @@ class TestSources:
         expected = Profile.from_dict(FIELDS)
         monkeypatch.setenv("HOME", str(path.parent))
         monkeypatch.chdir(path.parent)
-        for source in (str(path), path, path.as_uri(), "file:" + str(path), "~/config.share", Path("config.share")):
+        for source in (
+            str(path),
+            path,
+            path.as_uri(),
+            "file:" + str(path),
+            "~/config.share",
+            Path("config.share"),
+        ):
             assert load_profile(source) == expected
         assert load_profile(str(path)).source == str(path)
 

@@ -66,7 +66,7 @@ class Reply:
     delay: float = 0.0
     cut_at: int | None = None
     ending: Literal["close", "reset", "stall"] = "close"
-    length: int | None | Literal["auto"] = "auto"
+    length: int | Literal["auto"] | None = "auto"
     chunk: int | None = None
     raw: bytes | None = None
     drop: bool = False

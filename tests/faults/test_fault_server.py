@@ -5,14 +5,15 @@ import re
 import time
 
 import pytest
-
 from faults.server import Reply, file_reply
 
 
 def get(server, path="/x", method="GET", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=2)
     try:
-        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
+        )
         response = connection.getresponse()
         return response.status, response.read()
     finally:

@@ -53,6 +53,7 @@ SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",

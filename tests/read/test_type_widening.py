@@ -17,7 +17,6 @@ from delta_sharing_client.protocol.predicates import bind_filters
 from delta_sharing_client.protocol.schema import (
     ArrayType,
     MapType,
-    PrimitiveType,
     StructField,
     StructType,
     parse_schema,
@@ -388,9 +387,3 @@ def test_casts_are_what_the_values_say():
     data = parquet(pa.table({"c": pa.array([0.1], pa.float32())}))
     value = read(data, column("double"))[0]["c"]
     assert value == pc.cast(pa.array([0.1], pa.float32()), pa.float64())[0].as_py() != 0.1
-
-
-def test_primitive_types_are_named_as_the_table_names_them():
-    assert {PrimitiveType(new) for _, _, new, _ in WIDENINGS if "decimal" not in new} <= {
-        PrimitiveType(name) for name in ("short", "integer", "long", "double", "timestamp_ntz")
-    }

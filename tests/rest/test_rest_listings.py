@@ -52,7 +52,14 @@ class TestPages:
 
     @pytest.mark.parametrize(
         "answer",
-        [{}, {"items": []}, {"items": None}, {"items": [], "nextPageToken": ""}, {"nextPageToken": None}, {"x": 1}],
+        [
+            {},
+            {"items": []},
+            {"items": None},
+            {"items": [], "nextPageToken": ""},
+            {"nextPageToken": None},
+            {"x": 1},
+        ],
     )
     def test_nothing_is_an_empty_list(self, server, rest, answer):
         server.on("GET", "/shares", Reply.of_json(answer))
@@ -77,7 +84,9 @@ class TestPages:
 
     def test_tokens_that_go_round_in_a_circle(self, server, rest):
         pages = itertools.cycle("abc")
-        server.on("GET", "/shares", lambda request: Reply.of_json({"items": [SHARE], "nextPageToken": next(pages)}))
+        server.on(
+            "GET", "/shares", lambda request: Reply.of_json({"items": [SHARE], "nextPageToken": next(pages)})
+        )
         with pytest.raises(ProtocolError, match="never ends"):
             list(rest.list_shares())
         assert len(server.requests) == 4
@@ -90,7 +99,8 @@ class TestPages:
             list(rest.list_shares())
 
     @pytest.mark.parametrize(
-        "answer", [[], "x", 3, {"items": {}}, {"items": "abc"}, {"items": [3]}, {"items": [SHARE], "nextPageToken": 3}]
+        "answer",
+        [[], "x", 3, {"items": {}}, {"items": "abc"}, {"items": [3]}, {"items": [SHARE], "nextPageToken": 3}],
     )
     def test_malformed_listings(self, server, rest, answer):
         server.on("GET", "/shares", Reply.of_json(answer))
@@ -123,7 +133,9 @@ class TestPages:
 
 class TestEndpoints:
     def test_paths_and_objects(self, server, rest):
-        server.on("GET", "/shares/my.share/schemas", Reply.of_json({"items": [{"name": "s", "share": "my.share"}]}))
+        server.on(
+            "GET", "/shares/my.share/schemas", Reply.of_json({"items": [{"name": "s", "share": "my.share"}]})
+        )
         table = {"name": "t", "schema": "s", "share": "my.share", "id": "9", "shareId": "8"}
         server.on("GET", "/shares/my.share/schemas/s/tables", Reply.of_json({"items": [table]}))
         server.on("GET", "/shares/my.share/all-tables", Reply.of_json({"items": [table]}))
@@ -182,7 +194,9 @@ class TestServersWithoutAllTables:
             list(rest.list_all_tables("nope"))
         assert [request.path for request in server.requests] == ["/shares/nope/all-tables", "/shares/nope/schemas"]
 
-    @pytest.mark.parametrize(("status", "kind"), [(400, BadRequestError), (401, AuthenticationError), (403, ForbiddenError)])
+    @pytest.mark.parametrize(
+        ("status", "kind"), [(400, BadRequestError), (401, AuthenticationError), (403, ForbiddenError)]
+    )
     def test_other_errors_are_raised(self, server, rest, status, kind):
         server.on("GET", "/shares/a/all-tables", Reply(status=status))
         with pytest.raises(kind):

@@ -148,7 +148,7 @@ def codecs(t: GoldenTable) -> None:
         "SELECT CAST(id + {first} AS INT) AS id, concat('text ', id % 7) AS s, id * 1000003 AS n, id / 3 AS f, "
         "CAST(id AS DECIMAL(20,4)) AS d, id % 2 = 0 AS b, timestamp_micros(id * 86399999999) AS ts FROM range(40)"
     )
-    for number, codec in enumerate(["none", "snappy", "gzip", "zstd", "lz4raw"]):
+    for number, codec in enumerate(["none", "snappy", "gzip", "zstd", "lz4_raw"]):
         t.append(query.format(first=100 * number), compression=codec)
     with t.hadoop({"parquet.writer.version": "PARQUET_2_0"}):
         t.append(query.format(first=900))

@@ -1,0 +1,209 @@
+"""Where our client's time and memory go in one case: a sampling profiler that knows threads.
+
+    python benchmarks/profile_load.py large              stacks by processor time, and a memory curve
+    python benchmarks/profile_load.py small --by wall    where threads stand, waiting included
+    python benchmarks/profile_load.py listing --calls    cProfile of the calling thread instead
+
+Every few milliseconds the Python stack of every thread is taken, and with it the processor time that the
+kernel has given the thread since the last sample (Linux's `schedstat`). So a thread that waits for a socket
+or for the interpreter's lock costs nothing, and time spent inside a C library counts for the line that
+called it. Threads that run no Python, such as Arrow's own, are told by name. Threads of a pool are taken
+together.
+
+The case runs once after a warm-up, against a store in another process, as `compare.py` runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import cProfile
+import pstats
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import cases
+import data
+import measure
+import store
+
+INTERVAL = 0.003
+_PACKAGE = "delta_sharing_client"
+_TASKS = Path("/proc/self/task")
+
+
+def pool_of(name: str) -> str:
+    """A thread's name without its number."""
+    return re.sub(r"[-_]\d+(_\d+)?$", "", name)
+
+
+def running_nanoseconds() -> dict[int, int]:
+    """Processor time of each thread of this process so far; nothing where the kernel does not tell."""
+    told = {}
+    with contextlib.suppress(OSError):
+        for task in _TASKS.iterdir():
+            with contextlib.suppress(OSError, ValueError):  # it has ended
+                told[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+    return told
+
+
+def names_of_tasks() -> dict[int, str]:
+    """What the kernel calls each thread."""
+    told = {}
+    with contextlib.suppress(OSError):
+        for task in _TASKS.iterdir():
+            with contextlib.suppress(OSError):
+                told[int(task.name)] = (task / "comm").read_text().strip()
+    return told
+
+
+class Sampler:
+    """Takes samples on a thread of its own while it is entered.
+
+    Attributes:
+        cpu: seconds of processor time by thread pool and place.
+        wall: seconds by thread pool and place, waiting included.
+        memory: seconds since the start, resident bytes, bytes in Arrow's pool.
+    """
+
+    def __init__(self, interval: float = INTERVAL) -> None:
+        self.cpu: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self.wall: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self.memory: list[tuple[float, int, int]] = []
+        self.samples = 0
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        import pyarrow as pa
+
+        begun = last = time.monotonic()
+        ran = running_nanoseconds()
+        names = names_of_tasks()
+        while not self._stop.wait(self._interval):
+            frames = sys._current_frames()
+            known = {thread.ident: thread for thread in threading.enumerate()}
+            now, running = time.monotonic(), running_nanoseconds()
+            passed, last = now - last, now
+            self.samples += 1
+            seen = {threading.get_native_id()}
+            for ident, frame in frames.items():
+                thread = known.get(ident)
+                native = thread.native_id if thread is not None else None
+                if native is None or native in seen or thread is None:
+                    continue
+                seen.add(native)
+                where = place(frame)
+                self.wall[pool_of(thread.name)][where] += passed
+                spent = running.get(native, 0) - ran.get(native, 0)
+                if spent > 0:
+                    self.cpu[pool_of(thread.name)][where] += spent / 1e9
+            if running.keys() - names.keys():
+                names |= names_of_tasks()
+            for native in running.keys() - seen:
+                spent = running[native] - ran.get(native, 0)
+                if spent > 0:
+                    self.cpu["(no Python)"][names.get(native, "?"), ""] += spent / 1e9
+            ran = running
+            if self.samples % 5 == 1:
+                self.memory.append((now - begun, measure.resident()["now"], pa.total_allocated_bytes()))
+
+
+def place(frame: FrameType | None) -> tuple[str, str]:
+    """The innermost place of a stack, and the innermost one within our package."""
+    innermost = _line(frame) if frame is not None else "?"
+    while frame is not None:
+        if f"/{_PACKAGE}/" in frame.f_code.co_filename:
+            ours = _line(frame)
+            return innermost, "" if ours == innermost else ours
+        frame = frame.f_back
+    return innermost, ""
+
+
+def _line(frame: FrameType) -> str:
+    path = Path(frame.f_code.co_filename)
+    parts = path.parts
+    short = "/".join(parts[parts.index(_PACKAGE) + 1 :]) if _PACKAGE in parts else "/".join(parts[-2:])
+    return f"{short}:{frame.f_lineno} {frame.f_code.co_name}"
+
+
+def print_places(title: str, pools: dict[str, Counter[tuple[str, str]]], top: int) -> None:
+    total = sum(sum(places.values()) for places in pools.values())
+    print(f"\n{title}: {total:.2f} s")
+    for pool, places in sorted(pools.items(), key=lambda item: -sum(item[1].values())):
+        spent = sum(places.values())
+        print(f"  {pool}: {spent:.2f} s, {spent / total:.0%}" if total else f"  {pool}")
+        for (innermost, ours), seconds in places.most_common(top):
+            if seconds < total / 200:
+                break
+            print(f"    {seconds:7.3f}  {innermost}{'   <- ' + ours if ours else ''}")
+
+
+def print_memory(memory: list[tuple[float, int, int]]) -> None:
+    print("\nmemory over time: seconds, resident MB, of it in Arrow's pool")
+    step = max(1, len(memory) // 20)
+    peak = max(memory, key=lambda sample: sample[1], default=None)
+    for sample in memory[::step] + ([peak] if peak else []):
+        mark = "  <- peak" if sample is peak else ""
+        print(f"    {sample[0]:7.2f}  {sample[1] / 1e6:7.0f}  {sample[2] / 1e6:7.0f}{mark}")
+
+
+def main() -> None:
+    known = cases.cases("full")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("case", choices=list(known))
+    parser.add_argument("--scale", choices=sorted(data.SCALES), default="full")
+    parser.add_argument("--client", default="ours", choices=["ours", "ours-delta", "ours-parquet", "pyarrow"])
+    parser.add_argument("--by", choices=["cpu", "wall", "both"], default="cpu")
+    parser.add_argument("--top", type=int, default=12, help="places to show for each pool of threads")
+    parser.add_argument("--calls", action="store_true", help="cProfile of the calling thread")
+    parser.add_argument("--latency", type=float, help="seconds; default: the case's")
+    options = parser.parse_args()
+    data.make(options.scale)
+    case = cases.cases(options.scale)[options.case]
+    with store.running_store(options.scale) as running, tempfile.TemporaryDirectory() as directory:
+        running.settings(case.latency if options.latency is None else options.latency, case.bandwidth)
+        profile = Path(directory) / "bench.share"
+        running.write_profile(profile)
+        given: tuple[Any, ...] = (running.base, str(profile), options.scale)
+        measure.run(options.client, cases.Case("warm-up", "warm", result=case.result), *given)
+        if options.calls:
+            calls = cProfile.Profile()
+            result = calls.runcall(measure.run, options.client, case, *given)
+            pstats.Stats(calls).sort_stats("tottime").print_stats(options.top)
+            print(measure.describe(result))
+            return
+        begun = time.perf_counter()
+        with Sampler() as sampler:
+            result = measure.run(options.client, case, *given)
+        seconds = time.perf_counter() - begun
+    print(f"{case.title}: {seconds:.2f} s, {sampler.samples} samples, {measure.describe(result)}")
+    if options.by in ("cpu", "both"):
+        print_places("processor time", sampler.cpu, options.top)
+    if options.by in ("wall", "both"):
+        print_places("time, waiting included", sampler.wall, options.top)
+    print_memory(sampler.memory)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The binary encoding of variants: the dictionary of names, how long a value is, where its children are.
+
+A variant is two binaries. `metadata` is a dictionary of field names; `value` is a tree in which each node
+starts with a byte that tells its kind, and objects name their fields by position in the dictionary. Bytes
+come from strangers, so that every position is checked before it is used.
+
+Serves "Variant Binary Encoding" of the Parquet format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+#: Kinds of nodes, the low two bits of the first byte.
+PRIMITIVE: Final = 0
+SHORT_STRING: Final = 1
+OBJECT: Final = 2
+ARRAY: Final = 3
+
+#: Kinds of primitives, the high six bits of the first byte.
+NULL: Final = 0
+TRUE: Final = 1
+FALSE: Final = 2
+INT8: Final = 3
+INT16: Final = 4
+INT32: Final = 5
+INT64: Final = 6
+DOUBLE: Final = 7
+DECIMAL4: Final = 8
+DECIMAL8: Final = 9
+DECIMAL16: Final = 10
+DATE: Final = 11
+TIMESTAMP: Final = 12
+TIMESTAMP_NTZ: Final = 13
+FLOAT: Final = 14
+BINARY: Final = 15
+STRING: Final = 16
+TIME: Final = 17
+TIMESTAMP_NANOS: Final = 18
+TIMESTAMP_NTZ_NANOS: Final = 19
+UUID: Final = 20
+
+#: Bytes behind the first one, by kind of primitive; binaries and strings state their own.
+WIDTHS: Final = (0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, -1, -1, 8, 8, 8, 16)
+
+#: The whole value of a JSON null.
+NULL_VALUE: Final = b"\x00"
+
+_VERSION: Final = 1
+
+
+class MalformedVariantError(ValueError):
+    """A variant's bytes, or its shredded columns, are not what the encoding says."""
+
+
+class Container(NamedTuple):
+    """The children of an object or an array.
+
+    Attributes:
+        ids: positions of the fields' names in the dictionary; None for an array.
+        starts: where each child starts, relative to `data`.
+        data: where the children's bytes start.
+        end: where they end.
+    """
+
+    ids: Sequence[int] | None
+    starts: Sequence[int]
+    data: int
+    end: int
+
+
+def parse_metadata(metadata: bytes) -> list[bytes]:
+    """Return the names in a variant's dictionary, as UTF-8.
+
+    Raises:
+        MalformedVariantError: the bytes are no dictionary of the known version.
+    """
+    if not metadata:
+        raise MalformedVariantError("its metadata is empty")
+    if metadata[0] & 0x0F != _VERSION:
+        raise MalformedVariantError(f"its metadata has version {metadata[0] & 0x0F}, known is {_VERSION}")
+    width = (metadata[0] >> 6) + 1
+    count = unsigned(metadata, 1, width)
+    start = 1 + (count + 2) * width
+    if start > len(metadata):
+        raise MalformedVariantError(f"its metadata is too short for {count} names")
+    offsets = unsigned_list(metadata, 1 + width, count + 1, width)
+    names = []
+    for begin, end in zip(offsets, offsets[1:], strict=False):
+        if begin > end or start + end > len(metadata):
+            raise MalformedVariantError("a name in its metadata lies outside of it")
+        names.append(metadata[start + begin : start + end])
+    return names
+
+
+def unsigned(data: bytes, at: int, width: int) -> int:
+    """Return the little-endian number of `width` bytes at a position.
+
+    Raises:
+        MalformedVariantError: the bytes end before.
+    """
+    part = data[at : at + width]
+    if len(part) < width:
+        raise MalformedVariantError("its bytes end too soon")
+    return int.from_bytes(part, "little")
+
+
+def unsigned_list(data: bytes, at: int, count: int, width: int) -> Sequence[int]:
+    """Return `count` little-endian numbers of `width` bytes; the caller has checked that they are there."""
+    if width == 1:
+        return data[at : at + count]
+    if width == 2:
+        return struct.unpack_from(f"<{count}H", data, at)
+    if width == 4:
+        return struct.unpack_from(f"<{count}I", data, at)
+    return [int.from_bytes(data[i : i + width], "little") for i in range(at, at + count * width, width)]
+
+
+def container(value: bytes, at: int) -> Container:
+    """Return where the children of an object or array are.
+
+    Args:
+        value: the variant's value.
+        at: where the object or array starts; its first byte is there.
+
+    Raises:
+        MalformedVariantError: its lists are longer than its bytes.
+    """
+    header = value[at] >> 2
+    is_object = value[at] & 3 == OBJECT
+    wide = header & (0x10 if is_object else 0x04)
+    count_width = 4 if wide else 1
+    count = unsigned(value, at + 1, count_width)
+    offset_width = (header & 3) + 1
+    id_width = ((header >> 2 & 3) + 1) if is_object else 0
+    ids_at = at + 1 + count_width
+    offsets_at = ids_at + count * id_width
+    data = offsets_at + (count + 1) * offset_width
+    if data > len(value):
+        raise MalformedVariantError(f"its bytes end within the lists of {count} elements")
+    ids = unsigned_list(value, ids_at, count, id_width) if is_object else None
+    offsets = unsigned_list(value, offsets_at, count + 1, offset_width)
+    end = data + offsets[count]
+    if end > len(value):
+        raise MalformedVariantError("its bytes end before its last element")
+    return Container(ids, offsets[:count], data, end)
+
+
+def value_end(value: bytes, at: int) -> int:
+    """Return where the node that starts at a position ends.
+
+    Raises:
+        MalformedVariantError: no node starts there, or its bytes are not all there.
+    """
+    if not 0 <= at < len(value):
+        raise MalformedVariantError("an element lies outside of its bytes")
+    kind, basic = value[at] >> 2, value[at] & 3
+    if basic == SHORT_STRING:
+        end = at + 1 + kind
+    elif basic != PRIMITIVE:
+        end = container(value, at).end
+    elif kind >= len(WIDTHS):
+        raise MalformedVariantError(f"it holds a value of type {kind}, which this release does not know")
+    elif kind in (BINARY, STRING):
+        end = at + 5 + unsigned(value, at + 1, 4)
+    else:
+        end = at + 1 + WIDTHS[kind]
+    if end > len(value):
+        raise MalformedVariantError("its bytes end too soon")
+    return end
+
+
+def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the fields of an object: names and encoded values, in the object's order.
+
+    Args:
+        value: the object.
+        names: the dictionary.
+
+    Raises:
+        MalformedVariantError: it is no object, or is malformed.
+    """
+    if not value or value[0] & 3 != OBJECT:
+        raise MalformedVariantError("its value is no object, though its fields are stored apart")
+    inside = container(value, 0)
+    fields: list[tuple[bytes, bytes]] = []
+    left = len(value)
+    for number, start in zip(inside.ids or (), inside.starts, strict=True):
+        if number >= len(names):
+            raise MalformedVariantError(f"field {number} is not among the {len(names)} names of its metadata")
+        end = value_end(value, inside.data + start)
+        left -= end - inside.data - start
+        if left < 0:
+            raise MalformedVariantError("its elements overlap")
+        fields.append((names[number], value[inside.data + start : end]))
+    return fields
