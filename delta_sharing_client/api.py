@@ -9,6 +9,7 @@ from delta_sharing_client.client import SharingClient
 from delta_sharing_client.protocol.actions import Metadata, Protocol
 from delta_sharing_client.protocol.names import parse_table_url
 from delta_sharing_client.protocol.predicates import Filters
+from delta_sharing_client.scan.tasks import VariantForm
 from delta_sharing_client.table import RequestedFormat, Timestamp
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def load_as_pandas(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
     dtype_backend: DtypeBackend | None = None,
+    variant: VariantForm = "struct",
     progress: bool | None = None,
 ) -> pd.DataFrame:
     """Load a shared table as a pandas frame.
@@ -49,6 +51,7 @@ def load_as_pandas(
         filters: rows to load, as `pandas.read_parquet` takes them; the answer is exactly filtered.
         dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where integers or
             booleans are null; ``numpy_nullable`` or ``pyarrow`` as in pandas.
+        variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.
         progress: show a progress bar; by default in a terminal or notebook only.
 
     Returns:
@@ -68,6 +71,7 @@ def load_as_pandas(
             timestamp=timestamp,
             response_format=_response_format(use_delta_format),
             json_predicate_hints=jsonPredicateHints,
+            variant=variant,
         )
         return scan.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
@@ -84,6 +88,7 @@ def load_as_arrow(
     *,
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
+    variant: VariantForm = "struct",
     progress: bool | None = None,
 ) -> pa.Table:
     """Load a shared table as an Arrow table; the arguments are those of `load_as_pandas`.
@@ -105,6 +110,7 @@ def load_as_arrow(
             timestamp=timestamp,
             response_format=_response_format(use_delta_format),
             json_predicate_hints=jsonPredicateHints,
+            variant=variant,
         )
         return scan.to_arrow(progress=progress)
 
@@ -117,6 +123,7 @@ def load_as_polars(
     *,
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
+    variant: VariantForm = "struct",
 ) -> pl.DataFrame:
     """Load a shared table as a polars frame (extra ``polars``); the arguments are those of `load_as_pandas`.
 
@@ -127,7 +134,7 @@ def load_as_polars(
     profile, table = parse_table_url(url)
     with SharingClient(profile) as client:
         scan = client.table(table).scan(
-            columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp
+            columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp, variant=variant
         )
         return scan.to_polars()
 
@@ -141,6 +148,7 @@ def load_as_duckdb(
     *,
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
+    variant: VariantForm = "struct",
 ) -> duckdb.DuckDBPyRelation:
     """Return a shared table as a DuckDB relation (extra ``duckdb``), fetched each time DuckDB runs it.
 
@@ -152,6 +160,7 @@ def load_as_duckdb(
         timestamp: load the table as of this time.
         columns: names of the columns to load; DuckDB does not push its own projection down.
         filters: rows to load; DuckDB does not push its own filters down.
+        variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
@@ -161,7 +170,7 @@ def load_as_duckdb(
     scan = (
         SharingClient(profile)
         .table(table)
-        .scan(columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp)
+        .scan(columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp, variant=variant)
     )
     return scan.to_duckdb(connection)
 

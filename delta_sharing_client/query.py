@@ -24,7 +24,7 @@ from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,7 @@ class SnapshotQuery:
         version, timestamp: the snapshot; at most one of them, the latest without.
         formats: response formats accepted.
         json_predicate_hints: the caller's own hint for the server; filters no rows.
+        variant: what variants are read as.
     """
 
     columns: tuple[str, ...] | None = None
@@ -47,6 +48,7 @@ class SnapshotQuery:
     timestamp: str | None = None
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     json_predicate_hints: str | None = None
+    variant: VariantForm = "struct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         info.protocol.check_readable(what)
         predicate = _bind(query, info.metadata)
         if query.limit == 0:
-            spec = read_spec(info.metadata, query.columns, predicate)
+            spec = read_spec(info.metadata, query.columns, predicate, query.variant)
             return ScanPlan(
                 table=table,
                 version=info.version,
@@ -125,7 +127,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
 
     def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
         protocol.check_readable(what)
-        specs.append(read_spec(metadata, query.columns, _bind(query, metadata)))
+        specs.append(read_spec(metadata, query.columns, _bind(query, metadata), query.variant))
         return task_maker(specs[-1])
 
     answer = rest.query_table(table, request, convert)

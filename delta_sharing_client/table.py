@@ -19,7 +19,7 @@ from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, check_version, format_timestamp
 from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.scan.plan import Pruned
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.scan.tasks import FileScanTask, VariantForm, check_variant
 
 if TYPE_CHECKING:
     import duckdb
@@ -140,6 +140,7 @@ class SharedTable:
         response_format: RequestedFormat = "auto",
         *,
         json_predicate_hints: str | None = None,
+        variant: VariantForm = "struct",
     ) -> TableScan:
         """Say what to read of the table; nothing is read yet.
 
@@ -153,6 +154,8 @@ class SharedTable:
             timestamp: read the version that was current then; ISO 8601 text or a datetime.
             response_format: ``auto`` takes what the server prefers; ``delta`` or ``parquet`` force one.
             json_predicate_hints: a JSON predicate for the server alone: it prunes files and filters no rows.
+            variant: ``struct`` reads a variant as a struct of its binaries `metadata` and `value`, ``json``
+                as the text of its JSON (times in UTC).
 
         Raises:
             ValueError: an argument is out of range, or version and timestamp are both given.
@@ -172,6 +175,7 @@ class SharedTable:
             timestamp=None if timestamp is None else format_timestamp(timestamp),
             response_format=response_format,
             json_predicate_hints=json_predicate_hints,
+            variant=check_variant(variant),
         )
 
     def _repr_html_(self) -> str:
@@ -194,6 +198,7 @@ class TableScan:
     timestamp: str | None = None
     response_format: RequestedFormat = "auto"
     json_predicate_hints: str | None = field(default=None, repr=False)
+    variant: VariantForm = "struct"
 
     def replace(self, **changes: Any) -> TableScan:
         """Return this scan with some of its fields changed."""
@@ -215,6 +220,7 @@ class TableScan:
             timestamp=self.timestamp,
             formats=formats_for(self.response_format),
             json_predicate_hints=self.json_predicate_hints,
+            variant=self.variant,
         )
         return plan_snapshot(self.table._rest, self.table.name, query)
 
@@ -225,7 +231,7 @@ class TableScan:
         from delta_sharing_client.scan.plan import project
 
         metadata = self.table.metadata(self.version, self.timestamp, response_format=self.response_format)
-        return arrow_schema(project(metadata.schema, self.columns))
+        return arrow_schema(project(metadata.schema, self.columns), self.variant)
 
     def to_arrow(self, *, progress: bool | None = None) -> pa.Table:
         """Read the rows into an Arrow table; an empty one has the full schema.
@@ -244,7 +250,7 @@ class TableScan:
 
         plan = self.plan()
         with file_progress(plan.tasks, progress, plan.table.name) as advance:
-            return to_table(self._batches(plan, advance, memory_budget), plan.spec.output)
+            return to_table(self._batches(plan, advance, memory_budget), plan.spec.output, plan.spec.variant)
 
     def to_pandas(
         self,
@@ -279,7 +285,7 @@ class TableScan:
         from delta_sharing_client.load.arrow import to_reader
 
         plan = self.plan()
-        return to_reader(self._batches(plan, None), plan.spec.output)
+        return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
 
     def to_polars(self) -> pl.DataFrame:
         """Read the rows into a polars frame, batch by batch, without a copy of ours (extra ``polars``).
@@ -291,7 +297,7 @@ class TableScan:
         from delta_sharing_client.load.polars import to_polars
 
         plan = self.plan()
-        return to_polars(self._batches(plan, None), plan.spec.output)
+        return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the scan (extra ``duckdb``).

@@ -145,8 +145,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     info = f"delta_sharing_client-{ds.__version__}.dist-info"
-    modules = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py")}
-    expected = {*modules, "delta_sharing_client/py.typed"}
+    files = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    expected = {path.relative_to(ROOT).as_posix() for path in files}
+    assert "delta_sharing_client/py.typed" in expected
     expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
     assert names == expected
 

@@ -58,12 +58,15 @@ class LastingTransportError(TransportError):
     """A failure that trying again cannot help: a refused certificate, redirects without end."""
 
 
-def translate(error: Exception, *, url: str, reading: bool = False) -> DeltaSharingError:
+def translate(
+    error: Exception, *, url: str, what: str = "the request", reading: bool = False
+) -> DeltaSharingError:
     """Return the error of this package for a network exception; raise it `from None`.
 
     Args:
         error: one of `NETWORK_ERRORS`.
         url: the request's URL.
+        what: the thing asked for, for messages without a URL.
         reading: whether the answer had begun.
     """
     chain = _chain(error)
@@ -82,7 +85,7 @@ def translate(error: Exception, *, url: str, reading: bool = False) -> DeltaShar
     if reading:
         reason = said or "the connection was closed before the end"
         if any(isinstance(link, _CUT) for link in chain):
-            return IncompleteResponseError(f"the answer was cut: {reason}")
+            return IncompleteResponseError(f"{what}: the answer was cut: {reason}")
         return TransportError(f"the connection broke while the answer was arriving: {reason}", url=url)
     for link in chain:
         if isinstance(link, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):

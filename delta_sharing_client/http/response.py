@@ -17,6 +17,7 @@ from delta_sharing_client.secrets import MASK
 MAX_ERROR_BODY: Final = 64 * 1024
 
 _CHUNK: Final = 256 * 1024
+_SMALL_CHUNK: Final = 16 * 1024
 
 
 class Response:
@@ -66,8 +67,10 @@ class Response:
             IncompleteResponseError: the body is shorter than announced.
             TransportError: the connection broke.
         """
-        read1 = getattr(self._raw, "read1", None)  # urllib3 1.26 has none
-        return self._counted(read1 if read1 is not None else self._raw.read, limit)
+        read1 = getattr(self._raw, "read1", None)
+        if read1 is None:  # urllib3 1.26: what is read when the connection breaks is lost, so read little
+            return self._counted(self._raw.read, min(limit, _SMALL_CHUNK))
+        return self._counted(read1, limit)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body, decompressed, in pieces of some 256 kB.
@@ -110,10 +113,12 @@ class Response:
         try:
             data: bytes = read(limit, decode_content=False)
         except NETWORK_ERRORS as error:
-            raise translate(error, url=self.url, reading=True) from None
+            raise translate(error, url=self.url, what=self._what, reading=True) from None
         if self._left is not None:
             if not data and self._left:
-                raise IncompleteResponseError(f"the answer was cut: {self._left} bytes of it are missing")
+                raise IncompleteResponseError(
+                    f"{self._what}: the answer was cut: {self._left} bytes of it are missing"
+                )
             self._left -= len(data)
         return data
 

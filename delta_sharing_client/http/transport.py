@@ -128,7 +128,14 @@ class _Transport:
             logger.debug("%s %s failed after %.3f s", method, shown, time.monotonic() - started)
             raise translated from None
         logger.debug("%s %s %d %.3f s", method, shown, response.status_code, time.monotonic() - started)
+        self._allow_full_stalls(response)
         return Response(response, what=what)
+
+    def _allow_full_stalls(self, response: requests.Response) -> None:
+        """Lift an attempt's own time-out once its answer has begun: from there on only stalls count."""
+        sock = getattr(getattr(response.raw, "connection", None), "sock", None)
+        if sock is not None:
+            sock.settimeout(self.options.read_timeout.total_seconds())
 
     def _timeout(self, total: float | None) -> urllib3.Timeout:
         return urllib3.Timeout(

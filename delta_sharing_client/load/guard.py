@@ -10,12 +10,16 @@ import pyarrow as pa
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError
 from delta_sharing_client.load.arrow import to_reader
 from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.scan.tasks import VariantForm
 
 T = TypeVar("T")
 
 
 def through_stream(
-    batches: Iterable[pa.RecordBatch], schema: StructType, consume: Callable[[pa.RecordBatchReader], T]
+    batches: Iterable[pa.RecordBatch],
+    schema: StructType,
+    consume: Callable[[pa.RecordBatchReader], T],
+    variant: VariantForm = "struct",
 ) -> T:
     """Let `consume` read the batches as an Arrow stream; what goes wrong with them is raised as it is.
 
@@ -25,6 +29,7 @@ def through_stream(
         batches: batches of `schema`.
         schema: their columns.
         consume: reads the stream to its end.
+        variant: what variants were read as.
     """
     failed: list[DeltaSharingError] = []
 
@@ -36,7 +41,7 @@ def through_stream(
             raise
 
     try:
-        return consume(to_reader(watched(), schema))
+        return consume(to_reader(watched(), schema, variant))
     except Exception:
         if failed:
             raise failed[0] from None

@@ -9,17 +9,21 @@ import pyarrow as pa
 
 from delta_sharing_client.load.guard import missing, through_stream
 from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.scan.tasks import VariantForm
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def to_polars(batches: Iterator[pa.RecordBatch], schema: StructType) -> pl.DataFrame:
+def to_polars(
+    batches: Iterator[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct"
+) -> pl.DataFrame:
     """Return the rows as a polars frame.
 
     Args:
         batches: batches of `schema`.
         schema: the columns of the result.
+        variant: what variants were read as.
 
     Raises:
         MissingDependencyError: polars is not installed.
@@ -29,4 +33,4 @@ def to_polars(batches: Iterator[pa.RecordBatch], schema: StructType) -> pl.DataF
         import polars as pl
     except ImportError:
         raise missing("polars") from None
-    return through_stream(batches, schema, pl.DataFrame)
+    return through_stream(batches, schema, pl.DataFrame, variant)

@@ -22,7 +22,13 @@ MAX_PARQUET_READER_VERSION: Final = 1
 #: Reader features that ask nothing of the reader of files that a server hands out.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
 #: Reader features that this release reads; the capabilities header advertises exactly these.
-SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {"columnmapping", "deletionvectors", "typewidening"}
+SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
+    "columnmapping",
+    "deletionvectors",
+    "typewidening",
+    "varianttype",
+    "variantshredding",
+}
 
 
 def canonical_feature(name: str) -> str:

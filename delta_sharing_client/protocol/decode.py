@@ -33,6 +33,7 @@ from delta_sharing_client.protocol.actions import (
     ResponseFormat,
 )
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
+from delta_sharing_client.protocol.json_text import loads
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -85,7 +86,7 @@ def parse_object(line: bytes) -> Json:
     """
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")
-    value = json.loads(line)
+    value = loads(line)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value

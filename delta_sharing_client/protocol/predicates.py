@@ -184,6 +184,8 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
 
 
 def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
+    if column.type == PrimitiveType("variant"):
+        raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
     known = [value for value in values if value is not None]
     bound: list[Value] = []
     for value in known:

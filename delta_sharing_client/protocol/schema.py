@@ -33,6 +33,7 @@ PRIMITIVES: Final = frozenset(
         "timestamp",
         "timestamp_ntz",
         "void",
+        "variant",
     }
 )
 #: Other spellings that writers use for them.

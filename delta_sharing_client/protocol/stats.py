@@ -7,13 +7,14 @@ in fewer digits than they have, and NaN is in no bound at all. Serves "Per-file 
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
 
+from delta_sharing_client.protocol.json_text import loads, loads_exact
 from delta_sharing_client.protocol.partition_values import (
     INTEGER_BITS,
     Value,
@@ -84,7 +85,7 @@ def parse_stats(text: str | None) -> Stats | None:
     if not text:
         return None
     try:
-        item = json.loads(text, parse_float=Decimal)
+        item = loads_exact(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(item, dict):
@@ -99,6 +100,27 @@ def parse_stats(text: str | None) -> Stats | None:
         nulls,
         item.get("tightBounds") is not False,
     )
+
+
+#: How most writers begin; read without the rest, which is long.
+_COUNT_FIRST: Final = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.ASCII)
+
+
+def num_records(text: str | None) -> int | None:
+    """Return how many rows the `stats` text of a file says it has; None where it does not.
+
+    The bounds, which are most of the text, are not decoded.
+    """
+    if not text:
+        return None
+    if match := _COUNT_FIRST.match(text):
+        return int(match[1])
+    try:
+        item = loads(text)
+    except (ValueError, RecursionError):
+        return None
+    count = item.get("numRecords") if isinstance(item, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
 def _bound(value: Any, data_type: DataType, *, upper: bool = False) -> Value:

@@ -1,7 +1,8 @@
 """The Arrow type of each type of a table's schema; one place, used by every loader.
 
 `timestamp` is an instant (`timestamp[us, UTC]`), `timestamp_ntz` a wall clock (`timestamp[us]`), `void` is
-`null`. All columns and fields are nullable: what the provider promises, a file may not hold.
+`null`. A `variant` is a struct of its two binaries, or the text of its JSON, as the reader asks. All
+columns and fields are nullable: what the provider promises, a file may not hold.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from delta_sharing_client.protocol.schema import (
     StructType,
     UnknownType,
 )
+from delta_sharing_client.scan.tasks import VariantForm
+
+#: A variant as its encoding defines it.
+VARIANT: Final = pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())])
 
 _PRIMITIVES: Final[dict[str, pa.DataType]] = {
     "string": pa.string(),
@@ -39,36 +44,46 @@ _PRIMITIVES: Final[dict[str, pa.DataType]] = {
 }
 
 
-def arrow_type(data_type: DataType) -> pa.DataType:
+def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataType:
     """Return the Arrow type of a column's type.
+
+    Args:
+        data_type: the type in the table's schema.
+        variant: what variants are read as.
 
     Raises:
         UnsupportedTypeError: it is, or holds, a type that this release does not know.
     """
     if isinstance(data_type, PrimitiveType):
+        if data_type.name == "variant":
+            return VARIANT if variant == "struct" else pa.string()
         return _PRIMITIVES[data_type.name]
     if isinstance(data_type, DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     if isinstance(data_type, ArrayType):
-        return pa.list_(arrow_type(data_type.element))
+        return pa.list_(arrow_type(data_type.element, variant))
     if isinstance(data_type, MapType):
-        return pa.map_(arrow_type(data_type.key), arrow_type(data_type.value))
+        return pa.map_(arrow_type(data_type.key, variant), arrow_type(data_type.value, variant))
     if isinstance(data_type, StructType):
-        return pa.struct([pa.field(f.name, arrow_type(f.type)) for f in data_type.fields])
+        return pa.struct([pa.field(f.name, arrow_type(f.type, variant)) for f in data_type.fields])
     if isinstance(data_type, UnknownType):
         raise data_type.error()
     raise UnsupportedTypeError(f"no Arrow type for {data_type}", type_name=str(data_type))
 
 
 @lru_cache(maxsize=64)
-def _cached_schema(schema: StructType) -> pa.Schema:
-    return pa.schema([pa.field(f.name, arrow_type(f.type)) for f in schema.fields])
+def _cached_schema(schema: StructType, variant: VariantForm) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type, variant)) for f in schema.fields])
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType, variant: VariantForm = "struct") -> pa.Schema:
     """Return the Arrow schema of a table or of a projection of it.
+
+    Args:
+        schema: the columns.
+        variant: what variants are read as.
 
     Raises:
         UnsupportedTypeError: a column has a type that this release does not know.
     """
-    return _cached_schema(schema)
+    return _cached_schema(schema, variant)

@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.protocol.column_mapping import MappingMode, field_id, physical_name
-from delta_sharing_client.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
+from delta_sharing_client.protocol.schema import (
+    ArrayType,
+    DataType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
+from delta_sharing_client.read.variant import conform_variant, variant_to_json
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -26,11 +34,13 @@ class FieldFinder:
     Args:
         mode: the table's column mapping.
         file_id: the file, for messages.
+        column: the column being read, for messages.
     """
 
-    def __init__(self, mode: MappingMode, file_id: str) -> None:
+    def __init__(self, mode: MappingMode, file_id: str, column: str = "") -> None:
         self.mode = mode
-        self._file_id = file_id
+        self.file_id = file_id
+        self.column = column
 
     def find(self, wanted: StructField, fields: Sequence[pa.Field]) -> int | None:
         """Return the position of a column among `fields`; None where the file does not have it."""
@@ -57,7 +67,7 @@ class FieldFinder:
         if fields and not known:
             raise DataError(
                 "the table maps its columns by Parquet field id, and the file has no field ids",
-                file_id=self._file_id,
+                file_id=self.file_id,
             )
         return None
 
@@ -73,7 +83,11 @@ def conform(array: pa.Array, data_type: DataType, target: pa.DataType, finder: F
 
     Raises:
         pyarrow.ArrowInvalid: a value would change; the caller names the column.
+        DataError: a variant is malformed.
     """
+    if is_variant(data_type):
+        read = conform_variant if pa.types.is_struct(target) else variant_to_json
+        return read(array, file_id=finder.file_id, column=finder.column)
     source = array.type
     if isinstance(source, pa.BaseExtensionType):
         array = array.storage
@@ -92,6 +106,22 @@ def conform(array: pa.Array, data_type: DataType, target: pa.DataType, finder: F
     raise ProtocolError(f"no way to read {data_type} as {target}")
 
 
+def is_variant(data_type: DataType) -> bool:
+    """Whether a column of that type holds variants."""
+    return isinstance(data_type, PrimitiveType) and data_type.name == "variant"
+
+
+def holds_variant(data_type: DataType) -> bool:
+    """Whether a column of that type holds variants, at the top or further inside."""
+    if isinstance(data_type, StructType):
+        return any(holds_variant(f.type) for f in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return holds_variant(data_type.element)
+    if isinstance(data_type, MapType):
+        return holds_variant(data_type.key) or holds_variant(data_type.value)
+    return is_variant(data_type)
+
+
 def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
     source = array.type
     if pa.types.is_null(source):
@@ -101,13 +131,13 @@ def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder:
     if array.offset:
         array = array.take(pa.array(np.arange(len(array))))
     fields = [source.field(i) for i in range(source.num_fields)]
+    # Where a struct is null its fields may hold anything, which must not be taken for a variant's bytes.
+    parts = array.flatten() if holds_variant(data_type) else [array.field(i) for i in range(len(fields))]
     children = []
     for position, wanted in enumerate(data_type.fields):
         kind = target.field(position).type
         found = finder.find(wanted, fields)
-        child = (
-            pa.nulls(len(array), kind) if found is None else conform(array.field(found), wanted.type, kind, finder)
-        )
+        child = pa.nulls(len(array), kind) if found is None else conform(parts[found], wanted.type, kind, finder)
         children.append(child)
     validity = array.buffers()[0]
     return pa.Array.from_buffers(target, len(array), [validity], array.null_count, 0, children)

@@ -14,12 +14,13 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sharing_client.errors import DataError, UnsupportedTableError
+from delta_sharing_client.errors import DataError
 from delta_sharing_client.protocol.column_mapping import physical_name
 from delta_sharing_client.protocol.partition_values import Value, parse_partition_value
 from delta_sharing_client.protocol.schema import DataType, StructField, StructType
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
-from delta_sharing_client.read.conform import FieldFinder, conform
+from delta_sharing_client.read.calendar import LegacyCalendar
+from delta_sharing_client.read.conform import FieldFinder, conform, holds_variant
 from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
 from delta_sharing_client.read.row_filter import filter_batch
@@ -29,10 +30,8 @@ from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 #: What the Parquet reader raises for bytes that are not what they should be.
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
-_LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-#: Times from here on are the same in Spark's legacy calendar and zones as in today's.
-_LEGACY_SAFE_MICROS: Final = -2_208_988_800_000_000  # 1900-01-01
-_LEGACY_SAFE_DAYS: Final = -141_427  # 1582-10-15
+#: Bytes of a column of variants that are brought to its type at a time.
+_VARIANT_BYTES: Final = 64 * 1024 * 1024
 
 
 def decode_file(
@@ -57,7 +56,7 @@ def decode_file(
 
     Raises:
         DataError: the bytes are no Parquet file, are damaged, or do not hold what the table says.
-        UnsupportedTableError: the file was written in Spark's legacy calendar and holds such old times.
+        UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
     """
     with ParquetSource(buffer, task, spec, deleted=deleted) as source:
         for piece in source.pieces(piece_size=1):
@@ -94,7 +93,7 @@ class ParquetSource:
             self._metadata = file.metadata
             schema = file.schema_arrow
         self.columns = _locate(schema, task, spec)
-        self._legacy = any(key in (self._metadata.metadata or {}) for key in _LEGACY_KEYS)
+        self._calendar = LegacyCalendar.of(self._metadata.metadata)
         self._starts = [0]
         for group in range(self._metadata.num_row_groups):
             self._starts.append(self._starts[-1] + self._metadata.row_group(group).num_rows)
@@ -125,7 +124,7 @@ class ParquetSource:
             predicate,
             size=self._buffer.size,
             piece_size=piece_size,
-            trust_times=not self._legacy,
+            trust_times=self._calendar is None or self._calendar.times == "no",
         )
 
     def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
@@ -145,7 +144,7 @@ class ParquetSource:
 
         Raises:
             DataError: the bytes are damaged, or do not hold what the table says.
-            UnsupportedTableError: the file was written in Spark's legacy calendar and holds such old times.
+            UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
         """
         with self._open(self._metadata) as file:
             for group in piece.groups:
@@ -187,22 +186,29 @@ class ParquetSource:
                 raise DataError(
                     f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
                 )
-        finder = FieldFinder(self._spec.mapping, task.file_id)
         # The decoded table has the asked-for top-level columns in the file's order.
         order = sorted((column.leaves[0], position) for position, column in enumerate(columns) if column.leaves)
         place = {position: rank for rank, (_, position) in enumerate(order)}
-        read_schema = arrow_schema(StructType(self._spec.fields))
+        read_schema = arrow_schema(StructType(self._spec.fields), self._spec.variant)
         chunks: list[pa.ChunkedArray] = []
         for position, column in enumerate(columns):
             target = read_schema.field(position).type
             if table is not None and position in place:
                 source = table.column(place[position])
-                if self._legacy:
-                    _refuse_legacy(source, column.field, task)
+                if self._calendar is not None:
+                    source = self._rebased(self._calendar, source, column)
+                finder = FieldFinder(self._spec.mapping, task.file_id, column.field.name)
                 chunks.append(_conform_column(source, column.field, target, finder, task))
             else:
                 chunks.append(pa.chunked_array([_constant(column, target, rows)]))
         return pa.Table.from_arrays(chunks, schema=read_schema)
+
+    def _rebased(
+        self, calendar: LegacyCalendar, source: pa.ChunkedArray, column: LocatedColumn
+    ) -> pa.ChunkedArray:
+        physical = [self._metadata.schema.column(leaf).physical_type for leaf in column.leaves]
+        what = f"file {self._task.file_id}: column {column.field.name!r}"
+        return calendar.rebase(source, physical, what)
 
     def _select(self, decoded: pa.Table | pa.RecordBatch, *, all_rows_match: bool) -> Iterator[pa.RecordBatch]:
         """Apply the row filter and drop the columns that only it needed."""
@@ -269,16 +275,27 @@ def _partition_value(text: str | None, column: StructField, task: FileScanTask) 
 def _conform_column(
     source: pa.ChunkedArray, column: StructField, target: pa.DataType, finder: FieldFinder, task: FileScanTask
 ) -> pa.ChunkedArray:
-    if source.type == target and (finder.mode == "none" or not pa.types.is_nested(target)):
+    chunks = source.chunks
+    if holds_variant(column.type):
+        # Texts and values put together may take many times the bytes that the file holds.
+        chunks = [part for chunk in chunks for part in _slices(chunk)]
+    elif source.type == target and (finder.mode == "none" or not pa.types.is_nested(target)):
         return source
     try:
-        return pa.chunked_array([conform(chunk, column.type, target, finder) for chunk in source.chunks], target)
+        return pa.chunked_array([conform(chunk, column.type, target, finder) for chunk in chunks], target)
     except pa.ArrowException as error:
         raise DataError(
             f"column {column.name!r} is {column.type} in the table and {source.type} in the file, "
             f"and its values do not fit: {_reason(error)}",
             file_id=task.file_id,
         ) from None
+
+
+def _slices(chunk: pa.Array) -> Iterator[pa.Array]:
+    """Cut a chunk so that no part takes much more than `_VARIANT_BYTES`."""
+    rows = max(1, len(chunk) * _VARIANT_BYTES // max(chunk.nbytes, 1))
+    for start in range(0, len(chunk), rows):
+        yield chunk.slice(start, rows)
 
 
 def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Array:
@@ -295,38 +312,6 @@ def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
     if pa.types.is_decimal(target) and isinstance(value, Decimal):
         return pa.scalar(value, target)
     return pa.scalar(value, target)
-
-
-def _refuse_legacy(source: pa.ChunkedArray, column: StructField, task: FileScanTask) -> None:
-    """Raise if a column of a file in Spark's legacy calendar holds times that would need rebasing."""
-    for kind, leaf in _time_leaves(source):
-        limit = _LEGACY_SAFE_DAYS if pa.types.is_date(kind) else _LEGACY_SAFE_MICROS
-        numbers = leaf.cast(pa.int32() if pa.types.is_date(kind) else pa.timestamp("us", tz=kind.tz)).cast(
-            pa.int64()
-        )
-        smallest = pa.compute.min(numbers).as_py()
-        if smallest is not None and smallest < limit:
-            raise UnsupportedTableError(
-                f"file {task.file_id}: column {column.name!r} holds times from before "
-                f"{'1582-10-15' if pa.types.is_date(kind) else '1900'} in Spark's legacy calendar, "
-                "which this release does not read; ask the provider to rewrite the table"
-            )
-
-
-def _time_leaves(source: pa.ChunkedArray) -> Iterator[tuple[pa.DataType, pa.Array]]:
-    for chunk in source.chunks:
-        stack = [chunk]
-        while stack:
-            array = stack.pop()
-            kind = array.type
-            if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-                yield kind, array
-            elif pa.types.is_struct(kind):
-                stack.extend(array.flatten())
-            elif pa.types.is_map(kind):
-                stack.extend([array.keys, array.items])
-            elif pa.types.is_nested(kind):
-                stack.append(array.flatten())
 
 
 def _reason(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 #: Kinds of nodes, the low two bits of the first byte.
@@ -88,7 +89,7 @@ def parse_metadata(metadata: bytes) -> list[bytes]:
         raise MalformedVariantError(f"its metadata is too short for {count} names")
     offsets = unsigned_list(metadata, 1 + width, count + 1, width)
     names = []
-    for begin, end in zip(offsets, offsets[1:], strict=False):
+    for begin, end in pairwise(offsets):
         if begin > end or start + end > len(metadata):
             raise MalformedVariantError("a name in its metadata lies outside of it")
         names.append(metadata[start + begin : start + end])

@@ -80,40 +80,36 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
             header = value[at]
             if header & 2 == 0:
                 text, taken = _short_string(value, at) if header & 1 else _primitive(value, at)
-                out.append(text)
                 left -= taken
+                if left < 0:
+                    raise MalformedVariantError("its elements overlap")
+                out.append(text)
                 continue
             inside = vb.container(value, at)
             left -= inside.data - at
             if left < 0:
-                break
+                raise MalformedVariantError("its elements overlap")
             if not inside.starts:
-                out.append("{}" if inside.ids is not None else "[]")
+                out.append("[]" if inside.ids is None else "{}")
                 continue
             if len(around) >= MAX_DEPTH:
                 raise MalformedVariantError(f"it is nested deeper than {MAX_DEPTH} levels")
             around.append((nodes, closing))
             starts = [inside.data + start for start in inside.starts]
             if inside.ids is None:
-                nodes = zip(chain(("[",), repeat(",")), starts, strict=False)
-                closing = "]"
+                nodes, closing = zip(chain(("[",), repeat(",")), starts, strict=False), "]"
             else:
                 befores = _field_names(inside.ids, names)
                 names_left -= sum(map(len, befores))
                 if names_left < 0:
                     raise MalformedVariantError(f"its JSON text has more than {MAX_NAMES:,} characters of names")
-                nodes = zip(befores, starts, strict=True)
-                closing = "}"
+                nodes, closing = zip(befores, starts, strict=True), "}"
             break
         else:
             out.append(closing)
-            if left < 0:
-                raise MalformedVariantError("its elements overlap")
             if not around:
                 return "".join(out)
             nodes, closing = around.pop()
-        if left < 0:
-            raise MalformedVariantError("its elements overlap")
 
 
 def _field_names(ids: Sequence[int], names: Sequence[str]) -> list[str]:

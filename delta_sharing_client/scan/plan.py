@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from delta_sharing_client.errors import ColumnError, DataError
@@ -12,8 +12,8 @@ from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.predicates import Predicate, columns_of
 from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, outcomes
 from delta_sharing_client.protocol.schema import StructField, StructType
-from delta_sharing_client.protocol.stats import Stats, parse_stats
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.protocol.stats import Stats, num_records, parse_stats
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
 
 
 def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
@@ -51,7 +51,12 @@ def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
     return StructType(tuple(chosen))
 
 
-def read_spec(metadata: Metadata, columns: Sequence[str] | None, predicate: Predicate | None) -> ReadSpec:
+def read_spec(
+    metadata: Metadata,
+    columns: Sequence[str] | None,
+    predicate: Predicate | None,
+    variant: VariantForm = "struct",
+) -> ReadSpec:
     """Say what to read of each file of a table.
 
     Raises:
@@ -71,6 +76,7 @@ def read_spec(metadata: Metadata, columns: Sequence[str] | None, predicate: Pred
         partition_columns=frozenset(name for name in schema.names if name.lower() in partitions),
         mapping=mapping_mode(metadata.configuration),
         predicate=predicate,
+        variant=variant,
     )
 
 
@@ -88,12 +94,14 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
         spec: what will be read, filter included.
     """
     predicate = spec.predicate
+    # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
+    shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
 
     def make(action: FileAction) -> FileScanTask | Pruned:
-        stats = parse_stats(action.stats)
         all_rows_match = predicate is None
+        rows = num_records(action.stats)
         if predicate is not None:
-            values = _FileDomains(action, spec, stats)
+            values = _FileDomains(action, spec, parse_stats(action.stats))
             if not outcomes(predicate, values.partition) & TRUE:
                 return Pruned.PARTITION
             possible = outcomes(predicate, values.known)
@@ -104,8 +112,8 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
             url=action.url,
             file_id=action.id,
             size=action.size,
-            partition_values=action.partition_values,
-            num_records=stats.num_records if stats else None,
+            partition_values=shared.setdefault(tuple(action.partition_values.items()), action.partition_values),
+            num_records=rows,
             expiration=action.expiration_timestamp,
             deletion_vector=action.deletion_vector,
             deletion_vector_id=action.deletion_vector_file_id,

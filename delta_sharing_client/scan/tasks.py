@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.protocol.column_mapping import MappingMode
 from delta_sharing_client.protocol.predicates import Predicate
 from delta_sharing_client.protocol.schema import StructField, StructType
+
+#: What variants are read as: structs of their two binaries, or the text of their JSON.
+VariantForm: TypeAlias = Literal["struct", "json"]
+
+
+def check_variant(value: str) -> VariantForm:
+    """Return what variants are read as; raise `ValueError` for anything but ``struct`` and ``json``."""
+    if value == "struct":
+        return "struct"
+    if value == "json":
+        return "json"
+    raise ValueError(f"variant is {value!r}; it takes 'struct' or 'json'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,7 @@ class ReadSpec:
         partition_columns: names of the table's partition columns.
         mapping: how columns are found in files.
         predicate: the exact row filter, bound to the table's schema.
+        variant: what variants are read as.
     """
 
     output: StructType
@@ -65,6 +79,7 @@ class ReadSpec:
     partition_columns: frozenset[str] = frozenset()
     mapping: MappingMode = "none"
     predicate: Predicate | None = None
+    variant: VariantForm = "struct"
 
     @property
     def fields(self) -> tuple[StructField, ...]:

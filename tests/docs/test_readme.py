@@ -143,6 +143,7 @@ SAMPLES: dict[str, Any] = {
     "array": [1],
     "struct": {"a": 1},
     "map": [("a", 1)],
+    "variant": {"metadata": b"\x01\x00\x00", "value": b"\x0c\x01"},
     "void": None,
 }
 NESTED: dict[str, Any] = {

@@ -53,7 +53,8 @@ class Reply:
     """What is sent back, and how it goes wrong.
 
     delay: seconds before the first byte.
-    cut_at: bytes of the body after which it goes wrong: `close` the connection, `reset` it, or `stall`.
+    cut_at: bytes of the body after which it goes wrong: `close` the connection, `reset` it, `stall`, or `pause`
+        for some seconds and go on.
     length: the Content-Length that is claimed; "auto" is the true one, None sends none.
     chunk: send the body chunked, in pieces of so many bytes; a cut leaves out the final chunk.
     raw: sent verbatim instead of everything else.
@@ -65,7 +66,8 @@ class Reply:
     body: bytes = b""
     delay: float = 0.0
     cut_at: int | None = None
-    ending: Literal["close", "reset", "stall"] = "close"
+    ending: Literal["close", "reset", "stall", "pause"] = "close"
+    pause: float = 0.5
     length: int | Literal["auto"] | None = "auto"
     chunk: int | None = None
     raw: bytes | None = None
@@ -260,6 +262,10 @@ class FaultServer:
                 sock.sendall(b"0\r\n\r\n")
         if reply.cut_at is None and reply.length == "auto":
             return True
+        if reply.ending == "pause":
+            self.stopping.wait(reply.pause)
+            sock.sendall(reply.body[len(body) :])
+            return reply.length == "auto" and reply.chunk is None
         if reply.ending == "stall":
             self.stopping.wait(30)
         elif reply.ending == "reset":

@@ -64,8 +64,7 @@ def storage():
 def refused_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return port
+        return probe.getsockname()[1]
 
 
 class TestApiRequests:
@@ -344,6 +343,12 @@ class TestFaults:
                 api.request("GET", ("x",), timeout=0.1)
             assert time.monotonic() - started < 2
 
+    def test_once_an_answer_has_begun_only_stalls_count(self, server):
+        server.on("*", "*", Reply(body=b"0123456789", cut_at=5, ending="pause", pause=0.4))
+        with ApiTransport(server.url, Authorizer(), TransportOptions()) as api:
+            response = api.request("GET", ("x",), timeout=0.2)
+            assert response.read(100) == b"0123456789"
+
     def test_an_encoding_that_was_not_asked_for(self, server, api):
         server.on("GET", "*", Reply(body=b"x", headers={"Content-Encoding": "br"}))
         with pytest.raises(ProtocolError, match="only gzip"):
@@ -553,7 +558,7 @@ class TestTls:
             {"client_certificate": str(nonsense)},
             {"client_certificate": (str(certificate / "cert.pem"), str(tmp_path / "missing.pem"))},
         ):
-            with pytest.raises(ValueError, match="CA bundle|client certificate"):
+            with pytest.raises(ValueError, match=r"CA bundle|client certificate"):
                 self.get("https://127.0.0.1:1", **options)
 
     def test_a_client_certificate_is_presented(self, certificate):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,7 +95,7 @@ def _add(root: Path, file: File, order: int) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(file.rows, path, **file.options)
     fields: dict[str, Any] = {
-        "path": file.name,
+        "path": quote(file.name),
         "partitionValues": dict(file.values),
         "size": path.stat().st_size,
         "modificationTime": 1_700_000_000_000 + order,

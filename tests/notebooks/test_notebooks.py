@@ -44,6 +44,22 @@ def shown(cell: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
+def printed(path: Path) -> list[list[tuple[str, str]]]:
+    """What each cell shows, but for what hangs on the versions of the libraries: dtypes, sizes, layout."""
+    return [
+        [
+            (
+                kind,
+                re.sub(r"\b(object|str)\b", "TEXT", re.sub(r"[\d,]{6,}", "SIZE", text))
+                if kind == "stdout"
+                else "",
+            )
+            for kind, text in shown(cell)
+        ]
+        for cell in code_cells(path)
+    ]
+
+
 def test_there_is_one() -> None:
     assert [path.name for path in NOTEBOOKS] == ["quickstart.ipynb"]
 
@@ -62,9 +78,7 @@ def test_it_runs(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     again = tmp_path / path.name
     assert [cell["source"] for cell in code_cells(again)] == [cell["source"] for cell in code_cells(path)]
-    assert [[kind for kind, _ in shown(cell)] for cell in code_cells(again)] == [
-        [kind for kind, _ in shown(cell)] for cell in code_cells(path)
-    ], "the committed output is not of this code: make notebooks"
+    assert printed(again) == printed(path), "the committed output is not of this code: make notebooks"
 
 
 @each

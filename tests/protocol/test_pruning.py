@@ -21,8 +21,8 @@ def show(result):
 
 
 def over(predicate, domain=None, **domains):
-    known = {predicate.column.name: domain} if domain is not None else domains
-    return show(outcomes(predicate, lambda column: known.get(column.name)))
+    """The outcomes where every column has one domain, or each has its own."""
+    return show(outcomes(predicate, lambda column: domains.get(column.name, domain)))
 
 
 class TestCompare:

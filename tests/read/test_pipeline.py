@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faults.server import FaultServer, Reply, file_reply
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.http.options import TransportOptions
@@ -20,7 +21,6 @@ from delta_sharing_client.read import pipeline, strategy
 from delta_sharing_client.read.pipeline import estimate_fetch, read_batches
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
-from faults.server import FaultServer, Reply, file_reply
 
 NAMES = ("n", "a", "b", "c", "text")
 TYPES = ("long", "double", "double", "double", "string")

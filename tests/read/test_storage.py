@@ -226,7 +226,7 @@ class TestRefusals:
         ("status", "headers", "body", "kind", "said"),
         [
             (403, {}, EXPIRED, UrlExpiredError, "AccessDenied: Request has expired"),
-            (400, {}, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>",
+            (400, {}, b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>",
              UrlExpiredError, "ExpiredToken"),
             (403, {"x-ms-error-code": "AuthenticationFailed"}, b"", UrlExpiredError, "AuthenticationFailed"),
             (403, {}, b"<?xml version='1.0'?><Error><Code>AuthenticationFailed</Code></Error>", UrlExpiredError,
@@ -258,7 +258,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("status", "body"),
-        [(408, b""), (429, b""), (500, b""), (502, b""), (503, b"<Error><Code>SlowDown</Code></Error>"), (504, b""),
+        [(408, b""), (429, b""), (500, b""), (502, b""), (504, b""), (503, b"<Code>SlowDown</Code>"),
          (400, b"<Error><Code>RequestTimeout</Code></Error>")],
     )  # fmt: skip
     def test_passing_ones_are_retried(self, server, reader, slept, status, body):

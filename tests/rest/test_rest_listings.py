@@ -116,7 +116,7 @@ class TestPages:
     @pytest.mark.parametrize("body", [b"", b"<html>Please log in</html>", b"{", b'{"items": [', b"\xff\xfe"])
     def test_what_is_no_json_asks_whether_the_endpoint_is_right(self, server, rest, body):
         server.on("GET", "/shares", Reply(body=body))
-        with pytest.raises(ProtocolError, match="is http://127.0.0.1:.* the endpoint of a sharing server"):
+        with pytest.raises(ProtocolError, match=r"is http://127\.0\.0\.1:.* the endpoint of a sharing server"):
             list(rest.list_shares())
         assert len(server.requests) == 1
 

@@ -1,0 +1,37 @@
+"""JSON text to Python values: fast for what is well-formed, lenient where Python's own module is."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
+
+_EXACT: Final = json.JSONDecoder(parse_float=Decimal)
+
+
+def loads(text: bytes | str) -> Any:
+    """Decode a JSON text.
+
+    What orjson refuses and some servers send nevertheless (NaN, lone surrogates, numbers of any length) is
+    left to Python's own module.
+
+    Raises:
+        ValueError: the text is no JSON.
+        RecursionError: it is nested too deep.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+def loads_exact(text: str) -> Any:
+    """Decode a JSON text, numbers with a point as `Decimal`, with all their digits.
+
+    Raises:
+        ValueError: the text is no JSON.
+        RecursionError: it is nested too deep.
+    """
+    return _EXACT.decode(text)

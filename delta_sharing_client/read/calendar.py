@@ -1,0 +1,256 @@
+"""Times from before today's calendar: files that Spark wrote in its legacy calendar, brought to ours.
+
+Spark before 3.0, and later ones on demand, count days in Java's old calendar: Julian up to 4 October 1582,
+Gregorian from the next day on, which is 15 October. What is kept is the date on the wall, so a day of that
+count becomes the day that has the same date in the proleptic Gregorian calendar.
+
+For instants the wall is in the writer's time zone, and Java's old time zones know of no history before
+1900: they take today's standard time for it. The same time on the wall is an instant of the zone's true
+offset then, mostly local mean time. `legacy_zones.txt` has these offsets, because a system's own time zones
+differ with its age and its build; they are those that Spark itself reads such files with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from delta_sharing_client.errors import UnsupportedTableError
+
+#: Whether values of a kind are in the legacy calendar; `maybe` where the writer does not tell.
+Legacy: TypeAlias = Literal["no", "yes", "maybe"]
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+_VERSION: Final = b"org.apache.spark.version"
+_TIME_ZONE: Final = b"org.apache.spark.timeZone"
+_ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+_LEGACY_TIMES: Final = b"org.apache.spark.legacyDateTime"
+_LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
+
+_DAY: Final = 86_400
+#: 1582-10-15, the first day on which the two calendars agree.
+_GREGORIAN: Final = -141_427
+#: 1900-01-01 UTC, the first instant on which the two kinds of time zones agree.
+_HISTORY: Final = -25_567 * _DAY
+#: Days from 0000-03-01 of the Julian calendar to 1970-01-01; the year begins in March, with the leap day last.
+_JULIAN_MARCH: Final = 719_470
+_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+_VERSION_TEXT = re.compile(rb"(\d+)\.(\d+)")
+#: Offsets that Spark takes for a time zone; Java's old time zones read those without "GMT" as GMT.
+_OFFSET_TEXT = re.compile(r"Z|(?:UTC?)?[+-]\d{1,2}(?::?\d{2}){0,2}|GMT([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone before 1900.
+
+    Attributes:
+        standard: seconds east of UTC that Java's old time zones take throughout.
+        first: seconds east of UTC before the first of `changes`.
+        changes: instants, in seconds since the epoch, and the offset from each on.
+    """
+
+    standard: int
+    first: int
+    changes: tuple[tuple[int, int], ...] = ()
+
+
+@cache
+def _zones() -> Mapping[str, Zone]:
+    zones: dict[str, Zone] = {}
+    text = resources.files(__package__).joinpath("legacy_zones.txt").read_text("ascii")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            numbers, _, names = line.partition(": ")
+            standard, first, *changes = map(int, numbers.split())
+            zone = Zone(standard, first, tuple(zip(changes[::2], changes[1::2], strict=True)))
+            zones.update(dict.fromkeys(names.split(), zone))
+    return zones
+
+
+def find_zone(name: str) -> Zone | None:
+    """Return the time zone of that name, as Java knows it; None for one that is not known."""
+    if match := _OFFSET_TEXT.fullmatch(name):
+        sign, hours, minutes = match.groups()
+        if sign is None:
+            return Zone(0, 0)
+        seconds = int(hours) * 3600 + int(minutes or 0) * 60
+        if int(hours) > 23 or int(minutes or 0) > 59:
+            return None
+        offset = -seconds if sign == "-" else seconds
+        return Zone(offset, offset)
+    return _zones().get(name)
+
+
+def gregorian_days(days: Numbers) -> Numbers:
+    """Turn days of the legacy calendar into days with the same date in the Gregorian one.
+
+    Args:
+        days: days since 1970-01-01.
+
+    Returns:
+        The same; 29 February of a year that has none in the Gregorian calendar is 1 March.
+    """
+    # From March to February the two calendars differ by whole days: the leap days that centuries lack.
+    years = (4 * (days + _JULIAN_MARCH) + 3) // 1461
+    shift = 2 - years // 100 + years // 400
+    return np.where(days < _GREGORIAN, days + shift, days)
+
+
+def gregorian_times(times: Numbers, zone: Zone, per_second: int) -> Numbers:
+    """Turn instants of the legacy calendar into those with the same time on the wall in the Gregorian one.
+
+    Args:
+        times: since the epoch.
+        zone: the writer's time zone.
+        per_second: how many of the unit of `times` are a second.
+    """
+    changes = np.array([(at + to - zone.standard) * per_second for at, to in zone.changes], np.int64)
+    offsets = np.array([zone.first, *(to for _, to in zone.changes)], np.int64)
+    day = _DAY * per_second
+    # Divided first: the sum of an instant and an offset might be too large.
+    days = times // day + (times % day + zone.standard * per_second) // day
+    offset = offsets[np.searchsorted(changes, times, side="right")]
+    shift = (gregorian_days(days) - days) * day + (zone.standard - offset) * per_second
+    return np.where(times < _HISTORY * per_second, times + shift, times)
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyCalendar:
+    """Which values of a file are in the legacy calendar.
+
+    Attributes:
+        times: dates, and instants stored in 64 bits.
+        int96: instants stored in 96 bits.
+        time_zone: the writer's time zone, where the file tells.
+    """
+
+    times: Legacy
+    int96: Legacy
+    time_zone: str | None
+
+    @classmethod
+    def of(cls, metadata: Mapping[bytes, bytes] | None) -> LegacyCalendar | None:
+        """Return what the key-value metadata of a file's footer tells; None where nothing is legacy.
+
+        Spark names its version in the files it writes, and flags the legacy calendar since it has another.
+        Files that only Spark writes and that name no version are of a Spark too old to do so, or of
+        something that imitates it.
+        """
+        known = metadata or {}
+        version = known.get(_VERSION)
+        number = None if version is None else _version(version)
+        unknown: Legacy = "maybe" if number is None and (version is not None or _ROW_METADATA in known) else "no"
+        times = _legacy(_LEGACY_TIMES in known or (number is not None and number < (3, 0)), unknown)
+        int96 = _legacy(_LEGACY_INT96 in known or (number is not None and number < (3, 1)), unknown)
+        if times == int96 == "no":
+            return None
+        zone = known.get(_TIME_ZONE)
+        return cls(times, int96, None if zone is None else zone.decode("utf-8", "replace"))
+
+    def rebase(self, column: pa.ChunkedArray, physical_types: Sequence[str], what: str) -> pa.ChunkedArray:
+        """Return a column of the file in the Gregorian calendar.
+
+        Args:
+            column: the column as the file holds it.
+            physical_types: Parquet's types of its leaves, in order.
+            what: the column, for messages.
+
+        Raises:
+            UnsupportedTableError: it holds times so old that it matters which calendar or time zone they are
+                in, and the file does not tell.
+        """
+        chunks = [self._rebase(chunk, iter(physical_types), what) for chunk in column.chunks]
+        return pa.chunked_array(chunks, column.type)
+
+    def _rebase(self, array: pa.Array, leaves: Iterator[str], what: str) -> pa.Array:
+        kind = array.type
+        if isinstance(kind, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(kind, self._rebase(array.storage, leaves, what))
+        if not pa.types.is_nested(kind):
+            return self._rebase_leaf(array, next(leaves), what)
+        if pa.types.is_struct(kind):
+            if array.offset:
+                array = array.take(pa.array(np.arange(len(array))))
+            before = [array.field(position) for position in range(kind.num_fields)]
+        elif pa.types.is_map(kind):
+            before = [array.keys, array.items]
+        else:
+            before = [array.values]
+        after = [self._rebase(child, leaves, what) for child in before]
+        if all(new is old for new, old in zip(after, before, strict=True)):
+            return array
+        return _with_children(array, after)
+
+    def _rebase_leaf(self, array: pa.Array, physical: str, what: str) -> pa.Array:
+        kind = array.type
+        if pa.types.is_date32(kind):
+            legacy, limit = self.times, _GREGORIAN
+        elif pa.types.is_timestamp(kind) and physical == "INT96":
+            legacy, limit = self.int96, _HISTORY * _PER_SECOND[kind.unit]
+        elif pa.types.is_timestamp(kind) and kind.tz is not None:
+            legacy, limit = self.times, _HISTORY * _PER_SECOND[kind.unit]
+        else:  # a wall clock among them, which has never been in the legacy calendar
+            return array
+        if legacy == "no" or array.null_count == len(array):
+            return array
+        numbers: Numbers = (
+            array.view(pa.int32() if pa.types.is_date(kind) else pa.int64())
+            .cast(pa.int64())
+            .fill_null(0)
+            .to_numpy(zero_copy_only=False)
+        )
+        if numbers.min() >= limit:
+            return array
+        if legacy == "maybe":
+            raise self._unsupported(
+                what, kind, "and the file does not tell whether they are in Spark's legacy calendar"
+            )
+        if pa.types.is_date(kind):
+            return _replaced(array, gregorian_days(numbers).astype(np.int32))
+        zone = None if self.time_zone is None else find_zone(self.time_zone)
+        if zone is None:
+            told = "the file does not tell" if self.time_zone is None else f"{self.time_zone[:60]!r} is not known"
+            raise self._unsupported(what, kind, f"in Spark's legacy calendar and a time zone that {told}")
+        return _replaced(array, gregorian_times(numbers, zone, _PER_SECOND[kind.unit]))
+
+    def _unsupported(self, what: str, kind: pa.DataType, why: str) -> UnsupportedTableError:
+        before = "1582-10-15" if pa.types.is_date(kind) else "1900"
+        return UnsupportedTableError(
+            f"{what} holds times from before {before}, {why}; "
+            "ask the provider to rewrite the table, or leave the column out with columns=[...]"
+        )
+
+
+def _version(text: bytes) -> tuple[int, int] | None:
+    match = _VERSION_TEXT.match(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _legacy(certain: bool, otherwise: Legacy) -> Legacy:
+    return "yes" if certain else otherwise
+
+
+def _replaced(array: pa.Array, numbers: npt.NDArray[Any]) -> pa.Array:
+    """Other values in place of those of an array, with its nulls and its type."""
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(numbers, mask=mask).view(array.type)
+
+
+def _with_children(array: pa.Array, children: list[pa.Array]) -> pa.Array:
+    """A nested array with other values in its leaves."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return pa.Array.from_buffers(kind, len(array), [array.buffers()[0]], array.null_count, 0, children)
+    if pa.types.is_map(kind):
+        children = [pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])]
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, children)
