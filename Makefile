@@ -18,7 +18,7 @@ help:
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed; this is " + sys.version.split()[0] + ". Say make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
-	@echo "== making the environment in $(VENV) (first time only; a minute or two)"
+	@echo "== making the environment in $(VENV) (the first time, and when pyproject.toml changed; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
@@ -50,4 +50,4 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/compare.py $(BENCH)
 
 clean:
-	rm -rf $(VENV) dist build demo-data .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,6 @@
 """Where our client's time and memory go in one case: a sampling profiler that knows threads.
 
-    python benchmarks/profile_load.py large              stacks by processor time, and a memory curve
+    python benchmarks/profile_load.py large              functions by processor time, and a memory curve
     python benchmarks/profile_load.py small --by wall    where threads stand, waiting included
     python benchmarks/profile_load.py listing --calls    cProfile of the calling thread instead
 
@@ -35,6 +35,7 @@ import measure
 import store
 
 INTERVAL = 0.003
+SWITCH = 0.0001
 _PACKAGE = "delta_sharing_client"
 _TASKS = Path("/proc/self/task")
 
@@ -73,7 +74,8 @@ class Sampler:
         memory: seconds since the start, resident bytes, bytes in Arrow's pool.
     """
 
-    def __init__(self, interval: float = INTERVAL) -> None:
+    def __init__(self, *, lines: bool = False, interval: float = INTERVAL) -> None:
+        self._lines = lines
         self.cpu: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self.wall: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
         self.memory: list[tuple[float, int, int]] = []
@@ -83,6 +85,9 @@ class Sampler:
         self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
     def __enter__(self) -> Self:
+        # Or the sampler would get the interpreter's lock only where threads give it up to wait.
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH)
         self._thread.start()
         return self
 
@@ -91,6 +96,7 @@ class Sampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        sys.setswitchinterval(self._switch_interval)
 
     def _sample(self) -> None:
         import pyarrow as pa
@@ -111,7 +117,7 @@ class Sampler:
                 if native is None or native in seen or thread is None:
                     continue
                 seen.add(native)
-                where = place(frame)
+                where = place(frame, self._lines)
                 self.wall[pool_of(thread.name)][where] += passed
                 spent = running.get(native, 0) - ran.get(native, 0)
                 if spent > 0:
@@ -127,22 +133,23 @@ class Sampler:
                 self.memory.append((now - begun, measure.resident()["now"], pa.total_allocated_bytes()))
 
 
-def place(frame: FrameType | None) -> tuple[str, str]:
+def place(frame: FrameType | None, lines: bool) -> tuple[str, str]:
     """The innermost place of a stack, and the innermost one within our package."""
-    innermost = _line(frame) if frame is not None else "?"
+    innermost = _name(frame, lines) if frame is not None else "?"
     while frame is not None:
         if f"/{_PACKAGE}/" in frame.f_code.co_filename:
-            ours = _line(frame)
+            ours = _name(frame, lines)
             return innermost, "" if ours == innermost else ours
         frame = frame.f_back
     return innermost, ""
 
 
-def _line(frame: FrameType) -> str:
-    path = Path(frame.f_code.co_filename)
-    parts = path.parts
-    short = "/".join(parts[parts.index(_PACKAGE) + 1 :]) if _PACKAGE in parts else "/".join(parts[-2:])
-    return f"{short}:{frame.f_lineno} {frame.f_code.co_name}"
+def _name(frame: FrameType, lines: bool) -> str:
+    parts = Path(frame.f_code.co_filename).parts
+    # The last time, for a checkout may have the same name as the package.
+    inside = len(parts) - parts[::-1].index(_PACKAGE) if _PACKAGE in parts else len(parts) - 2
+    short = "/".join(parts[inside:])
+    return f"{short}:{frame.f_lineno} {frame.f_code.co_name}" if lines else f"{short} {frame.f_code.co_qualname}"
 
 
 def print_places(title: str, pools: dict[str, Counter[tuple[str, str]]], top: int) -> None:
@@ -176,6 +183,7 @@ def main() -> None:
     parser.add_argument("--client", default="ours", choices=["ours", "ours-delta", "ours-parquet", "pyarrow"])
     parser.add_argument("--by", choices=["cpu", "wall", "both"], default="cpu")
     parser.add_argument("--top", type=int, default=12, help="places to show for each pool of threads")
+    parser.add_argument("--lines", action="store_true", help="tell lines, not functions")
     parser.add_argument("--calls", action="store_true", help="cProfile of the calling thread")
     parser.add_argument("--latency", type=float, help="seconds; default: the case's")
     options = parser.parse_args()
@@ -194,7 +202,7 @@ def main() -> None:
             print(measure.describe(result))
             return
         begun = time.perf_counter()
-        with Sampler() as sampler:
+        with Sampler(lines=options.lines) as sampler:
             result = measure.run(options.client, case, *given)
         seconds = time.perf_counter() - begun
     print(f"{case.title}: {seconds:.2f} s, {sampler.samples} samples, {measure.describe(result)}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.protocol.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.predicates import Filters
+from delta_sharing_client.protocol.predicates import Filters, freeze_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, check_version, format_timestamp
 from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.scan.plan import Pruned
@@ -169,7 +169,7 @@ class SharedTable:
         return TableScan(
             self,
             columns=None if columns is None else tuple(columns),
-            filters=filters,
+            filters=freeze_filters(filters),
             limit=_check_limit(limit),
             version=check_version(version, "version"),
             timestamp=None if timestamp is None else format_timestamp(timestamp),
@@ -356,6 +356,7 @@ class TableScan:
         plan = self.plan()
         fetch = estimate_plan(self.table._rest, self.table._storage, plan)
         pruned = sum(plan.pruned.values())
+        requests = "request" if fetch.requests == 1 else "requests"
         version = "version not told" if plan.version is None else f"version {plan.version}"
         total = sum(task.size for task in plan.tasks)
         lines = [
@@ -364,7 +365,7 @@ class TableScan:
             f"files    {len(plan.tasks) + pruned} named by the server, {pruned} pruned "
             f"({plan.pruned.get(Pruned.PARTITION, 0)} by partition values, "
             f"{plan.pruned.get(Pruned.STATS, 0)} by statistics), {len(plan.tasks)} to read",
-            f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} requests",
+            f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
         ]
         if fetch.in_pieces:
             lines.append(

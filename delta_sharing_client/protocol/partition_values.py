@@ -26,7 +26,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
     r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
-    r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?)?\s*",
+    r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?\s*",
     re.ASCII,
 )
 #: What Python, Java and SQL agree to be a number; Python alone takes `1_000` and other scripts' digits too.
@@ -128,8 +128,11 @@ def _offset(zone: str | None) -> int:
     if zone is None or zone[0] not in "+-":
         return 0
     digits = zone[1:].replace(":", "")
-    hours, minutes = (int(digits[:-2]), int(digits[-2:])) if len(digits) > 2 else (int(digits), 0)
-    delta = timezone(timedelta(hours=hours, minutes=minutes)).utcoffset(None)
+    if len(digits) % 2:
+        digits = "0" + digits
+    # Local mean time, which zones kept before 1900, has seconds.
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4] or 0), int(digits[4:] or 0)
+    delta = timezone(timedelta(hours=hours, minutes=minutes, seconds=seconds)).utcoffset(None)
     return int(delta.total_seconds()) * (-1 if zone[0] == "-" else 1)
 
 

@@ -34,7 +34,7 @@ from delta_sharing_client.protocol.schema import DataType, DecimalType, Primitiv
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 #: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed.
-Filters: TypeAlias = Sequence[tuple[str, str, Any]] | Sequence[Sequence[tuple[str, str, Any]]]
+Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
@@ -92,6 +92,13 @@ class Not:
 
 
 Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
+
+
+def freeze_filters(filters: Any) -> Any:
+    """Return filters that the caller's later changes to a list do not reach; malformed ones as they are."""
+    if isinstance(filters, list | tuple):
+        return tuple(freeze_filters(item) for item in filters)
+    return frozenset(filters) if isinstance(filters, set) else filters
 
 
 def columns_of(predicate: Predicate) -> Iterator[StructField]:

@@ -10,11 +10,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from delta_sharing_client.errors import ProfileError, UnsupportedProfileError
+from delta_sharing_client.protocol.times import parse_iso8601
 from delta_sharing_client.secrets import Secret, redact_url
 
 #: The newest `shareCredentialsVersion` that is known.
@@ -240,42 +241,3 @@ def _kind(value: Any) -> str:
         dict: "an object",
     }
     return names.get(type(value), type(value).__name__)
-
-
-_TIME = re.compile(
-    r"(?P<date>[0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{4}-?W[0-9]{2}-?[0-9])"
-    r"(?:[Tt ](?P<hour>[0-9]{2})"
-    r"(?::?(?P<minute>[0-9]{2})(?::?(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?)?"
-    r"[ ]?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
-)
-
-
-def parse_iso8601(text: str) -> datetime:
-    """Return a time in ISO 8601 as a datetime in UTC.
-
-    Args:
-        text: any of the format's forms: extended or basic, a date alone, fractions of any length (cut to
-            microseconds), any offset. Without a zone it is taken as UTC.
-
-    Raises:
-        ValueError: it is none.
-    """
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise ValueError("not a time in ISO 8601")
-    day = date.fromisoformat(match["date"])
-    hour, minute, second = (int(match[name] or 0) for name in ("hour", "minute", "second"))
-    microsecond = int((match["fraction"] or "")[:6].ljust(6, "0"))
-    if hour > 24 or minute > 59 or second > 60 or (hour == 24 and (minute or second or microsecond)):
-        raise ValueError("no such time of day")
-    zone: tzinfo = UTC
-    if match["zone"] and match["zone"] not in "Zz":
-        digits = match["zone"][1:].replace(":", "")
-        offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
-        zone = timezone(-offset if match["zone"][0] == "-" else offset)
-    start = datetime(day.year, day.month, day.day, tzinfo=zone)
-    try:
-        moment = start + timedelta(hours=hour, minutes=minute, seconds=second, microseconds=microsecond)
-        return moment.astimezone(UTC)
-    except OverflowError:  # the last hours of the year 9999, which stand for "never"
-        return datetime.max.replace(tzinfo=UTC)

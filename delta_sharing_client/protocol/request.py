@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from delta_sharing_client.protocol.actions import ResponseFormat
+from delta_sharing_client.protocol.times import parse_iso8601
 
 #: Formats accepted when the caller has no wish: either, delta first, since it can say more.
 ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
@@ -17,10 +18,18 @@ def format_timestamp(value: str | datetime | date) -> str:
     """Return a time in the protocol's "Timestamp Format": ISO 8601 in UTC.
 
     Args:
-        value: text is passed on as it is; a datetime without a zone is taken as UTC; a date is its midnight.
+        value: ISO 8601 text, a datetime, or a date, which stands for its midnight; UTC where no zone is given.
+
+    Raises:
+        ValueError: the text is no time in ISO 8601.
     """
     if isinstance(value, str):
-        return value
+        try:
+            value = parse_iso8601(value.strip())
+        except ValueError:
+            raise ValueError(
+                f"{value!r} is no time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
+            ) from None
     if not isinstance(value, datetime):
         if not isinstance(value, date):
             raise TypeError(f"a timestamp is a str, datetime or date, not {type(value).__name__}")

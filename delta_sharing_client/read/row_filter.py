@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sharing_client.protocol.partition_values import INTEGER_BITS, Value
-from delta_sharing_client.protocol.predicates import And, Compare, In, IsNull, Not, Or, Predicate
+from delta_sharing_client.protocol.predicates import And, Compare, In, IsNull, Not, Or, Predicate, is_float
 from delta_sharing_client.protocol.schema import PrimitiveType, StructField
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -53,6 +53,8 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
 def _is_in(predicate: In, column: pa.Array) -> pa.Array:
     # Three-valued: null for null, which pc.is_in does not give. NaN is in no list.
     values = [value for value in predicate.values if value == value]
+    if is_float(predicate.column.type) and 0.0 in values:
+        values += [0.0, -0.0]  # equal, yet not to pc.is_in
     if not values:
         found = _falses(len(column))
     else:

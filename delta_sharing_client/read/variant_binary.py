@@ -61,15 +61,13 @@ class Container(NamedTuple):
 
     Attributes:
         ids: positions of the fields' names in the dictionary; None for an array.
-        starts: where each child starts, relative to `data`.
-        data: where the children's bytes start.
-        end: where they end.
+        starts: where each child starts.
+        data: where the children's bytes start, and its own lists end.
     """
 
     ids: Sequence[int] | None
     starts: Sequence[int]
     data: int
-    end: int
 
 
 def parse_metadata(metadata: bytes) -> list[bytes]:
@@ -129,24 +127,21 @@ def container(value: bytes, at: int) -> Container:
     Raises:
         MalformedVariantError: its lists are longer than its bytes.
     """
-    header = value[at] >> 2
-    is_object = value[at] & 3 == OBJECT
-    wide = header & (0x10 if is_object else 0x04)
-    count_width = 4 if wide else 1
-    count = unsigned(value, at + 1, count_width)
-    offset_width = (header & 3) + 1
-    id_width = ((header >> 2 & 3) + 1) if is_object else 0
-    ids_at = at + 1 + count_width
+    ids_at, id_width, count, offset_width = _layout(value, at)
     offsets_at = ids_at + count * id_width
     data = offsets_at + (count + 1) * offset_width
     if data > len(value):
         raise MalformedVariantError(f"its bytes end within the lists of {count} elements")
-    ids = unsigned_list(value, ids_at, count, id_width) if is_object else None
-    offsets = unsigned_list(value, offsets_at, count + 1, offset_width)
-    end = data + offsets[count]
-    if end > len(value):
-        raise MalformedVariantError("its bytes end before its last element")
-    return Container(ids, offsets[:count], data, end)
+    ids = unsigned_list(value, ids_at, count, id_width) if id_width else None
+    return Container(ids, [data + start for start in unsigned_list(value, offsets_at, count, offset_width)], data)
+
+
+def _layout(value: bytes, at: int) -> tuple[int, int, int, int]:
+    """Where its lists start, the bytes of an id (none in an array), how many children, the bytes of an offset."""
+    header = value[at] >> 2
+    id_width, wide = ((header >> 2 & 3) + 1, header & 0x10) if value[at] & 3 == OBJECT else (0, header & 0x04)
+    count_width = 4 if wide else 1
+    return at + 1 + count_width, id_width, unsigned(value, at + 1, count_width), (header & 3) + 1
 
 
 def value_end(value: bytes, at: int) -> int:
@@ -161,7 +156,9 @@ def value_end(value: bytes, at: int) -> int:
     if basic == SHORT_STRING:
         end = at + 1 + kind
     elif basic != PRIMITIVE:
-        end = container(value, at).end
+        ids_at, id_width, count, offset_width = _layout(value, at)
+        last = ids_at + count * (id_width + offset_width)
+        end = last + offset_width + unsigned(value, last, offset_width)
     elif kind >= len(WIDTHS):
         raise MalformedVariantError(f"it holds a value of type {kind}, which this release does not know")
     elif kind in (BINARY, STRING):
@@ -191,9 +188,9 @@ def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes
     for number, start in zip(inside.ids or (), inside.starts, strict=True):
         if number >= len(names):
             raise MalformedVariantError(f"field {number} is not among the {len(names)} names of its metadata")
-        end = value_end(value, inside.data + start)
-        left -= end - inside.data - start
+        end = value_end(value, start)
+        left -= end - start
         if left < 0:
             raise MalformedVariantError("its elements overlap")
-        fields.append((names[number], value[inside.data + start : end]))
+        fields.append((names[number], value[start:end]))
     return fields

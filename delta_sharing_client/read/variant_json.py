@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import math
-import re
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from itertools import chain, repeat
+from json.encoder import encode_basestring
 from typing import Final
 
 import numpy as np
@@ -31,7 +31,7 @@ _DAY_MICROS: Final = 86_400_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
 
-_SPECIAL = re.compile(r'[\x00-\x1f"\\]')
+#: As Jackson escapes, which writes the digits of a control character in capitals.
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(32)} | {
     ord(char): escape
     for char, escape in {
@@ -71,35 +71,36 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
     nodes: Iterator[tuple[str, int]] = iter((("", 0),))
     closing = ""
     # Nodes that don't overlap take each byte once; without that a few bytes could stand for endless text.
-    left, names_left = len(value), MAX_NAMES
+    size = left = len(value)
+    names_left = MAX_NAMES
     while True:
         for before, at in nodes:
-            out.append(before)
-            if at >= len(value):
+            if at >= size:
                 raise MalformedVariantError("an element lies outside of its bytes")
-            header = value[at]
-            if header & 2 == 0:
-                text, taken = _short_string(value, at) if header & 1 else _primitive(value, at)
-                left -= taken
-                if left < 0:
-                    raise MalformedVariantError("its elements overlap")
-                out.append(text)
-                continue
-            inside = vb.container(value, at)
-            left -= inside.data - at
+            basic = value[at] & 3
+            if basic == vb.SHORT_STRING:
+                end = at + 1 + (value[at] >> 2)
+                if end > size:
+                    raise MalformedVariantError("its bytes end too soon")
+                text = _quoted(value[at + 1 : end])
+            elif basic == vb.PRIMITIVE:
+                text, end = _primitive(value, at)
+            else:
+                ids, starts, end = vb.container(value, at)
+                text = "" if starts else "{}" if basic == vb.OBJECT else "[]"
+            left -= end - at
             if left < 0:
                 raise MalformedVariantError("its elements overlap")
-            if not inside.starts:
-                out.append("[]" if inside.ids is None else "{}")
+            out.append(before + text)
+            if text:
                 continue
             if len(around) >= MAX_DEPTH:
                 raise MalformedVariantError(f"it is nested deeper than {MAX_DEPTH} levels")
             around.append((nodes, closing))
-            starts = [inside.data + start for start in inside.starts]
-            if inside.ids is None:
+            if ids is None:
                 nodes, closing = zip(chain(("[",), repeat(",")), starts, strict=False), "]"
             else:
-                befores = _field_names(inside.ids, names)
+                befores = _field_names(ids, names)
                 names_left -= sum(map(len, befores))
                 if names_left < 0:
                     raise MalformedVariantError(f"its JSON text has more than {MAX_NAMES:,} characters of names")
@@ -131,31 +132,24 @@ def _quoted(text: bytes) -> str:
         decoded = text.decode()
     except UnicodeDecodeError:
         raise MalformedVariantError("a text in it is not UTF-8") from None
-    return f'"{decoded}"' if _SPECIAL.search(decoded) is None else f'"{decoded.translate(_ESCAPES)}"'
-
-
-def _short_string(value: bytes, at: int) -> tuple[str, int]:
-    length = value[at] >> 2
-    text = value[at + 1 : at + 1 + length]
-    if len(text) < length:
-        raise MalformedVariantError("its bytes end too soon")
-    return _quoted(text), length + 1
+    quoted = encode_basestring(decoded)
+    return quoted if "\\u00" not in quoted else f'"{decoded.translate(_ESCAPES)}"'
 
 
 def _primitive(value: bytes, at: int) -> tuple[str, int]:
-    """The text of a node without children, and how many bytes it takes."""
+    """The text of a node without children, and where it ends."""
     kind = value[at] >> 2
     if kind >= len(vb.WIDTHS):
         raise MalformedVariantError(f"it holds a value of type {kind}, which this release does not know")
-    width = vb.WIDTHS[kind]
     start = at + 1
-    if width < 0:
-        width = vb.unsigned(value, start, 4)
+    if kind in (vb.BINARY, vb.STRING):
         start += 4
-    data = value[start : start + width]
-    if len(data) < width:
+        end = start + vb.unsigned(value, at + 1, 4)
+    else:
+        end = start + vb.WIDTHS[kind]
+    if end > len(value):
         raise MalformedVariantError("its bytes end too soon")
-    return _WRITERS[kind](data), start + width - at
+    return _WRITERS[kind](value[start:end]), end
 
 
 def _integer(data: bytes) -> str:

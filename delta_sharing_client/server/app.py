@@ -102,7 +102,7 @@ class Api:
             except Problem as problem:
                 return _problem_response(problem)
             except DeltaLogError as error:
-                _LOGGER.warning("%s: %s", request.url.path, type(error).__name__)
+                _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
                 params = request.path_params
                 name = f"{params.get('share')}.{params.get('schema')}.{params.get('table')}"
                 return _problem_response(from_log_error(error, name))

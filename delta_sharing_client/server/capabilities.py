@@ -15,6 +15,8 @@ HEADER: Final = "delta-sharing-capabilities"
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
+# The newest reader version that the Delta protocol has; what a later one asks of a reader nobody knows yet.
+_READER_VERSION: Final = 3
 # What these ask of a reader concerns the log, not the files that a server hands out.
 _LOG_ONLY: Final = {"v2checkpoint", "vacuumprotocolcheck", "catalogmanaged", "catalogowned-preview"}
 
@@ -101,9 +103,11 @@ def choose_format(
     if not formats:
         raise bad_request("responseformat must name parquet, delta or both.")
     needed: set[str] = set()
+    reader_version = 1
     for protocol, metadata in states:
         needed |= needed_features(protocol, metadata)
-    plain = all(feature.lower() in _LOG_ONLY for feature in needed)
+        reader_version = max(reader_version, protocol.min_reader_version)
+    plain = reader_version <= _READER_VERSION and all(feature.lower() in _LOG_ONLY for feature in needed)
     if DELTA in formats and not (plain and PARQUET in formats and options.prefer_format != DELTA):
         # The client names features in lower case; a preview counts as its feature.
         known = {feature.removesuffix("-preview") for feature in capabilities.reader_features}
@@ -116,8 +120,9 @@ def choose_format(
                 f"list in readerfeatures of the {HEADER} header."
             )
     if not plain:
+        features = f"the reader features [{', '.join(sorted(needed))}]"
         raise bad_request(
-            f"Table {table_name} needs the reader features [{', '.join(sorted(needed))}] and cannot be read in "
-            f"parquet format: ask for responseformat=delta in the {HEADER} header."
+            f"Table {table_name} needs {features if needed else f'reader version {reader_version}'} and cannot be "
+            f"read in parquet format: ask for responseformat=delta in the {HEADER} header."
         )
     return PARQUET

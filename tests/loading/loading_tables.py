@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
+
+from delta_sharing_client.server import SharingServer
 
 Column = dict[str, Any]
 
@@ -143,3 +146,20 @@ def soon(check: Callable[[], Any], seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def load_threads() -> list[str]:
+    """The threads of loads that are under way, or were given up a moment ago."""
+    return [
+        t.name for t in threading.enumerate() if t.name.startswith(("delta-sharing-fetch", "delta-sharing-decode"))
+    ]
+
+
+def count_from_here(server: SharingServer) -> None:
+    """Forget the server's requests, once those of loads that were given up have all been answered."""
+    soon(lambda: not load_threads())
+    seen = -1
+    while seen != len(server.requests):
+        seen = len(server.requests)
+        time.sleep(0.03)
+    server.reset_requests()

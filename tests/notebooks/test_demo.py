@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "notebooks" / "demo.py"
 
 
-def start(profile: Path, **environment: str) -> subprocess.Popen[str]:
+def start(profile: Path, *flags: str, **environment: str) -> subprocess.Popen[str]:
     """Start the demo in the profile's folder, with a folder for its temporary files there."""
     temporary = profile.parent / "temporary"
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
-        [sys.executable, "-W", "error", str(DEMO), "--profile", str(profile)],
+        [sys.executable, *flags, str(DEMO), "--profile", str(profile)],
         cwd=profile.parent,
         env={**os.environ, "TMPDIR": str(temporary), **environment},
         stdout=subprocess.PIPE,
@@ -69,7 +69,7 @@ def demo() -> ModuleType:
 def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
     profile = tmp_path / "local.share"
     started = time.monotonic()
-    process = start(profile, PYTHONIOENCODING="ascii")
+    process = start(profile, "-W", "error", PYTHONIOENCODING="ascii")
     wait_for(profile)
     fields = json.loads(profile.read_text(encoding="utf-8"))
     mode = stat.S_IMODE(profile.stat().st_mode)
