@@ -108,7 +108,8 @@ class RestClient:
         Args:
             max_results: items to a page; the server decides without.
         """
-        return self._caller.items(Share.from_json, ("shares",), "the shares", {}, max_results)
+        hint = {404: f"Check the endpoint in the profile: there is no sharing server at {self.profile.endpoint}"}
+        return self._caller.items(Share.from_json, ("shares",), "the shares", hint, max_results)
 
     def list_schemas(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Schema]:
         """List the schemas of a share, lazily ("List Schemas in a Share").

@@ -82,7 +82,9 @@ class TestChanges:
     ("value", "text"),
     [
         ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
-        ("whatever the server takes", "whatever the server takes"),
+        ("2024-01-01", "2024-01-01T00:00:00Z"),
+        ("2024-01-01 12:30:00.25", "2024-01-01T12:30:00.250000Z"),
+        ("2024-01-01T00:00:00+02:00", "2023-12-31T22:00:00Z"),
         (datetime(2024, 1, 2, 3, 4, 5), "2024-01-02T03:04:05Z"),
         (datetime(2024, 1, 2, 3, 4, 5, 678), "2024-01-02T03:04:05.000678Z"),
         (datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC), "2024-01-02T03:04:05Z"),
@@ -92,6 +94,12 @@ class TestChanges:
 )
 def test_format_timestamp(value, text):
     assert format_timestamp(value) == text
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "2024-01-01T25:00:00Z", "1704067200000"])
+def test_text_that_is_no_time_is_refused_before_it_is_sent(text):
+    with pytest.raises(ValueError, match="ISO 8601"):
+        format_timestamp(text)
 
 
 def test_format_timestamp_takes_pandas_and_refuses_numbers():
