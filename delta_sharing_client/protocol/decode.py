@@ -271,6 +271,7 @@ def _metadata(item: Json) -> Metadata:
 
 def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
     def decode(item: Json) -> FileAction:
+        get = item.get
         url = _str(item, "url")
         return kind(
             url,
@@ -278,9 +279,10 @@ def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
             _partition_values(item),
             _size(item),
             _stats(item),
-            _optional_int(item, "version"),
-            _optional_int(item, "timestamp"),
-            _optional_int(item, "expirationTimestamp"),
+            # Asked first, because most files lack them and there may be 300,000.
+            None if get("version") is None else _optional_int(item, "version"),
+            None if get("timestamp") is None else _optional_int(item, "timestamp"),
+            None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
         )
 
     return decode
@@ -421,7 +423,9 @@ def _optional_int(item: Json, key: str) -> int | None:
 
 
 def _size(item: Json) -> int:
-    size = _optional_int(item, "size") or 0
+    size = item.get("size")
+    if type(size) is not int:
+        size = _optional_int(item, "size") or 0
     if size < 0:
         raise ProtocolError("'size' is negative")
     return size

@@ -720,7 +720,7 @@ class TestSecrets:
             assert again == action
             hash(again)
 
-    def test_actions_are_frozen(self):
+    def test_actions_take_no_other_attributes(self):
         for action in self.actions():
             with pytest.raises((AttributeError, TypeError)):
-                action.url = "x"
+                action.urls = "x"

@@ -146,7 +146,7 @@ class TestTexts:
     @pytest.mark.parametrize(
         ("number", "expected"),
         [
-            (0.1, "0.1"), (1e10, "1.0E10"), (3.4028234663852886e38, "3.4028235E38"), (1.17549435e-38, "1.17549435E-38"),
+            (0.1, "0.1"), (1e10, "1.0E10"), (3.4028234663852886e38, "3.4028235E38"),
             (1.401298464324817e-45, "1.4E-45"), (16777216.0, "1.6777216E7"), (-0.0, "-0.0"), (100.0, "100.0"),
             (math.nan, '"NaN"'), (-math.inf, '"-Infinity"'),
         ],
@@ -187,7 +187,7 @@ class TestTexts:
     @pytest.mark.parametrize(
         ("days", "expected"),
         [
-            (-719_528, "0000-01-01"), (-735_234, "-0044-03-15"), (4_000_000, "+12921-08-11"), (19_782, "2024-02-29"),
+            (-719_528, "0000-01-01"), (-735_525, "-0044-03-15"), (4_000_000, "+12921-08-18"), (19_782, "2024-02-29"),
             (2**31 - 1, "+5881580-07-11"), (-(2**31), "-5877641-06-23"), (2_932_896, "9999-12-31"),
         ],
     )  # fmt: skip
@@ -276,7 +276,7 @@ class TestMalformed:
             ("02 02 00 00 00 01 02 00 00", "01 01 00 01 61", "same field twice"),
             ("02 02 00 01 00 01 02 00 00", "01 02 00 01 02 61 61", "same field twice"),
             ("03 01 05 01 00", "010000", "outside"),
-            ("03 02 00 00 01 00", "010000", ""),
+            ("03 02 00 00 01 00", "010000", "overlap"),
             ("00", "", "metadata is empty"),
             ("00", "02 00 00", "version 2"),
             ("00", "01", "too soon"),
@@ -289,9 +289,6 @@ class TestMalformed:
     )
     def test_it_is_said(self, value, names, reason):
         pair = (bytes.fromhex(names), bytes.fromhex(value))
-        if not reason:  # two elements at the same place, but of one byte: nothing that could hurt
-            assert variant_to_json(variants(pair)).to_pylist() == ["[null,null]"]
-            return
         with pytest.raises(DataError, match=reason) as caught:
             variant_to_json(variants((EMPTY, b"\x00"), pair), file_id="file-7", column="doc")
         assert caught.value.file_id == "file-7"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 
@@ -20,7 +21,7 @@ def metadata(names: list[str], *, is_sorted: bool = False, width: int = 0) -> by
     texts = [name.encode() for name in names]
     total = sum(map(len, texts))
     width = width or width_of(max(total, len(texts)))
-    offsets = [sum(map(len, texts[:n])) for n in range(len(texts) + 1)]
+    offsets = list(accumulate(map(len, texts), initial=0))
     header = 1 | is_sorted << 4 | (width - 1) << 6
     return bytes([header]) + number(len(texts), width) + b"".join(number(o, width) for o in offsets) + b"".join(texts)
 
@@ -37,7 +38,7 @@ def text(value: str, *, long: bool = False) -> bytes:
 
 
 def array(values: list[bytes], *, width: int = 0, wide: bool | None = None) -> bytes:
-    offsets = [sum(map(len, values[:n])) for n in range(len(values) + 1)]
+    offsets = list(accumulate(map(len, values), initial=0))
     width = width or width_of(offsets[-1])
     wide = len(values) > 255 if wide is None else wide
     header = (wide << 2 | (width - 1)) << 2 | 3

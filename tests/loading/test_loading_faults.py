@@ -1,0 +1,376 @@
+"""Loads through faults: URLs that expire, files that change, stores that stall, users who give up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from faults.server import FaultServer, Reply, Request
+from loading_faults import TABLE, Share, expired, generation_of, parquet
+from loading_tables import File, column, load_threads, soon, write_table
+
+from delta_sharing_client import SharingClient
+from delta_sharing_client.errors import DataError, DeltaSharingError, StorageError, UrlExpiredError
+from delta_sharing_client.server import SharingServer
+
+COLUMNS = [column("id", "long"), column("noise", "long"), column("pad", "long")]
+#: 3 row groups of 1.6 MB: read in pieces where only some columns are wanted.
+PLAIN = {"compression": "none", "use_dictionary": False, "row_group_size": 70_000}
+QUICK = {"backoff_base": timedelta(milliseconds=1), "backoff_cap": timedelta(milliseconds=2)}
+
+
+def rows(first: int, count: int) -> pa.Table:
+    ids = pa.array(range(first, first + count), pa.int64())
+    return pa.table({"id": ids, "noise": ids, "pad": ids})
+
+
+def large(first: int = 0) -> pa.Table:
+    return rows(first, 200_000)
+
+
+class TestExpiredUrls:
+    def test_a_load_that_outlives_its_urls_goes_on(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        """The first URLs last for three files; one more listing serves all that wait for it."""
+        contents = {f"f{n}": rows(n * 10, 10) for n in range(24)}
+        share = Share(faults, COLUMNS, contents)
+        served: set[str] = set()
+        lock = threading.Lock()
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            with lock:
+                if generation_of(request) == 1 and len(served) >= 3:
+                    return expired(request)
+                served.add(request.path)
+            return healthy(request)
+
+        share.serve_files_with(store)
+        loaded = connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert loaded.equals(pa.concat_tables(contents.values()))
+        assert len(faults.seen(f"{TABLE}/query")) == 2
+        again = json.loads(faults.seen(f"{TABLE}/query")[1].body)
+        assert again == {"version": 7}
+
+    def test_in_the_middle_of_ranges(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+        share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
+        count = 0
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            nonlocal count
+            count += 1
+            if generation_of(request) == 1 and count > 2:
+                return expired(request)
+            return healthy(request)
+
+        share.serve_files_with(store)
+        loaded = connect(faults, **QUICK).table("s.s.t").scan(columns=["noise"]).to_arrow()
+        assert loaded.equals(large().select(["noise"]))
+        assert all("range" in request.headers for request in share.file_requests)
+        assert len(faults.seen(f"{TABLE}/query")) == 2
+
+    def test_a_store_that_refuses_fresh_urls_too(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        share = Share(faults, COLUMNS, {"f": rows(0, 10)})
+        share.serve_files_with(lambda request, healthy: expired(request))
+        with pytest.raises(UrlExpiredError, match="file f: its URL has expired"):
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert len(share.file_requests) == 3
+
+    def test_a_file_that_is_no_longer_listed(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        share = Share(faults, COLUMNS, {"f": rows(0, 10)})
+        gone = share.data.copy()
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            share.data.clear()
+            return expired(request)
+
+        share.serve_files_with(store)
+        share.data = gone
+        faults.on("GET", re.compile("^/data/"), expired)
+        faults.on("POST", f"{TABLE}/query", share.listing(None), lambda request: share._lines([]))  # type: ignore[arg-type]
+        with pytest.raises(StorageError, match="does not list the file any more.*moved on from version 7"):
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+
+    def test_with_the_embedded_server(
+        self, tmp_path: Path, serve: Callable[..., SharingServer], connect: Callable[..., SharingClient]
+    ) -> None:
+        """URLs that live 0.3 s and a reader that takes longer, with and without history to go back to."""
+        files = [File(rows=rows(n * 10, 10), name=f"{n}.parquet") for n in range(6)]
+        table = write_table(tmp_path / "t", COLUMNS, files)
+        for history in (True, False):
+            server = serve({"s.s.t": table}, url_lifetime=timedelta(seconds=0.3), history=history)
+            reader = (
+                connect(server, max_connections=1, memory_budget=1)
+                .table("s.s.t")
+                .scan(columns=["id"])
+                .to_record_batch_reader()
+            )
+            seen: list[int] = []
+            for batch in reader:
+                seen += batch["id"].to_pylist()
+                time.sleep(0.12)
+            assert sorted(seen) == list(range(60))
+            queries = [request for request in server.requests if request.path.endswith("/query")]
+            assert len(queries) >= 2
+            assert {request.status for request in queries[1:]} == ({200} if history else {200, 400})
+            assert {request.status for request in server.requests if request.is_file} == {200, 403}
+
+
+class TestFilesThatChange:
+    """Whatever comes back is of one state of a file, or an error."""
+
+    def change_after(self, share: Share, requests: int, content: bytes) -> None:
+        count = 0
+        lock = threading.Lock()
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            nonlocal count
+            with lock:
+                count += 1
+                if count > requests and share.etags["f"] == '"v1"':
+                    share.data["f"], share.etags["f"] = content, '"v2"'
+            from faults.server import file_reply
+
+            return file_reply(share.data["f"], etag=share.etags["f"])(request)
+
+        share.serve_files_with(store)
+
+    @pytest.mark.parametrize("after", [1, 2])
+    def test_the_file_is_read_again_while_no_row_of_it_is_out(
+        self, faults: FaultServer, connect: Callable[..., SharingClient], after: int
+    ) -> None:
+        share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
+        new = parquet(large(10**6), **PLAIN)
+        assert len(new) == len(share.data["f"])
+        self.change_after(share, after, new)
+        frugal = connect(faults, memory_budget=1, max_connections=1, **QUICK)
+        loaded = frugal.table("s.s.t").scan(columns=["noise"]).to_arrow()
+        assert loaded.equals(large(10**6).select(["noise"]))
+
+    def test_afterwards_it_is_an_error(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+        share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
+        frugal = connect(faults, memory_budget=1, **QUICK)
+        reader = frugal.table("s.s.t").scan(limit=199_999).to_record_batch_reader()
+        first = reader.read_next_batch()
+        assert first["id"][0].as_py() == 0
+        self.change_after(share, 0, parquet(large(10**6), **PLAIN))
+        with pytest.raises(StorageError, match="file f: the file changed while it was being read"):
+            reader.read_all()
+
+    def test_another_size_is_damaged_data(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        share = Share(faults, COLUMNS, {"f": rows(0, 10)})
+        longer = share.data["f"] + b"x"
+        share.serve_files_with(lambda request, healthy: Reply(body=longer))
+        with pytest.raises(DataError, match=f"it has {len(longer)} bytes; the table says {len(longer) - 1}"):
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+
+
+class TestBrokenTransfers:
+    def test_cut_reset_and_busy_stores(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+        contents = {f"f{n}": rows(n * 1000, 1000) for n in range(12)}
+        share = Share(faults, COLUMNS, contents)
+        tries: dict[str, int] = {}
+        lock = threading.Lock()
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            with lock:
+                tries[request.path] = nth = tries.get(request.path, 0) + 1
+            if nth > 1:
+                return healthy(request)
+            reply = healthy(request)
+            number = int(request.path[7:])
+            if number % 3 == 0:
+                return reply.but(cut_at=len(reply.body) // 2)
+            if number % 3 == 1:
+                return reply.but(cut_at=len(reply.body) // 2, ending="reset")
+            return Reply(status=503)
+
+        share.serve_files_with(store)
+        loaded = connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert loaded.equals(pa.concat_tables(contents.values()))
+        assert set(tries.values()) == {2}
+
+    def test_a_dead_store_fails_soon_and_says_so(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        share = Share(faults, COLUMNS, {f"f{n}": rows(n, 1) for n in range(200)})
+        share.serve_files_with(lambda request, healthy: Reply(status=500))
+        started = time.monotonic()
+        with pytest.raises(StorageError, match=r"file f\d+: the store answered 500 .*gave up after"):
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert time.monotonic() - started < 10
+        assert len(share.file_requests) < 200
+        assert soon(lambda: not load_threads())
+
+    def test_a_store_without_ranges(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+        share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
+        share.serve_files_with(lambda request, healthy: Reply(body=share.data["f"]))
+        loaded = connect(faults, **QUICK).table("s.s.t").scan(columns=["noise"]).to_arrow()
+        assert loaded.equals(large().select(["noise"]))
+
+    def test_a_failed_load_leaves_the_others_alone(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
+        """One of two loads of a client fails and is broken off; the other gets its rows."""
+        contents = {f"f{n}": rows(n * 100, 100) for n in range(20)}
+        share = Share(faults, COLUMNS, contents)
+        client = connect(faults, **QUICK)
+        scan = client.table("s.s.t").scan()
+
+        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+            time.sleep(0.01)
+            return healthy(request)
+
+        share.serve_files_with(store)
+        with ThreadPoolExecutor(2) as pool:
+            whole = pool.submit(scan.to_arrow)
+            for _ in range(5):
+                reader = scan.to_record_batch_reader()
+                reader.read_next_batch()
+                del reader
+            assert whole.result().equals(pa.concat_tables(contents.values()))
+
+
+CHILD = """
+import sys, delta_sharing_client as ds
+client = ds.SharingClient(sys.argv[1])
+scan = client.table("s.s.t").scan()
+print("ready", flush=True)
+{load}
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "stall"),
+    [
+        ("scan.to_pandas()", "files"),
+        ("[batch for batch in scan.to_record_batch_reader()]", "files"),
+        ("scan.to_arrow()", "bodies"),
+        ("scan.to_arrow()", "query"),
+    ],
+)
+def test_ctrl_c_ends_a_load_at_once(faults: FaultServer, tmp_path: Path, load: str, stall: str) -> None:
+    """Two seconds after the signal the process is gone, with one short traceback."""
+    share = Share(faults, COLUMNS, {f"f{n}": rows(n, 10) for n in range(60)})
+
+    def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        reply = healthy(request)
+        if request.path in ("/data/f0", "/data/f1"):
+            return reply
+        if stall == "bodies":
+            return reply.but(cut_at=len(reply.body) // 2, ending="stall")
+        return reply.but(delay=30)
+
+    share.serve_files_with(store)
+    if stall == "query":
+        faults.on("POST", f"{TABLE}/query", Reply(delay=30))
+    profile = tmp_path / "p.share"
+    profile.write_text(json.dumps(faults.profile))
+    profile.chmod(0o600)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONFAULTHANDLER"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(load=load), str(profile)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        arrived = (lambda: faults.seen(f"{TABLE}/query")) if stall == "query" else (lambda: len(share.file_requests) > 9)
+        assert soon(arrived, 30), child.poll()
+        time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        signalled = time.monotonic()
+        out, errors = child.communicate(timeout=10)
+    finally:
+        child.kill()
+        child.wait()
+    assert time.monotonic() - signalled < 2
+    assert out == "ready\n"
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1, errors
+    assert len(errors.splitlines()) < 60, errors
+    assert child.returncode in (-signal.SIGINT, 1, 130)
+
+
+def test_an_interrupted_load_can_be_repeated(faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+    """What a consumer raises ends the load, and the client is as good as new."""
+    contents = {f"f{n}": rows(n * 10, 10) for n in range(30)}
+    share = Share(faults, COLUMNS, contents)
+    client = connect(faults, **QUICK)
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        return healthy(request).but(delay=5) if len(share.file_requests) > 15 else healthy(request)
+
+    share.serve_files_with(store)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        started = time.monotonic()
+        with pytest.raises(Interrupted):
+            client.table("s.s.t").scan().to_arrow()
+        assert time.monotonic() - started < 3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert soon(lambda: not load_threads()), load_threads()
+    share.serve_files_with(lambda request, healthy: healthy(request))
+    assert client.table("s.s.t").scan().to_arrow().equals(pa.concat_tables(contents.values()))
+
+
+def test_a_closed_client_can_be_used_again(faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+    Share(faults, COLUMNS, {"f": rows(0, 10)})
+    client = connect(faults, **QUICK)
+    for _ in range(2):
+        assert client.table("s.s.t").scan().to_arrow().num_rows == 10
+        client.close()
+
+
+def test_errors_of_the_package_are_what_comes_out(
+    faults: FaultServer, connect: Callable[..., SharingClient]
+) -> None:
+    """A file that decodes to nonsense anywhere: never an exception of pyarrow's."""
+    good = parquet(rows(0, 1000))
+    middle = len(good) // 2
+    for damage in (b"", b"PAR1", b"\0" * len(good), good[: len(good) - 4] + b"XXXX", good[:-20] + b"\xff" * 12 + good[-8:]):
+        share = Share(faults, COLUMNS, {"f": damage or b"x"})
+        with pytest.raises(DataError) as caught:
+            connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
+        assert caught.value.file_id == "f"
+        assert "\n" not in str(caught.value)
+    for position in range(middle, middle + 400, 40):
+        broken = good[:position] + bytes(byte ^ 0xFF for byte in good[position : position + 20]) + good[position + 20 :]
+        share = Share(faults, COLUMNS, {"f": broken})
+        scan = connect(faults, **QUICK).table("s.s.t").scan()
+        try:
+            loaded = scan.to_arrow()
+        except DeltaSharingError as error:
+            assert isinstance(error, DataError), error
+        else:  # without page checksums a flipped value cannot be seen
+            assert loaded.num_rows == 1000
+        assert share.file_requests
