@@ -48,7 +48,8 @@ def load_as_pandas(
         use_delta_format: True for delta format, False for parquet; by default what the server prefers.
         convert_in_batches: keep less on its way at a time, for the lowest peak of memory.
         columns: names of the columns to load, in that order; all without.
-        filters: rows to load, as `pandas.read_parquet` takes them; the answer is exactly filtered.
+        filters: rows to load, as `pandas.read_parquet` takes them, or SQL text such as
+            ``"date >= '2024-01-01' AND amount > 5"``; the answer is exactly filtered.
         dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where integers or
             booleans are null; ``numpy_nullable`` or ``pyarrow`` as in pandas.
         variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.

@@ -120,7 +120,7 @@ class RestError(DeltaSharingError):
 
     Attributes:
         status: the HTTP status.
-        error_code: the server's `errorCode`, where it sent one.
+        error_code: the server's `errorCode`, where it sent one, redacted.
         server_message: the server's `message`, where it sent one, redacted.
         what: the thing asked for, such as ``table share.schema.name``.
     """
@@ -136,7 +136,7 @@ class RestError(DeltaSharingError):
     ) -> None:
         self.status = status
         self.what = what
-        self.error_code = error_code
+        self.error_code = error_code = _said(error_code) if error_code else None
         self.server_message = _said(server_message) if server_message else None
         said = ": ".join(part for part in (error_code, self.server_message) if part)
         sentence = f"{what}: the sharing server answered {status}"

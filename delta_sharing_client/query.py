@@ -33,7 +33,7 @@ class SnapshotQuery:
 
     Attributes:
         columns: columns to return; None for all.
-        filters: the row filter, as `pandas.read_parquet` takes it.
+        filters: the row filter, as `pandas.read_parquet` takes it, or SQL text.
         limit: rows to return at the most.
         version, timestamp: the snapshot; at most one of them, the latest without.
         formats: response formats accepted.

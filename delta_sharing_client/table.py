@@ -148,7 +148,8 @@ class SharedTable:
             columns: names of the columns to return, in that order, whatever their case; all without, none
                 for an empty list.
             filters: rows to return: ``[(column, operator, value), ...]`` AND-ed, or a list of such lists,
-                OR-ed, as `pandas.read_parquet` takes it. The answer is exactly filtered.
+                OR-ed, as `pandas.read_parquet` takes it; or SQL text: ``"date >= '2024-01-01' AND amount > 5"``
+                (needs the extra ``sql``). The answer is exactly filtered.
             limit: rows to return at the most.
             version: the version to read (needs a table shared with its history).
             timestamp: read the version that was current then; ISO 8601 text or a datetime.

@@ -26,7 +26,8 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 _DATE = re.compile(r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
     r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
-    r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?\s*",
+    r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?"
+    r"\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?\s*",
     re.ASCII,
 )
 #: What Python, Java and SQL agree to be a number; Python alone takes `1_000` and other scripts' digits too.

@@ -33,8 +33,8 @@ from delta_sharing_client.protocol.partition_values import (
 from delta_sharing_client.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
-#: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed.
-Filters: TypeAlias = Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
+#: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed; or SQL.
+Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
@@ -117,7 +117,8 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
 
     Args:
         filters: ``[(column, operator, value), ...]``, AND-ed, or a list of such lists, OR-ed. Operators:
-            ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not`` (the last two take None).
+            ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not`` (the last two take None). Or SQL text, see
+            `sql_filters`.
         schema: the table's columns.
 
     Returns:
@@ -126,10 +127,15 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
     Raises:
         FilterError: a term is malformed, its operator unknown, or its value no value of the column's type.
         ColumnError: a column is unknown.
+        MissingDependencyError: SQL text needs sqlglot, which is not installed.
     """
-    if isinstance(filters, str | bytes) or not isinstance(filters, Iterable):
+    if isinstance(filters, str):
+        from delta_sharing_client.protocol.sql_filters import parse_sql_filter  # which builds on this module
+
+        return parse_sql_filter(filters, schema)
+    if isinstance(filters, bytes) or not isinstance(filters, Iterable):
         raise FilterError(
-            f"filters takes a list of (column, operator, value) tuples, or a list of such lists, "
+            f"filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
             f"not {type(filters).__name__}"
         )
     items = list(filters)

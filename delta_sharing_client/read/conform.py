@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.protocol.column_mapping import MappingMode, field_id, physical_name
@@ -150,9 +151,20 @@ def _list(array: pa.Array, data_type: ArrayType, target: pa.DataType, finder: Fi
     if not pa.types.is_list(source):
         if not _is_any_list(source):
             raise pa.ArrowInvalid(f"{source} where a list is expected")
-        array = array.cast(pa.list_(source.value_field))
+        array = _plain_list(array)
     values = conform(array.values, data_type.element, target.value_type, finder)
     return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
+
+
+def _plain_list(array: pa.Array) -> pa.ListArray:
+    """Lists of another layout as ordinary ones."""
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowInvalid(f"{offsets[-1]} elements in one array")
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array.flatten(), mask=mask)
 
 
 def _is_any_list(kind: pa.DataType) -> bool:
@@ -195,6 +207,36 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
         return array.cast(pa.decimal128(20, 0)).cast(target)
     return array.cast(target)
+
+
+def check_texts(array: pa.Array) -> None:
+    """Look at the texts of an array, which the Parquet reader does not.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is not UTF-8.
+    """
+    kind = array.type
+    if pa.types.is_string(kind):
+        _check_utf8(array)
+    elif pa.types.is_struct(kind):
+        for position in range(kind.num_fields):
+            check_texts(array.field(position))
+    elif pa.types.is_map(kind):
+        check_texts(array.keys)
+        check_texts(array.items)
+    elif pa.types.is_list(kind):
+        check_texts(array.values)
+
+
+def _check_utf8(array: pa.StringArray) -> None:
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return
+    bounds = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+    units = np.frombuffer(data, np.int8, bounds[-1] - bounds[0], bounds[0])
+    # ASCII, which is most of it, is seen at a glance.
+    if units.size and units.min() < 0:
+        array.cast(pa.binary()).cast(pa.string())
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -7,6 +7,7 @@ at a time, so that the first rows are there before the last ones are decoded.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final, Self
@@ -20,7 +21,7 @@ from delta_sharing_client.protocol.partition_values import Value, parse_partitio
 from delta_sharing_client.protocol.schema import DataType, StructField, StructType
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.read.calendar import LegacyCalendar
-from delta_sharing_client.read.conform import FieldFinder, conform, holds_variant
+from delta_sharing_client.read.conform import FieldFinder, check_texts, conform, holds_variant
 from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
 from delta_sharing_client.read.row_filter import filter_batch
@@ -32,6 +33,8 @@ _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 #: Bytes of a column of variants that are brought to its type at a time.
 _VARIANT_BYTES: Final = 64 * 1024 * 1024
+#: Bytes of one text, repeated, that are put into one array.
+_CONSTANT_BYTES: Final = 64 * 1024 * 1024
 
 
 def decode_file(
@@ -86,17 +89,17 @@ class ParquetSource:
         self._spec = spec
         self._deleted = deleted
         try:
-            file = self._open(None)
+            with self._open(None) as file:
+                self._metadata = file.metadata
+                schema = file.schema_arrow
+            columns = _locate(schema, task, spec)
+        except DataError:
+            raise
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
-        with file:
-            self._metadata = file.metadata
-            schema = file.schema_arrow
-        self.columns = _locate(schema, task, spec)
+        self.columns = columns
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
-        self._starts = [0]
-        for group in range(self._metadata.num_row_groups):
-            self._starts.append(self._starts[-1] + self._metadata.row_group(group).num_rows)
+        self._starts = [0, *itertools.accumulate(_row_counts(self._metadata, task))]
         if deleted is not None:
             deleted.check(self._starts[-1])
 
@@ -187,20 +190,20 @@ class ParquetSource:
                     f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
                 )
         # The decoded table has the asked-for top-level columns in the file's order.
-        order = sorted((column.leaves[0], position) for position, column in enumerate(columns) if column.leaves)
-        place = {position: rank for rank, (_, position) in enumerate(order)}
+        firsts = sorted({column.leaves[0] for column in columns if column.leaves})
+        place = {first: rank for rank, first in enumerate(firsts)}
         read_schema = arrow_schema(StructType(self._spec.fields), self._spec.variant)
         chunks: list[pa.ChunkedArray] = []
         for position, column in enumerate(columns):
             target = read_schema.field(position).type
-            if table is not None and position in place:
-                source = table.column(place[position])
+            if table is not None and column.leaves:
+                source = table.column(place[column.leaves[0]])
                 if self._calendar is not None:
                     source = self._rebased(self._calendar, source, column)
                 finder = FieldFinder(self._spec.mapping, task.file_id, column.field.name)
                 chunks.append(_conform_column(source, column.field, target, finder, task))
             else:
-                chunks.append(pa.chunked_array([_constant(column, target, rows)]))
+                chunks.append(_constant(column, target, rows))
         return pa.Table.from_arrays(chunks, schema=read_schema)
 
     def _rebased(
@@ -252,6 +255,22 @@ def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[Locat
     return columns
 
 
+def _row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
+    """How many rows each row group has; no column need be read for that, so that nothing else would check it."""
+    leaves = range(metadata.num_columns)
+    flat = next((leaf for leaf in leaves if not metadata.schema.column(leaf).max_repetition_level), None)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        values = group.num_rows if flat is None else group.column(flat).num_values
+        if group.num_rows < 0 or values != group.num_rows:
+            raise DataError(
+                f"the footer says that row group {number} has {group.num_rows} rows, "
+                f"and that a column of it has {values} values",
+                file_id=task.file_id,
+            )
+        yield group.num_rows
+
+
 def _leaf_count(kind: pa.DataType) -> int:
     """How many Parquet columns a field of that type takes."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -276,13 +295,17 @@ def _conform_column(
     source: pa.ChunkedArray, column: StructField, target: pa.DataType, finder: FieldFinder, task: FileScanTask
 ) -> pa.ChunkedArray:
     chunks = source.chunks
+    as_it_is = source.type == target and (finder.mode == "none" or not pa.types.is_nested(target))
     if holds_variant(column.type):
         # Texts and values put together may take many times the bytes that the file holds.
         chunks = [part for chunk in chunks for part in _slices(chunk)]
-    elif source.type == target and (finder.mode == "none" or not pa.types.is_nested(target)):
-        return source
+        as_it_is = False
     try:
-        return pa.chunked_array([conform(chunk, column.type, target, finder) for chunk in chunks], target)
+        if not as_it_is:
+            chunks = [conform(chunk, column.type, target, finder) for chunk in chunks]
+        for chunk in chunks:
+            check_texts(chunk)
+        return pa.chunked_array(chunks, target)
     except pa.ArrowException as error:
         raise DataError(
             f"column {column.name!r} is {column.type} in the table and {source.type} in the file, "
@@ -298,10 +321,15 @@ def _slices(chunk: pa.Array) -> Iterator[pa.Array]:
         yield chunk.slice(start, rows)
 
 
-def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Array:
-    if column.value is None:
-        return pa.nulls(rows, target)
-    return pa.repeat(value_scalar(column.value, column.field.type), rows)
+def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.ChunkedArray:
+    value = column.value
+    if value is None:
+        return pa.chunked_array([pa.nulls(rows, target)])
+    # Texts that are too much for one array would silently spoil it; the parts share one block.
+    size = 4 * len(value) if isinstance(value, str | bytes) else 0
+    step = min(rows, max(1, _CONSTANT_BYTES // size) if size else rows)
+    block = pa.repeat(value_scalar(value, column.field.type), step)
+    return pa.chunked_array([block.slice(0, rows - start) for start in range(0, rows, step)], target)
 
 
 def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:

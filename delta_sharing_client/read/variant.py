@@ -102,7 +102,7 @@ def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str 
             parts.append(pa.array(texts, pa.large_string()).cast(pa.string()))
         return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
     except MalformedVariantError as error:
-        raise _data_error(f"row {row}: {error}", file_id, column) from None
+        raise _data_error(f"row {row} of its batch: {error}", file_id, column) from None
     except pa.ArrowException as error:
         raise _data_error(str(error), file_id, column) from None
 

@@ -1,8 +1,9 @@
 """A variant's bytes as JSON text, as Spark's `to_json` writes it.
 
-Numbers keep their value (decimals without trailing zeros, doubles as Java writes them), times are ISO 8601
-with a space, instants in UTC, binaries are base64, and what JSON has no number for (NaN, infinities) is a
-string. The fields of an object are in the order of their names.
+Numbers keep their value: decimals without trailing zeros, floats and doubles with the fewest digits that tell
+them from their neighbours, laid out as Java does. Times are ISO 8601 with a space, instants in UTC. Binaries
+are base64, and what JSON has no number for (NaN, infinities) is a string. The fields of an object are in the
+order in which the variant has them, which is that of their names.
 """
 
 from __future__ import annotations

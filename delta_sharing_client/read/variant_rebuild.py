@@ -21,7 +21,7 @@ from delta_sharing_client.read import variant_binary as vb
 from delta_sharing_client.read.variant_binary import MalformedVariantError
 
 #: Levels of groups within groups.
-MAX_DEPTH: Final = 200
+MAX_DEPTH: Final = 100
 
 #: An encoded value for each place of a column; None where there is none.
 Encoded: TypeAlias = list[bytes | None]
@@ -142,7 +142,7 @@ def _group(group: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionari
         return encoded
     both = pc.and_(value.is_valid(), typed.is_valid())
     if pc.any(both).as_py():
-        raise MalformedVariantError(f"row {rows[both.index(True).as_py()]} has both a value and a typed_value")
+        raise MalformedVariantError(f"row {rows[both.index(True).as_py()]} of its batch has both a value and a typed_value")
     return [left if done is None else done for left, done in zip(_values(value), encoded, strict=True)]
 
 
@@ -180,7 +180,7 @@ def _objects(
                 fields = sorted(fields + others)
             result.append(encode_object(fields, ids))
         except MalformedVariantError as error:
-            raise MalformedVariantError(f"row {row}: {error}") from None
+            raise MalformedVariantError(f"row {row} of its batch: {error}") from None
     return result
 
 

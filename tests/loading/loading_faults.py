@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,14 +48,15 @@ class Share:
         self.version = 7
         self._schema = json.dumps(struct_of(*columns))
         self._count = itertools.count(1)
-        server.on("POST", f"{TABLE}/query", lambda request: self.listing(request))
-        server.on("GET", f"{TABLE}/metadata", self._lines([]))
+        server.on("POST", f"{TABLE}/query", lambda request: self.listing(self.data))
+        server.on("GET", f"{TABLE}/metadata", self.listing(()))
         self.serve_files_with(lambda request, answer: answer(request))
 
-    def listing(self, request: Request) -> Reply:
-        """Answer a query with every file."""
-        self.generation = next(self._count)
-        return self._lines([self.entry(name) for name in self.data])
+    def listing(self, names: Iterable[str]) -> Reply:
+        """The answer to a query that lists these files."""
+        if names:
+            self.generation = next(self._count)
+        return self._lines([self.entry(name) for name in names])
 
     def entry(self, name: str) -> dict[str, Any]:
         url = f"{self.server.url}/data/{name}?generation={self.generation}&X-Amz-Signature={SIGNATURE}"

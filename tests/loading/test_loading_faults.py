@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,12 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from faults.server import FaultServer, Reply, Request
+from faults.server import FaultServer, Reply, Request, file_reply
 from loading_faults import TABLE, Share, expired, generation_of, parquet
 from loading_tables import File, column, load_threads, soon, write_table
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.errors import DataError, DeltaSharingError, StorageError, UrlExpiredError
+from delta_sharing_client.errors import DataError, StorageError, UrlExpiredError
 from delta_sharing_client.server import SharingServer
 
 COLUMNS = [column("id", "long"), column("noise", "long"), column("pad", "long")]
@@ -95,17 +95,9 @@ class TestExpiredUrls:
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         share = Share(faults, COLUMNS, {"f": rows(0, 10)})
-        gone = share.data.copy()
-
-        def store(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
-            share.data.clear()
-            return expired(request)
-
-        share.serve_files_with(store)
-        share.data = gone
-        faults.on("GET", re.compile("^/data/"), expired)
-        faults.on("POST", f"{TABLE}/query", share.listing(None), lambda request: share._lines([]))  # type: ignore[arg-type]
-        with pytest.raises(StorageError, match="does not list the file any more.*moved on from version 7"):
+        share.serve_files_with(lambda request, healthy: expired(request))
+        faults.on("POST", f"{TABLE}/query", share.listing(["f"]), share.listing([]))
+        with pytest.raises(StorageError, match=r"does not list the file any more.*moved on from version 7"):
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
 
     def test_with_the_embedded_server(
@@ -146,8 +138,6 @@ class TestFilesThatChange:
                 count += 1
                 if count > requests and share.etags["f"] == '"v1"':
                     share.data["f"], share.etags["f"] = content, '"v2"'
-            from faults.server import file_reply
-
             return file_reply(share.data["f"], etag=share.etags["f"])(request)
 
         share.serve_files_with(store)
@@ -295,7 +285,9 @@ def test_ctrl_c_ends_a_load_at_once(faults: FaultServer, tmp_path: Path, load: s
         env=environment,
     )
     try:
-        arrived = (lambda: faults.seen(f"{TABLE}/query")) if stall == "query" else (lambda: len(share.file_requests) > 9)
+        arrived = (
+            (lambda: faults.seen(f"{TABLE}/query")) if stall == "query" else (lambda: len(share.file_requests) > 9)
+        )
         assert soon(arrived, 30), child.poll()
         time.sleep(0.2)
         child.send_signal(signal.SIGINT)
@@ -308,7 +300,7 @@ def test_ctrl_c_ends_a_load_at_once(faults: FaultServer, tmp_path: Path, load: s
     assert out == "ready\n"
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1, errors
-    assert len(errors.splitlines()) < 60, errors
+    assert len(errors.splitlines()) < 120, errors
     assert child.returncode in (-signal.SIGINT, 1, 130)
 
 
@@ -356,21 +348,28 @@ def test_errors_of_the_package_are_what_comes_out(
 ) -> None:
     """A file that decodes to nonsense anywhere: never an exception of pyarrow's."""
     good = parquet(rows(0, 1000))
-    middle = len(good) // 2
-    for damage in (b"", b"PAR1", b"\0" * len(good), good[: len(good) - 4] + b"XXXX", good[:-20] + b"\xff" * 12 + good[-8:]):
-        share = Share(faults, COLUMNS, {"f": damage or b"x"})
+    footer = good[:-20] + b"\xff" * 12 + good[-8:]
+    for damaged in (b"x", b"PAR1", b"\0" * len(good), good[:-4] + b"XXXX", footer):
+        Share(faults, COLUMNS, {"f": damaged})
         with pytest.raises(DataError) as caught:
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
         assert caught.value.file_id == "f"
         assert "\n" not in str(caught.value)
-    for position in range(middle, middle + 400, 40):
-        broken = good[:position] + bytes(byte ^ 0xFF for byte in good[position : position + 20]) + good[position + 20 :]
-        share = Share(faults, COLUMNS, {"f": broken})
+
+
+@pytest.mark.parametrize("checksums", [True, False])
+def test_flipped_bits(faults: FaultServer, connect: Callable[..., SharingClient], checksums: bool) -> None:
+    """Where the writer stored page checksums every flip in a page is seen; elsewhere most are."""
+    whole = rows(0, 1000)
+    good = parquet(whole, write_page_checksum=checksums, compression="snappy")
+    first = 4 + 200  # behind the header of the first page
+    for position in range(first, first + 2000, 200):
+        flipped = good[:position] + bytes([good[position] ^ 0x10]) + good[position + 1 :]
+        Share(faults, COLUMNS, {"f": flipped})
         scan = connect(faults, **QUICK).table("s.s.t").scan()
-        try:
-            loaded = scan.to_arrow()
-        except DeltaSharingError as error:
-            assert isinstance(error, DataError), error
-        else:  # without page checksums a flipped value cannot be seen
-            assert loaded.num_rows == 1000
-        assert share.file_requests
+        if checksums:
+            with pytest.raises(DataError):
+                scan.to_arrow()
+            continue
+        with contextlib.suppress(DataError):
+            assert scan.to_arrow().num_rows == 1000

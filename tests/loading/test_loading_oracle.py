@@ -1,7 +1,7 @@
 """Random filters against an oracle that evaluates them row by row in plain Python.
 
-The table is written by deltalake, statistics and all, so that hints, file pruning and the exact filter all
-have their say.
+One table is written by deltalake, statistics and all, so that hints, file pruning and the exact filter have
+their say; the other is one large file, of which row groups are pruned by their own statistics.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from loading_tables import File, column, write_table
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
@@ -38,6 +39,10 @@ SCHEMA = pa.schema(
         ("price", pa.decimal128(10, 2)),
     ]
 )
+SPARK_TYPES = [
+    *("long", "string", "date", "short", "double", "float", "string", "date", "timestamp", "boolean"),
+    "decimal(10,2)",
+]
 DRAW = random.Random(20240229)
 WORDS = ["", "a", "z" * 31 + "\U0001f30d", "z" * 40, "z" * 41, "ä", "A", "'quoted'", "\U0010ffff"]
 
@@ -79,11 +84,20 @@ def client(
     serve: Callable[..., SharingServer],
     connect: Callable[..., SharingClient],
 ) -> SharingClient:
-    path = tmp_path_factory.mktemp("oracle") / "t"
+    root = tmp_path_factory.mktemp("oracle")
     for first in range(0, len(ROWS), COMMIT):
         rows = pa.Table.from_pylist(ROWS[first : first + COMMIT], schema=SCHEMA)
-        write_deltalake(str(path), rows, mode="append", partition_by=["part", "day"])
-    return connect(serve({"s.s.t": path}))
+        write_deltalake(str(root / "files"), rows, mode="append", partition_by=["part", "day"])
+    whole = pa.Table.from_pylist(ROWS, schema=SCHEMA)
+    padding = pa.array([DRAW.randbytes(20_000) for _ in ROWS])  # makes the file large enough to be read in pieces
+    grouped = File(
+        rows=whole.append_column("padding", padding),
+        name="a.parquet",
+        options={"row_group_size": COMMIT // 5, "compression": "none"},
+    )
+    kinds = dict(zip(SCHEMA.names, SPARK_TYPES, strict=True)) | {"padding": "binary"}
+    write_table(root / "groups", [column(name, kind) for name, kind in kinds.items()], [grouped])
+    return connect(serve({"s.s.files": root / "files", "s.s.groups": root / "groups"}))
 
 
 def pool(name: str) -> list[Any]:
@@ -166,16 +180,23 @@ def matches(row: dict[str, Any], filters: Any) -> bool:
     return any(all(holds(row, *one) for one in group) for group in groups)
 
 
+@pytest.mark.parametrize("table", ["files", "groups"])
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters=FILTERS, response_format=st.sampled_from(["auto", "delta"]), count=st.booleans())
 @example(filters=[("ratio", "in", [-0.0])], response_format="auto", count=False)  # both zeros
 @example(filters=[("ratio", "not in", [0.0])], response_format="auto", count=False)
 def test_a_filter_gives_exactly_the_rows_that_match(
-    client: SharingClient, filters: Any, response_format: Any, count: bool
+    client: SharingClient, table: str, filters: Any, response_format: Any, count: bool
 ) -> None:
     expected = [row["id"] for row in ROWS if matches(row, filters)]
-    scan = client.table("s.s.t").scan(columns=["id"], filters=filters, response_format=response_format)
+    scan = client.table(f"s.s.{table}").scan(columns=["id"], filters=filters, response_format=response_format)
     if count:
         assert scan.count() == len(expected)
     else:
         assert sorted(scan.to_arrow()["id"].to_pylist()) == expected
+
+
+def test_row_groups_are_pruned(client: SharingClient) -> None:
+    """So that the test above is one of pruning."""
+    text = client.table("s.s.groups").scan(columns=["id"], filters=[("id", "<", COMMIT)]).explain()
+    assert f"{len(ROWS) // 10 - 5} of their {len(ROWS) // 10} row groups pruned" in text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import duckdb

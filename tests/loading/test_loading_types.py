@@ -96,7 +96,7 @@ NESTED_ROWS = pa.Table.from_pylist(
             "many": [inner(1), None, inner(None)],
             "named": [(1, inner(2**31 - 1)), (2, None)],
         },
-        {name: None for name in NESTED.names},
+        dict.fromkeys(NESTED.names),
         {
             "id": 3,
             "tags": [],

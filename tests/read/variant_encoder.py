@@ -22,8 +22,8 @@ def metadata(names: list[str], *, is_sorted: bool = False, width: int = 0) -> by
     total = sum(map(len, texts))
     width = width or width_of(max(total, len(texts)))
     offsets = list(accumulate(map(len, texts), initial=0))
-    header = 1 | is_sorted << 4 | (width - 1) << 6
-    return bytes([header]) + number(len(texts), width) + b"".join(number(o, width) for o in offsets) + b"".join(texts)
+    header = bytes([1 | is_sorted << 4 | (width - 1) << 6])
+    return header + number(len(texts), width) + b"".join(number(o, width) for o in offsets) + b"".join(texts)
 
 
 def primitive(kind: int, data: bytes = b"") -> bytes:

@@ -57,7 +57,9 @@ SELECT id, NAMED_STRUCT('v', PARSE_JSON(CONCAT('{"a":', id, '}'))) AS s,
     IF(id = 1, NULL, NAMED_STRUCT('v', PARSE_JSON('"q"'))) AS gap
 FROM RANGE(3)
 """
-NESTED_SHREDDED = "SELECT id, NAMED_STRUCT('v', PARSE_JSON(CONCAT('{\"a\":', id, ',\"b\":[]}'))) AS s FROM RANGE(3)"
+NESTED_SHREDDED = """
+SELECT id, NAMED_STRUCT('v', PARSE_JSON(CONCAT('{"a":', id, ',"b":[]}'))) AS s FROM RANGE(3)
+"""
 
 
 def write(spark: SparkSession, name: str, frame: DataFrame, shredding: str = "") -> None:

@@ -1,0 +1,202 @@
+"""What users get wrong: each mistake is one typed error of one readable line that says what to do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from loading_tables import File, column, write_table
+
+import delta_sharing_client as ds
+from delta_sharing_client import errors
+from delta_sharing_client.server import SharingServer
+
+LOADERS = [ds.load_as_pandas, ds.load_as_arrow, ds.load_as_polars]
+
+
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, serve: Callable[..., SharingServer]
+) -> tuple[SharingServer, Path]:
+    root = tmp_path_factory.mktemp("mistakes")
+    table = write_table(root / "t", [column("id", "long")], [File(rows=pa.table({"id": [1]}), name="a.parquet")])
+    server = serve({"shop.sales.orders": table})
+    return server, server.write_profile(root / "good.share")
+
+
+def profile_file(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.chmod(0o600)
+    return path
+
+
+def mistaken(url: str, kind: type[errors.DeltaSharingError], *words: str, **arguments: Any) -> None:
+    """Each loader raises this error, in one line that holds these words."""
+    for load in LOADERS:
+        with pytest.raises(kind) as caught:
+            load(url, **arguments)
+        text = str(caught.value)
+        assert "\n" not in text
+        assert 20 < len(text) < 400, text
+        assert all(word in text for word in words), text
+        assert caught.value.__cause__ is None
+        assert type(caught.value) is kind
+
+
+class TestProfiles:
+    def test_that_are_not_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        mistaken(f"{tmp_path / 'no.share'}#s.s.t", errors.ProfileError, "no such file", "no.share")
+        mistaken(f"{tmp_path}#s.s.t", errors.ProfileError, "directory")
+        monkeypatch.delenv("DELTA_SHARING_PROFILE", raising=False)
+        mistaken("#s.s.t", errors.ProfileError, "DELTA_SHARING_PROFILE")
+
+    @pytest.mark.parametrize(
+        ("content", "kind", "words"),
+        [
+            ("not json", errors.ProfileError, ["not JSON", "line 1"]),
+            ("[]", errors.ProfileError, ["not an object"]),
+            (
+                {"endpoint": "https://x.example", "bearerToken": "t"},
+                errors.ProfileError,
+                ["shareCredentialsVersion"],
+            ),
+            ({"shareCredentialsVersion": 1, "bearerToken": "t"}, errors.ProfileError, ["endpoint", "missing"]),
+            (
+                {"shareCredentialsVersion": 1, "endpoint": "https://x.example", "bearerToken": ""},
+                errors.ProfileError,
+                ["bearerToken", "empty"],
+            ),
+            (
+                {"shareCredentialsVersion": 99, "endpoint": "https://x.example", "bearerToken": "t"},
+                errors.UnsupportedProfileError,
+                ["99", "upgrade"],
+            ),
+            (
+                {"shareCredentialsVersion": 1, "endpoint": "http://x.example", "bearerToken": "t"},
+                errors.InsecureUrlError,
+                ["plain http", "allow_http"],
+            ),
+        ],
+    )
+    def test_that_are_malformed(
+        self, tmp_path: Path, content: Any, kind: type[errors.DeltaSharingError], words: list[str]
+    ) -> None:
+        mistaken(f"{profile_file(tmp_path / 'p.share', content)}#s.s.t", kind, *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", ["share.schema.table", "list_all_tables"]),
+        ("orders", ["share.schema.table"]),
+        ("sales.orders", ["share.schema.table"]),
+        ("shop..orders", ["schema name is empty"]),
+        ("shop.sales.a/b", ["no slash"]),
+        ("shop.sales." + "x" * 256, ["256 characters"]),
+    ],
+)
+def test_malformed_table_names(served: tuple[SharingServer, Path], name: str, words: list[str]) -> None:
+    server, profile = served
+    server.reset_requests()
+    mistaken(f"{profile}#{name}", errors.TableNameError, *words)
+    assert server.requests == []
+
+
+def test_a_url_without_a_table(served: tuple[SharingServer, Path]) -> None:
+    mistaken(str(served[1]), errors.TableNameError, "<profile>#<share>.<schema>.<table>")
+
+
+@pytest.mark.parametrize("name", ["nope.sales.orders", "shop.nope.orders", "shop.sales.nope"])
+def test_tables_that_are_not_shared(served: tuple[SharingServer, Path], name: str) -> None:
+    server, profile = served
+    server.reset_requests()
+    mistaken(f"{profile}#{name}", errors.NotFoundError, f"table {name}", "404", "list_all_tables()")
+    assert len(server.requests) == len(LOADERS), "a 404 is not tried again"
+
+
+def test_a_wrong_token(served: tuple[SharingServer, Path], tmp_path: Path) -> None:
+    server, _ = served
+    server.reset_requests()
+    profile = profile_file(tmp_path / "p.share", server.profile | {"bearerToken": "wrong"})
+    mistaken(f"{profile}#shop.sales.orders", errors.AuthenticationError, "401", "token is not valid")
+    assert len(server.requests) == len(LOADERS)
+
+
+def test_an_expired_token(
+    served: tuple[SharingServer, Path], serve: Callable[..., SharingServer], tmp_path: Path
+) -> None:
+    server, _ = served
+    expiry = {"bearerToken": "wrong", "expirationTime": "2021-11-12T00:12:29.0Z"}
+    profile = profile_file(tmp_path / "p.share", server.profile | expiry)
+    with pytest.warns(UserWarning, match="expired at 2021-11-12"):
+        mistaken(f"{profile}#shop.sales.orders", errors.AuthenticationError, "2021-11-12", "expired")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"version": 5}, ["no version 5", "versions 0 to 0"]),
+        ({"timestamp": "1999-01-01T00:00:00Z"}, ["newer than the timestamp"]),
+        ({"timestamp": "2999-01-01T00:00:00Z"}, ["after the latest version"]),
+    ],
+)
+def test_versions_that_are_not_there(
+    served: tuple[SharingServer, Path], arguments: dict[str, Any], words: list[str]
+) -> None:
+    mistaken(f"{served[1]}#shop.sales.orders", errors.BadRequestError, "400", *words, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"version": -1}, ValueError, "version is -1"),
+        ({"version": 1.0}, TypeError, "version is an int"),
+        ({"version": True}, TypeError, "version is an int"),
+        ({"version": 0, "timestamp": "2024-01-01T00:00:00Z"}, ValueError, "together"),
+        ({"timestamp": 5}, TypeError, "timestamp"),
+        ({"timestamp": "yesterday"}, ValueError, "ISO 8601"),
+        ({"limit": -5}, ValueError, "limit is -5"),
+        ({"limit": "5"}, TypeError, "limit is an int"),
+        ({"columns": "id"}, TypeError, r"\['id'\]"),
+        ({"columns": [1]}, TypeError, "names, not int"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(
+    served: tuple[SharingServer, Path], arguments: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    for load in LOADERS:
+        with pytest.raises(kind, match=words) as caught:
+            load(f"{served[1]}#shop.sales.orders", **arguments)
+        assert not isinstance(caught.value, errors.DeltaSharingError)
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        options = ds.TransportOptions(api_attempts=2, backoff_base=timedelta(milliseconds=1))
+        profile = {
+            "shareCredentialsVersion": 1,
+            "endpoint": f"http://127.0.0.1:{port}/delta-sharing",
+            "bearerToken": "t",
+        }
+        with ds.SharingClient(profile, options=options) as client, pytest.raises(errors.TransportError) as caught:
+            client.table("s.s.t").scan().to_arrow()
+    assert "refused" in str(caught.value)
+    assert "gave up after 2 attempts" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_endpoint_that_is_something_else(served: tuple[SharingServer, Path], tmp_path: Path) -> None:
+    server, _ = served
+    elsewhere = server.profile | {"endpoint": server.endpoint.replace("/delta-sharing", "/wiki")}
+    with ds.SharingClient(elsewhere) as client:
+        with pytest.raises(errors.NotFoundError) as caught:
+            client.list_shares()
+        assert "404" in str(caught.value)
