@@ -146,8 +146,7 @@ class TestRedactText:
 
     @pytest.mark.parametrize("url", SIGNED)
     def test_signed_urls_as_other_software_writes_them(self, url):
-        scheme, _, rest = url.partition("://")
-        host, _, path = rest.partition("/")
+        host, _, path = url.partition("://")[2].partition("/")
         for text in (
             f"Max retries exceeded with url: /{path} (Caused by ConnectTimeoutError)",
             f"HTTPSConnectionPool(host='{host}', port=443): Read timed out. /{path}",
@@ -261,7 +260,6 @@ class TestRedactText:
             "timeout: 10 s connect, 60 s read",
             "pip install 'delta-sharing-client[all]'",
             "https://sharing.example.com/delta-sharing/shares/a/schemas/b/tables/c",
-            "https://host/a.share#share.schema.table".split("#")[0],
             "file:///home/me/profile.share",
             "reader features that this release does not support: variantType, geospatial",
             "ünïcödé — 表 🦆",

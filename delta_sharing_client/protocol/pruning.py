@@ -69,6 +69,8 @@ def outcomes(predicate: Predicate, domain_of: Callable[[StructField], Domain | N
         return (FALSE if inner & TRUE else 0) | (TRUE if inner & FALSE else 0) | (inner & NULL)
     domain = domain_of(predicate.column)
     if domain is None:
+        if isinstance(predicate, In) and not predicate.values:
+            return FALSE | NULL
         return TRUE | FALSE if isinstance(predicate, IsNull) else ANY
     if isinstance(predicate, IsNull):
         return (TRUE if domain.has_null else 0) | (FALSE if domain.has_value else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final, Self
 
@@ -91,15 +91,11 @@ class ParquetSource:
         try:
             with self._open(None) as file:
                 self._metadata = file.metadata
-                schema = file.schema_arrow
-            columns = _locate(schema, task, spec)
-        except DataError:
-            raise
+                self.columns = _locate(file.schema_arrow, task, spec)
+                self._starts = [0, *itertools.accumulate(_row_counts(file, self.columns, task))]
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
-        self.columns = columns
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
-        self._starts = [0, *itertools.accumulate(_row_counts(self._metadata, task))]
         if deleted is not None:
             deleted.check(self._starts[-1])
 
@@ -255,20 +251,35 @@ def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[Locat
     return columns
 
 
-def _row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
-    """How many rows each row group has; no column need be read for that, so that nothing else would check it."""
-    leaves = range(metadata.num_columns)
-    flat = next((leaf for leaf in leaves if not metadata.schema.column(leaf).max_repetition_level), None)
+def _row_counts(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: FileScanTask) -> Iterator[int]:
+    """How many rows each row group has, where all that is said of the columns' chunks makes sense.
+
+    Without columns to read nothing else would check the number.
+    """
+    metadata = file.metadata
+    leaves = {leaf for column in columns for leaf in column.leaves}
+    every = range(metadata.num_columns)
+    flat = next((leaf for leaf in every if not metadata.schema.column(leaf).max_repetition_level), None)
+    touched = sorted(leaves if flat is None else leaves | {flat})
+    types = [metadata.schema.column(leaf).physical_type for leaf in touched]
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        values = group.num_rows if flat is None else group.column(flat).num_values
-        if group.num_rows < 0 or values != group.num_rows:
+        rows = values = metadata.row_group(number).num_rows
+        if rows >= 0 and touched:
+            # Reads nothing, but lets the reader look at the chunks. Python must not be the first to do so:
+            # pyarrow ends the process where they are malformed.
+            for _ in file.reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
+                pass
+            chunks = [metadata.row_group(number).column(leaf) for leaf in touched]
+            if [chunk.physical_type for chunk in chunks] != types:
+                raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
+            if flat is not None:
+                values = chunks[touched.index(flat)].num_values
+        if rows < 0 or values != rows:
             raise DataError(
-                f"the footer says that row group {number} has {group.num_rows} rows, "
-                f"and that a column of it has {values} values",
+                f"the footer says that row group {number} has {rows} rows and a column of it {values} values",
                 file_id=task.file_id,
             )
-        yield group.num_rows
+        yield rows
 
 
 def _leaf_count(kind: pa.DataType) -> int:

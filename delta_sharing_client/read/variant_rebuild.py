@@ -142,7 +142,8 @@ def _group(group: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionari
         return encoded
     both = pc.and_(value.is_valid(), typed.is_valid())
     if pc.any(both).as_py():
-        raise MalformedVariantError(f"row {rows[both.index(True).as_py()]} of its batch has both a value and a typed_value")
+        row = rows[both.index(True).as_py()]
+        raise MalformedVariantError(f"row {row} of its batch has both a value and a typed_value")
     return [left if done is None else done for left, done in zip(_values(value), encoded, strict=True)]
 
 

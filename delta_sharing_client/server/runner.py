@@ -244,7 +244,8 @@ def _import_api() -> Any:
 def _listen(host: str, port: int) -> socket.socket:
     """Bind first and in the caller's thread: that is where an error about the port belongs."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Said to be TCP, or asyncio leaves Nagle's algorithm on, which holds back the end of an answer for 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

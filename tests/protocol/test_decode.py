@@ -491,12 +491,12 @@ class TestMalformed:
         try:
             actions = decode(body(*(json.dumps(line) for line in lines)))
         except DeltaSharingError as error:
-            assert SECRET not in str(error)
-        else:
-            for action in actions:
-                assert SECRET not in repr(action)
-                assert pickle.loads(pickle.dumps(action)) == action
-                hash(action)
+            actions = [error]
+        for action in actions:
+            assert SECRET not in repr(action)
+            again = pickle.loads(pickle.dumps(action))
+            assert again == action or str(again) == str(action)
+            hash(action)
 
     @given(st.lists(st.binary(max_size=30), max_size=6))
     @settings(max_examples=150, deadline=None)
@@ -545,7 +545,7 @@ class TestFormats:
     def test_a_delta_file_in_a_parquet_answer(self):
         """Its rows may need what only the delta protocol line tells, so it is not read as if they did not."""
         delta = {"file": {"id": "1", "deltaSingleAction": {"add": {"path": URL}}}}
-        with pytest.raises(ProtocolError, match="line 3 .*delta"):
+        with pytest.raises(ProtocolError, match=r"line 3 .*delta"):
             decode(body(PROTOCOL, METADATA, delta, END))
 
 

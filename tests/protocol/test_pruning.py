@@ -152,7 +152,7 @@ class TestIn:
 
     def test_an_empty_list_and_nulls(self):
         assert over(In(X, ()), Domain(1, 5)) == "FN"
-        assert over(In(X, ())) == "TFN"
+        assert over(In(X, ())) == "FN"
 
 
 class TestIsNull:

@@ -23,6 +23,7 @@ from delta_sharing_client.protocol.schema import (
     StructField,
     StructType,
 )
+from delta_sharing_client.protocol.stats import parse_stats
 from delta_sharing_client.read.arrow_types import arrow_schema
 from delta_sharing_client.read.calendar import (
     LegacyCalendar,
@@ -359,6 +360,17 @@ class TestFiles:
         data = parquet(old_table("INT64"), {VERSION: "2.4.8"})
         table = table_of(data, struct(d=NTZ))
         assert table["d"].to_pylist()[:2] == [None, datetime(1, 1, 1)]
+
+    def test_statistics_of_such_times_are_in_todays_calendar(self):
+        """As Delta Lake wrote them for a session in Los Angeles: local mean time has seconds in its offset."""
+        stats = parse_stats(
+            '{"numRecords":1,"minValues":{"d":"0001-01-01","t":"0001-01-01T00:00:00.000-07:52:58"},'
+            '"maxValues":{"d":"1582-10-04","t":"1850-01-01T00:00:00.000-07:52:58"},"nullCount":{"d":0,"t":0}}'
+        )
+        times = stats.domain("t", TIMESTAMP)
+        assert (times.lower, times.upper) == (-62_135_568_422_000_000, -3_786_797_222_000_000 + 1_000)
+        days = stats.domain("d", DATE)
+        assert (days.lower, days.upper) == (date(1, 1, 1), date(1582, 10, 4))
 
     def test_columns_without_times_are_left_alone(self):
         table = pa.table({"x": pa.array([[1, None], None], pa.list_(pa.int32())), "s": pa.array(["a", None])})

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import FILE_ID, array_of, batches, field, mapped, micros, parquet, read, struct_of, table_schema
+from parquet_files import FILE_ID, array_of, batches, mapped, micros, parquet, read, struct_of, table_schema
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.load.arrow import to_table

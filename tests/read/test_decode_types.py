@@ -257,7 +257,7 @@ class TestTexts:
             ),
         }
         for stored, kind in [(texts, "string"), (texts.dictionary_encode(), "string"), *nested.values()]:
-            with pytest.raises(DataError, match="column 'c' .*UTF"):
+            with pytest.raises(DataError, match=r"column 'c' .*UTF"):
                 column(stored, kind)
         assert column(pa.array([b"ok", None, broken]), "binary").to_pylist() == [b"ok", None, broken]
 

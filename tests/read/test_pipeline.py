@@ -288,6 +288,8 @@ def test_a_reader_that_is_left_early_leaves_nothing_behind(store, reader):
     next(batches)
     batches.close()
     deadline = time.monotonic() + 5
-    while alive := [t for t in threading.enumerate() if t.name.startswith("delta-sharing")]:
+    while alive := [
+        t for t in threading.enumerate() if t.name.startswith(("delta-sharing-fetch", "delta-sharing-decode"))
+    ]:
         assert time.monotonic() < deadline, alive
         time.sleep(0.02)

@@ -13,7 +13,7 @@ def mistakes(client: ds.SharingClient) -> None:
     ds.load_as_pandas("p#s.s.t", dtype_backend="arrow")  # type: ignore[arg-type]
     orders = client.table("retail.sales.orders")
     orders.scan(response_format="csv")  # type: ignore[arg-type]
-    orders.scan(filters=[("a", "=")])  # type: ignore[arg-type]
+    orders.scan(filters=[("a", "=")])  # type: ignore[list-item]
     orders.scan().limit = 3  # type: ignore[misc]
     client.table(["retail", "sales", "orders"])  # type: ignore[arg-type]
     ds.TransportOptions(read_timeout=30)  # type: ignore[arg-type]

@@ -132,6 +132,7 @@ def scans(orders: SharedTable) -> None:
 
 def filters(orders: SharedTable) -> None:
     orders.scan(filters=[("region", "=", "Asia")])
+    orders.scan(filters="region = 'Asia' AND quantity < 3")
     orders.scan(filters=[("region", "in", ["Asia", "Europe"]), ("coupon", "is not", None)])
     orders.scan(filters=[[("region", "=", "Asia")], [("region", "=", "Europe"), ("coupon", "=", "SPRING")]])
     terms: list[tuple[str, str, Any]] = [("ordered_at", "<", datetime(2024, 1, 2, tzinfo=UTC))]

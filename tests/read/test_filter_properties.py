@@ -34,13 +34,13 @@ from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
 
 QUICK = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=40)
 def test_one_term_keeps_the_rows_that_it_says(kind, data):
     rows = [{"c": value} for value in data.draw(st.lists(st.none() | values(kind), max_size=6), label="rows")]
     term = data.draw(terms({"c": kind}), label="term")
@@ -63,7 +63,7 @@ def test_the_row_filter_keeps_the_rows_that_the_filter_says(data):
 
 
 @given(data=st.data())
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=200)
 def test_pruning_drops_no_matching_row_and_never_claims_that_all_match(data):
     kinds, rows = data.draw(tables(), label="table")
     partitions = data.draw(st.lists(st.sampled_from(sorted(kinds)), unique=True), label="partitions")
@@ -184,7 +184,7 @@ def evaluate_sql(hint, partition, kinds, *, utf16):
 
 
 @given(data=st.data())
-@settings(QUICK, max_examples=500)
+@settings(QUICK, max_examples=200)
 def test_hints_are_implied_by_the_filter(data):
     """No server that evaluates the hints rightly leaves out a file with a matching row."""
     kinds = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from delta_sharing_client.protocol.actions import AddFile, Metadata
-from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from delta_sharing_client.protocol.schema import StructField, StructType, parse_type_name
 from delta_sharing_client.read.arrow_types import arrow_schema
 
 EPOCH = datetime(1970, 1, 1)
@@ -26,7 +26,7 @@ OPERATORS = ["=", "==", "!=", "<>", "<", "<=", ">", ">="]
 
 
 def data_type(kind):
-    return DecimalType(*map(int, kind[8:-1].split(","))) if kind in SCALES else PrimitiveType(kind)
+    return parse_type_name(kind)
 
 
 def as_float32(value):
