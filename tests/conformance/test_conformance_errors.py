@@ -186,9 +186,12 @@ class TestAnswersThatBreakOff:
         table = write_table(
             tmp_path / "t", [column("id", "long")], [*files, File(rows=rows, name="z/../../out.parquet")]
         )
-        with SharingServer({"s.s.t": table}) as server, SharingClient(server.profile, options=QUICK) as client:
-            with pytest.raises(QueryError, match="outside its own directory") as caught:
-                client.table("s.s.t").scan().files()
+        with (
+            SharingServer({"s.s.t": table}) as server,
+            SharingClient(server.profile, options=QUICK) as client,
+            pytest.raises(QueryError, match="outside its own directory") as caught,
+        ):
+            client.table("s.s.t").scan().files()
         assert caught.value.status == 403
 
 
