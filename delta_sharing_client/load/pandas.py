@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from delta_sharing_client.errors import DataError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -47,6 +49,9 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
 
     Returns:
         The frame, with a `RangeIndex`.
+
+    Raises:
+        DataError: a date or a nested time lies outside the years 1 to 9999, which Python's objects end at.
     """
     import pandas as pd
 
@@ -65,13 +70,19 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
             if pa.types.is_decimal(field.type) and _repeats(table.column(position)):
                 objects[position] = _shared_objects(table.column(position))
                 table = table.set_column(position, field.name, pa.nulls(table.num_rows))
-    frame: pd.DataFrame = table.to_pandas(
-        types_mapper=mapper,
-        integer_object_nulls=True,
-        date_as_object=True,
-        split_blocks=True,
-        self_destruct=True,
-    )
+    try:
+        frame: pd.DataFrame = table.to_pandas(
+            types_mapper=mapper,
+            integer_object_nulls=True,
+            date_as_object=True,
+            split_blocks=True,
+            self_destruct=True,
+        )
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise DataError(
+            f"a value has no Python object to stand for it in pandas: {error}; "
+            "dtype_backend='pyarrow', or loading as Arrow, keeps it"
+        ) from None
     for position, values in objects.items():
         frame.isetitem(position, values)
     return frame

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from loading_tables import File, column, write_table
 
 from delta_sharing_client import SharingClient
+from delta_sharing_client.auth.provider import provider_for
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.server import SharingServer
@@ -203,11 +204,18 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.client = SharingClient(self.profile)
-        self.rest = RestClient(Profile.from_dict(self.profile))
+        profile = Profile.from_dict(self.profile)
+        self.client = SharingClient(profile)
+        self.rest = RestClient(profile)
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.headers["Authorization"] = f"Bearer {self.profile['bearerToken']}"
+        self._session.headers.update(provider_for(profile).headers())
+
+    @property
+    def stranger(self) -> dict[str, Any]:
+        """A profile for the same server with a token that is not good."""
+        endpoint = self.profile["endpoint"]
+        return {"shareCredentialsVersion": 1, "endpoint": endpoint, "bearerToken": "no-such-token"}
 
     def close(self) -> None:
         self.client.close()

@@ -57,7 +57,7 @@ def rows_of(target: Target, files: list[FileAction]) -> Changes:
 
 
 class TestRanges:
-    @pytest.mark.parametrize(("first", "last"), [(0, LATEST), (0, 0), (4, 5), (EVOLVED, EVOLVED), (5, LATEST)])
+    @pytest.mark.parametrize(("first", "last"), [(0, LATEST), (EVOLVED, EVOLVED), (4, 5)])
     def test_by_version(
         self,
         target: Target,
@@ -259,4 +259,4 @@ def test_removed_files_can_be_read(newest: Target, tmp_path: Path) -> None:
         rows = rows_of(target, answer.items)
         target.close()
     assert rows == Counter([(1, "delete", 1), (1, "delete", 2), (1, "insert", 3)])
-    assert RemoveFile in {type(file) for file in answer.items} or CdcFile in {type(file) for file in answer.items}
+    assert {type(file) for file in answer.items} == {AddFile, RemoveFile}

@@ -43,7 +43,7 @@ class TestStatuses:
         assert f"table {ORDERS}" in str(caught.value)
 
     def test_401(self, target: Target) -> None:
-        with SharingClient({**target.profile, "bearerToken": "wrong"}) as stranger:
+        with SharingClient(target.stranger) as stranger:
             for ask in (
                 stranger.list_shares,
                 stranger.table(ORDERS).version,
@@ -208,8 +208,7 @@ class TestExpiredUrls:
         assert refused.status_code == 403
         assert "Request has expired" in refused.text
 
-    @pytest.mark.parametrize("history", [True, False])
-    @pytest.mark.parametrize("prefer_format", ["auto", "delta"])
+    @pytest.mark.parametrize(("history", "prefer_format"), [(True, "auto"), (False, "delta")])
     def test_a_load_that_outlives_them_goes_on(
         self, tables: dict[str, Path], history: bool, prefer_format: Any
     ) -> None:

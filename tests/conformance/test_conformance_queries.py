@@ -55,16 +55,15 @@ class TestSnapshots:
         assert load(target, response_format=response_format) == rows_of(LATEST)
         assert load(target) == rows_of(LATEST)
 
-    @pytest.mark.parametrize("version", range(LATEST + 1))
+    @pytest.mark.parametrize("version", [0, EVOLVED - 1, EVOLVED, LATEST - 1])
     def test_by_version_and_by_time(
         self, target: Target, version: int, rows_of: Callable[[int], list[dict[str, Any]]]
     ) -> None:
         points: list[dict[str, Any]] = [
             {"version": version, "response_format": "delta"},
             {"timestamp": at_hour(version), "response_format": "parquet"},
+            {"timestamp": (at_hour(version) + timedelta(minutes=59)).isoformat()},
         ]
-        if version < LATEST:
-            points.append({"timestamp": (at_hour(version) + timedelta(minutes=59)).isoformat()})
         for point in points:
             if not target.history:
                 with pytest.raises(BadRequestError, match="history is not shared"):
@@ -105,10 +104,11 @@ class TestSnapshots:
 
 
 class TestLimits:
-    @pytest.mark.parametrize("limit", [0, 1, 5, 7, 10**9])
-    def test_are_exact(self, target: Target, response_format: Any, limit: int) -> None:
-        scan = target.client.table(ORDERS).scan(response_format=response_format)
-        assert scan.replace(limit=limit).to_arrow().equals(scan.to_arrow().slice(0, limit))
+    def test_are_exact(self, target: Target, response_format: Any) -> None:
+        scan = target.client.table(ORDERS).scan(response_format=response_format, columns=["id"])
+        whole = scan.to_arrow()
+        for limit in (0, 1, 7, 10**9):
+            assert scan.replace(limit=limit).to_arrow().equals(whole.slice(0, limit))
 
     def test_the_hint_is_sent_unless_rows_are_filtered(self, newest: Target) -> None:
         assert newest.server is not None
@@ -261,8 +261,7 @@ class TestHints:
         assert served_ids(target, **body) == set(range(len(typed_rows())))
 
     @pytest.mark.parametrize("name", TYPED_VALUES)
-    @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not"])
-    def test_a_filter_of_the_client_is_exact(self, newest: Target, name: str, op: str) -> None:
+    def test_a_filter_of_the_client_is_exact(self, newest: Target, name: str) -> None:
         rows, wanted = typed_rows(), TYPED_VALUES[name][2][0][1]
         operators: dict[str, Callable[[Any], bool]] = {
             "=": lambda v: v == wanted,
@@ -274,14 +273,14 @@ class TestHints:
             "in": lambda v: v == wanted,
             "not in": lambda v: v != wanted,
         }
-        if op in ("is", "is not"):
-            term: tuple[str, str, Any] = (name, op, None)
-            expected = [row["id"] for row in rows if (row[name] is None) == (op == "is")]
-        else:
-            term = (name, op, [wanted] if "in" in op else wanted)
-            expected = [row["id"] for row in rows if row[name] is not None and operators[op](row[name])]
-        found = load(newest, TYPED, columns=["id"], filters=[term])
-        assert [row["id"] for row in found] == expected
+        scan = newest.client.table(TYPED).scan(columns=["id"])
+        for op, keep in operators.items():
+            expected = {row["id"] for row in rows if row[name] is not None and keep(row[name])}
+            found = scan.replace(filters=[(name, op, [wanted] if "in" in op else wanted)]).to_arrow()
+            assert set(found["id"].to_pylist()) == expected, op
+        for op in ("is", "is not"):
+            expected = {row["id"] for row in rows if (row[name] is None) == (op == "is")}
+            assert set(scan.replace(filters=[(name, op, None)]).to_arrow()["id"].to_pylist()) == expected, op
 
     def test_what_the_client_says_in_its_hints(self, newest: Target) -> None:
         """The two notations of one filter, on the wire, as the protocol spells them."""

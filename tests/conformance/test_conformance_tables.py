@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from faults.server import FaultServer, Reply
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.errors import BadRequestError, NotFoundError, ProtocolError
+from delta_sharing_client.errors import BadRequestError, NotFoundError, ProtocolError, RestError
 from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES
 
 SECOND = timedelta(seconds=1)
@@ -82,7 +82,7 @@ class TestVersions:
         with SharingClient(faults.profile) as client:
             table = client.table("s.s.t")
             assert table.version() == 123
-            with pytest.raises(Exception, match=str(status)):
+            with pytest.raises(RestError, match=str(status)):
                 table.version("2024-01-01T00:00:00Z")  # HEAD takes no time
         assert [(request.method, request.path) for request in faults.requests] == [
             ("GET", f"{path}/version"),

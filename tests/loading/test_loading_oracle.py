@@ -181,7 +181,7 @@ def matches(row: dict[str, Any], filters: Any) -> bool:
 
 
 @pytest.mark.parametrize("table", ["files", "groups"])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filters=FILTERS, response_format=st.sampled_from(["auto", "delta"]), count=st.booleans())
 @example(filters=[("ratio", "in", [-0.0])], response_format="auto", count=False)  # both zeros
 @example(filters=[("ratio", "not in", [0.0])], response_format="auto", count=False)

@@ -356,6 +356,12 @@ class TestFunctions:
             assert relation.aggregate("p, count(*) AS n, max(id) AS top").order("p").fetchall() == expected
             assert len(file_requests(server)) == FILES * 3 // 4
 
+    def test_duckdb_may_stop_early(self, scan: TableScan) -> None:
+        with duckdb.connect() as connection:
+            assert len(scan.to_duckdb(connection).limit(5).fetchall()) == 5
+        gc.collect()
+        assert soon(lambda: not load_threads()), load_threads()
+
 
 class TestDamage:
     def test_every_loader_raises_the_same_error(self, client: SharingClient) -> None:
@@ -372,7 +378,7 @@ class TestDamage:
         assert scan.to_arrow().num_rows == 2 * ROWS
         reader = scan.replace(limit=None).to_record_batch_reader()
         assert [reader.read_next_batch().num_rows for _ in range(2)] == [ROWS, ROWS]
-        with pytest.raises(Exception, match="not a readable Parquet file"):
+        with pytest.raises(DataError, match="not a readable Parquet file"):
             reader.read_next_batch()
 
 

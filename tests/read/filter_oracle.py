@@ -33,47 +33,33 @@ def as_float32(value):
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
-# ---- values of columns: ints, floats, str, bool, bytes, date, Decimal; times are microseconds ----
-
-_NEAR = st.integers(-3, 3)
-_TIMES = st.integers(-3, 3).map(lambda n: n * 1_500) | st.integers(-1, 1).map(lambda n: n * DAY)
-_TEXTS = st.text("aä\ud7ff\ue000🦆", max_size=3) | st.sampled_from(["x" * 31, "x" * 32, "x" * 32 + "a", "x" * 40])
-
-
-def values(kind):
-    """Values of a column; few and near each other, so that filters meet them, and the ends of the range."""
-    if kind in BITS:
-        limit = 2 ** (BITS[kind] - 1)
-        return _NEAR | st.sampled_from([limit - 1, -limit, limit - 2, min(2**53 + 1, limit - 1)])
-    if kind == "double":
-        return st.sampled_from(
-            [0.0, -0.0, 1.0, 0.1, -0.1, 1.5, math.nan, math.inf, -math.inf, 1e300, 2.0**53, 2.0**53 + 2, -5e-324]
-        )
-    if kind == "float":
-        return st.sampled_from(
-            [as_float32(v) for v in (0.0, -0.0, 1.0, 0.1, -0.1, math.nan, math.inf, -math.inf, 1e30, 16777216.0)]
-        )
-    if kind == "string":
-        return _TEXTS
-    if kind == "boolean":
-        return st.booleans()
-    if kind == "binary":
-        return st.sampled_from([b"", b"a", b"b", b"a\x00", b"\xff"])
-    if kind == "date":
-        return st.integers(-2, 2).map(lambda n: date(1970, 1, 5) + timedelta(n)) | st.sampled_from(
-            [date(1, 1, 1), date(9999, 12, 31)]
-        )
-    if kind in SCALES:
-        most = data_type(kind).precision
-        unscaled = st.integers(-3, 3).map(lambda n: n * 50) | st.sampled_from(
-            [10**most - 1, 1 - 10**most, 10**17 + 1, 10**most // 7]
-        )
-        return unscaled.filter(lambda n: abs(n) < 10**most).map(lambda n: scaled(n, SCALES[kind]))
-    return _TIMES | st.sampled_from([(datetime.max - EPOCH) // timedelta(microseconds=1), -62_135_596_800_000_000])
+# ---- values of columns: times are microseconds ----
 
 
 def scaled(unscaled, scale):
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+_LAST = (datetime.max - EPOCH) // timedelta(microseconds=1)
+#: Few values of each kind, so that filters meet them, and such as things go wrong with.
+_POOLS = {
+    **{kind: [-(2 ** (bits - 1)), -1, 0, 1, 2 ** (bits - 1) - 1] for kind, bits in BITS.items()},
+    "double": [math.nan, 0.0, -0.0, 0.1, 1.0, math.inf, 2.0**53],
+    "float": [math.nan, as_float32(0.1), -0.0, 1.0, -math.inf, 16777216.0],
+    "string": ["", "a", "it's", "\ue000", "🦆", "x" * 32, "x" * 32 + "a"],
+    "boolean": [False, True],
+    "binary": [b"", b"a", b"a\x00", b"\xff"],
+    "date": [date(1, 1, 1), date(1970, 1, 4), date(1970, 1, 5), date(9999, 12, 31)],
+    "timestamp": [-1500, -1, 0, 1, 1500, _LAST],
+    "timestamp_ntz": [-62_135_596_800_000_000, -1500, 0, 1, 1500],
+    "decimal(7,2)": [scaled(n, 2) for n in (-150, 0, 1, 50, 9_999_999)],
+    "decimal(38,6)": [scaled(n, 6) for n in (-1, 0, 500_000, 10**17 + 1, 10**38 - 1)],
+}
+
+
+def values(kind):
+    """Values of a column."""
+    return st.sampled_from(_POOLS[kind])
 
 
 def moment(micros):
@@ -111,7 +97,7 @@ def literals(draw, kind):
             return np.int64(base), Fraction(base)
         return base, _exact(base)
     if kind in ("float", "double"):
-        base = draw(values(kind) | st.sampled_from([0.1, 1.25]))
+        base = draw(st.sampled_from([*_POOLS[kind], 0.1, 0.1]))
         form = draw(st.sampled_from(["same", "int", "numpy", "text"]))
         if form == "int":
             base = draw(st.sampled_from([0, 1, 2**53 + 1, 2**53 + 3, 16777217, 10**400, -(10**400)]))
@@ -222,8 +208,9 @@ def terms(draw, kinds):
 
 
 def filters(kinds):
-    """Groups of terms: OR of ANDs."""
-    return st.lists(st.lists(terms(kinds), min_size=1, max_size=3), min_size=1, max_size=3)
+    """Groups of terms: OR of ANDs; most often one term."""
+    one = st.tuples(st.tuples(terms(kinds)))
+    return one | st.lists(st.lists(terms(kinds), min_size=1, max_size=3), min_size=1, max_size=3)
 
 
 def as_filters(groups):

@@ -62,11 +62,31 @@ def test_the_row_filter_keeps_the_rows_that_the_filter_says(data):
     assert filter_batch(batch.slice(1), predicate).column("#").to_pylist() == [i for i in expected if i]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(QUICK, max_examples=200)
-def test_pruning_drops_no_matching_row_and_never_claims_that_all_match(data):
+@settings(QUICK, max_examples=100)
+def test_pruning_by_statistics(kind, data):
+    rows = [{"c": value} for value in data.draw(st.lists(st.none() | values(kind), min_size=1, max_size=3))]
+    check_pruning(data, {"c": kind}, rows, [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(QUICK, max_examples=40)
+def test_pruning_by_a_partition_value(kind, data):
+    check_pruning(data, {"c": kind}, [{"c": None}], ["c"])
+
+
+@given(data=st.data())
+@settings(QUICK, max_examples=120)
+def test_pruning_by_several_columns(data):
     kinds, rows = data.draw(tables(), label="table")
     partitions = data.draw(st.lists(st.sampled_from(sorted(kinds)), unique=True), label="partitions")
+    check_pruning(data, kinds, rows, partitions)
+
+
+def check_pruning(data, kinds, rows, partitions):
+    """No file with a matching row is left out, and it is never claimed wrongly that all rows match."""
     partition_values = {}
     for name in partitions:
         kind = kinds[name]
@@ -81,7 +101,7 @@ def test_pruning_drops_no_matching_row_and_never_claims_that_all_match(data):
     groups = data.draw(filters(kinds), label="filters")
     deleted = data.draw(st.sets(st.integers(0, max(len(rows) - 1, 0))), label="deleted")
     inside = {name: kind for name, kind in kinds.items() if name not in partitions}
-    stats = stats_json(data.draw, inside, rows, deleted) if data.draw(st.booleans(), label="stats?") else None
+    stats = stats_json(data.draw, inside, rows, deleted) if data.draw(st.integers(0, 5), label="stats?") else None
 
     metadata = metadata_of(kinds, partitions)
     spec = read_spec(metadata, None, bind_filters(as_filters(groups), metadata.schema))
@@ -183,18 +203,26 @@ def evaluate_sql(hint, partition, kinds, *, utf16):
     }[match["op"]]
 
 
+@pytest.mark.parametrize("kind", HINT_KINDS)
 @given(data=st.data())
-@settings(QUICK, max_examples=200)
-def test_hints_are_implied_by_the_filter(data):
+@settings(QUICK, max_examples=100)
+def test_hints_on_one_column(kind, data):
+    check_hints(data, {"p": kind, "x": "long"})
+
+
+@given(data=st.data())
+@settings(QUICK, max_examples=120)
+def test_hints_on_several_columns(data):
+    kinds = {name: data.draw(st.sampled_from(HINT_KINDS), label=name) for name in ("p", "q")}
+    check_hints(data, kinds | {"x": "long"})
+
+
+def check_hints(data, kinds):
     """No server that evaluates the hints rightly leaves out a file with a matching row."""
-    kinds = {
-        "p": data.draw(st.sampled_from(HINT_KINDS), label="p"),
-        "q": data.draw(st.sampled_from(HINT_KINDS), label="q"),
-        "x": "long",
-    }
+    partitions = [name for name in kinds if name != "x"]
     row = {name: data.draw(st.none() | values(kind), label=name) for name, kind in kinds.items()}
     partition = {}
-    for name in ("p", "q"):
+    for name in partitions:
         if row[name] == "":
             row[name] = None
         partition[name] = partition_text(kinds[name], row[name])
@@ -202,7 +230,7 @@ def test_hints_are_implied_by_the_filter(data):
         assert read == row[name] or (read != read and row[name] != row[name])
     groups = data.draw(filters(kinds), label="filters")
     predicate = bind_filters(as_filters(groups), schema_of(kinds))
-    as_json, as_sql = json_hint(predicate, ["p", "q"]), sql_hints(predicate, ["p", "q"])
+    as_json, as_sql = json_hint(predicate, partitions), sql_hints(predicate, partitions)
     if not matches(groups, row):
         return
     for utf16 in (False, True):
