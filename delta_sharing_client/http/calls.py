@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from delta_sharing_client.errors import ProtocolError
+from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
 from delta_sharing_client.http.status import error_for
@@ -74,7 +74,11 @@ class Caller:
                 if not response.ok:
                     hints_now = {401: self.transport.authorize.hint(), **hints}
                     raise error_for(response, what=what, hints=hints_now)
-                return read(response)
+                try:
+                    return read(response)
+                except QueryError as error:
+                    said = response.scrub(error.server_message)
+                    raise QueryError(what=error.what, server_message=said, status=error.status) from None
 
         return self.retrier.call(once)
 

@@ -50,7 +50,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
     error = kind(
         status=response.status,
         what=what,
-        error_code=code,
+        error_code=response.scrub(code) if code else None,
         server_message=response.scrub(message) if message else None,
         hint=hints.get(response.status),
     )

@@ -163,13 +163,15 @@ class _Pipeline:
         self._events = self._seen = self._finished = 0
         self._files: deque[_FileRead] = deque()
         self._used = 0
+        self._complete = False
         cores = os.cpu_count() or 1
         self._fetchers = ThreadPoolExecutor(options.max_connections, thread_name_prefix="delta-sharing-fetch")
         self._decoders = ThreadPoolExecutor(cores, thread_name_prefix="delta-sharing-decode")
 
     def close(self) -> None:
-        """Give up what is under way; transfers are broken off."""
-        self._cancelled.set()
+        """Give up what is under way; transfers are broken off, idle connections are kept for the next load."""
+        if not self._complete:
+            self._cancelled.set()
         self._fetchers.shutdown(wait=False, cancel_futures=True)
         self._decoders.shutdown(wait=False, cancel_futures=True)
 
@@ -204,6 +206,7 @@ class _Pipeline:
             self._finished += 1
             if progress is not None:
                 progress(file.task)
+        self._complete = True
 
     def estimate(self, tasks: Sequence[FileScanTask]) -> FetchEstimate:
         """Open the files that are read in pieces, and add up what all of them take."""
@@ -226,6 +229,7 @@ class _Pipeline:
                         size += sum(stop - start for start, stop in spans)
                         requests += len(spans)
                         kept += len(piece.piece.groups)
+        self._complete = True
         return FetchEstimate(size, requests, len(files), groups, groups - kept)
 
     def _wait(self, item: _FileRead | _PieceRead) -> None:

@@ -97,12 +97,12 @@ def write_tables(root: Path) -> dict[str, Path]:
 
 
 def _orders(first: int, day: int) -> pa.Table:
-    ids = range(first, first + 6)
+    ids = range(first, first + 4)
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
-            "day": pa.array([date(2024, 1, day)] * 6),
-            "region": pa.array(["north", "south", None] * 2, pa.string()),
+            "day": pa.array([date(2024, 1, day)] * 4),
+            "region": pa.array(["north", None] * 2, pa.string()),
             "amount": pa.array([n * 1.5 for n in ids]),
         }
     )
@@ -123,7 +123,7 @@ def _write_orders(path: Path) -> None:
 
     for version in range(3):
         append(_orders(version * 10, version + 1))
-    append(_orders(30, 4).append_column("note", pa.array([f"n{n}" for n in range(6)])))
+    append(_orders(30, 4).append_column("note", pa.array([f"n{n}" for n in range(4)])))
     DeltaTable(str(path)).delete("id = 11 OR id = 30")
     DeltaTable(str(path)).update(updates={"amount": "-1.0"}, predicate="id = 20")
     append(_orders(60, 4))

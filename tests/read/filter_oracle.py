@@ -190,10 +190,10 @@ class Term:
 
 
 @st.composite
-def terms(draw, kinds):
+def terms(draw, kinds, operators=(*OPERATORS, "in", "not in", "is", "is not")):
     name = draw(st.sampled_from(sorted(kinds)))
     kind = kinds[name]
-    op = draw(st.sampled_from([*OPERATORS, "in", "not in", "is", "is not"]))
+    op = draw(st.sampled_from(operators))
     if op in ("is", "is not"):
         return Term(name, op, None, None)
     if op in ("in", "not in"):
@@ -209,7 +209,7 @@ def terms(draw, kinds):
 
 def filters(kinds):
     """Groups of terms: OR of ANDs; most often one term."""
-    one = st.tuples(st.tuples(terms(kinds)))
+    one = st.tuples(st.tuples(terms(kinds, OPERATORS)))
     return one | st.lists(st.lists(terms(kinds), min_size=1, max_size=3), min_size=1, max_size=3)
 
 
@@ -271,7 +271,8 @@ def partition_text(kind, value):
 
 
 def stats_json(draw, kinds, rows, deleted=()):
-    """Statistics of a file as writers make them: parts missing, cut, rounded, loose."""
+    """Statistics of a file as writers make them: complete, or parts missing; cut, rounded, loose."""
+    complete = draw(st.booleans())
     tight = draw(st.booleans())
     counted = [row for i, row in enumerate(rows) if i not in deleted] if tight else rows
     stats = {"numRecords": len(rows), "minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -282,7 +283,7 @@ def stats_json(draw, kinds, rows, deleted=()):
     for name, kind in kinds.items():
         found = [row[name] for row in counted if row[name] is not None]
         nulls = len(counted) - len(found)
-        if draw(st.booleans()):
+        if complete or draw(st.booleans()):
             if not tight and 0 < nulls < len(rows):
                 nulls = draw(st.integers(1, len(rows) - 1))
             stats["nullCount"][name] = nulls
@@ -296,11 +297,11 @@ def stats_json(draw, kinds, rows, deleted=()):
                 max([high, *draw(st.lists(values(kind).filter(lambda v: v == v), max_size=1))]),
             )
         low_text, high_text = _bound(draw, kind, low), _bound(draw, kind, high)
-        if low_text is not None and draw(st.integers(0, 4)):
+        if low_text is not None and (complete or draw(st.integers(0, 3))):
             stats["minValues"][name] = low_text
-        if high_text is not None and draw(st.integers(0, 4)):
+        if high_text is not None and (complete or draw(st.integers(0, 3))):
             stats["maxValues"][name] = high_text
-    if draw(st.integers(0, 9)) == 0:
+    if not complete and draw(st.booleans()):
         del stats["numRecords"]
     # Decimals are numbers in JSON, with all their digits.
     text = json.dumps(stats, default=lambda value: f"<{value}>")

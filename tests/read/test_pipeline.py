@@ -293,3 +293,10 @@ def test_a_reader_that_is_left_early_leaves_nothing_behind(store, reader):
     ]:
         assert time.monotonic() < deadline, alive
         time.sleep(0.02)
+
+
+def test_a_second_load_uses_the_connections_of_the_first(store, reader):
+    storage = reader(max_connections=4)
+    for _ in range(3):
+        assert len(numbers(read_batches(tasks_of(store, "small", SMALL), spec_of(), storage))) == 4000
+    assert store.connections <= 4

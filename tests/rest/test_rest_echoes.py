@@ -1,0 +1,34 @@
+"""A server that repeats the token in its errors: what it says is shown, the token is not."""
+
+from __future__ import annotations
+
+import pytest
+from faults.server import Reply
+
+from delta_sharing_client.errors import BadRequestError, QueryError
+from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.protocol.request import QueryRequest
+
+TABLE = Table("t", "share", "schema")
+
+
+def token_of(rest):
+    return rest.profile.bearer_token.reveal()
+
+
+def test_in_the_error_code(rest, server):
+    token = token_of(rest)
+    server.on("GET", "*", Reply.of_json({"errorCode": f"BAD_{token}", "message": f"no {token} here"}, status=400))
+    with pytest.raises(BadRequestError, match="no ") as caught:
+        rest.table_version(TABLE)
+    assert token not in str(caught.value)
+    assert token not in repr(vars(caught.value))
+
+
+def test_in_the_end_of_an_answer(rest, server):
+    token = token_of(rest)
+    server.on("POST", "*", Reply.of_lines({"endStreamAction": {"errorMessage": f"failed for {token}"}}))
+    with pytest.raises(QueryError, match="failed for") as caught:
+        rest.query_table(TABLE, QueryRequest())
+    assert token not in str(caught.value)
+    assert token not in repr(vars(caught.value))
