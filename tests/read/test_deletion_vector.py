@@ -66,7 +66,7 @@ def test_the_text_of_the_z85_standard_decodes():
 
 @pytest.mark.parametrize("text", ["abcd", "abc d", "#####"])
 def test_text_that_is_no_z85_is_refused(text):
-    with pytest.raises(ValueError, match="Z85|multiple|range"):
+    with pytest.raises(ValueError, match=r"Z85|multiple|range"):
         z85_decode(text)
 
 
