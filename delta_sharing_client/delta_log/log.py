@@ -115,7 +115,6 @@ class DeltaLog:
             VersionNotFoundError: every version is older.
         """
         timestamps = self._timestamps(list_log(self._table))
-        # Not bisected: where in-commit timestamps begin, those before them need not be in order.
         found = next((version for version, at in timestamps.items() if at >= timestamp), None)
         if found is None:
             raise VersionNotFoundError("every version is older than the timestamp", path=str(self._table))
@@ -246,6 +245,13 @@ class DeltaLog:
                 if previous is not None and timestamp <= previous:
                     timestamp = previous + 1
             timestamps[version] = previous = timestamp
+        if first_in_commit is not None and first_in_commit in listing.commits:
+            # A copy of a table has new file times; those before the in-commit ones still lie before them.
+            following = _in_commit_timestamp(listing.commits[first_in_commit])
+            for version in range(first_in_commit - 1, -1, -1):
+                following -= 1
+                if version in timestamps:
+                    following = timestamps[version] = min(timestamps[version], following)
         return timestamps
 
     def _not_there(self, version: int, listing: LogListing) -> DeltaLogError:

@@ -70,6 +70,7 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
             if pa.types.is_decimal(field.type) and _repeats(table.column(position)):
                 objects[position] = _shared_objects(table.column(position))
                 table = table.set_column(position, field.name, pa.nulls(table.num_rows))
+        table = _writable(table)
     try:
         frame: pd.DataFrame = table.to_pandas(
             types_mapper=mapper,
@@ -86,6 +87,20 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
     for position, values in objects.items():
         frame.isetitem(position, values)
     return frame
+
+
+def _writable(table: pa.Table) -> pa.Table:
+    """Keep pandas from taking over Arrow's memory as it is: such a column of a frame could not be written to.
+
+    Columns of several chunks are copied anyway; an empty second chunk is enough for that.
+    """
+    for position, field in enumerate(table.schema):
+        column = table.column(position)
+        fixed = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        if column.num_chunks == 1 and (fixed or pa.types.is_timestamp(field.type)):
+            chunks = [column.chunk(0), column.chunk(0).slice(0, 0)]
+            table = table.set_column(position, field, pa.chunked_array(chunks))
+    return table
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

@@ -44,7 +44,7 @@ def check_version(value: int | None, name: str) -> int | None:
     if value is None:
         return None
     try:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or type(value).__name__ == "bool_":  # of an older numpy
             raise TypeError
         number = value.__index__()
     except (AttributeError, TypeError):

@@ -69,11 +69,11 @@ def read_spec(
         for column in columns_of(predicate):
             if column not in output.fields and column not in extra:
                 extra.append(column)
-    partitions = {name.lower() for name in metadata.partition_columns}
+    partitions = (schema.find(name) for name in metadata.partition_columns)
     return ReadSpec(
         output=output,
         extra=tuple(extra),
-        partition_columns=frozenset(name for name in schema.names if name.lower() in partitions),
+        partition_columns=frozenset(column.name for column in partitions if column is not None),
         mapping=mapping_mode(metadata.configuration),
         predicate=predicate,
         variant=variant,

@@ -60,3 +60,20 @@ def test_in_commit_timestamp_missing(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(delta__enableInCommitTimestamps="true")])
     with pytest.raises(DeltaLogError, match="no in-commit timestamp"):
         DeltaLog.for_table(writer.table).snapshot()
+
+
+def test_file_times_of_a_copy_stay_before_the_in_commit_times(writer: LogWriter) -> None:
+    later = metadata(
+        delta__enableInCommitTimestamps="true",
+        delta__inCommitTimestampEnablementVersion="2",
+        delta__inCommitTimestampEnablementTimestamp="3000",
+    )
+    writer.commit(0, [PROTOCOL, metadata()], mtime_ms=90_000)
+    writer.commit(1, [add("f")], mtime_ms=90_001)
+    writer.commit(2, [info(3_000), later], mtime_ms=90_002)
+    writer.commit(3, [info(4_000)], mtime_ms=90_003)
+    log = DeltaLog.for_table(writer.table)
+    assert [log.commit_timestamp(version) for version in range(4)] == [2_998, 2_999, 3_000, 4_000]
+    assert log.version_at_or_after(3_500) == 3
+    assert log.version_at_or_before(3_500) == 2
+    assert log.version_at_or_before(2_999) == 1

@@ -42,7 +42,7 @@ def scaled(unscaled, scale):
 
 _LAST = (datetime.max - EPOCH) // timedelta(microseconds=1)
 #: Few values of each kind, so that filters meet them, and such as things go wrong with.
-_POOLS = {
+POOLS = {
     **{kind: [-(2 ** (bits - 1)), -1, 0, 1, 2 ** (bits - 1) - 1] for kind, bits in BITS.items()},
     "double": [math.nan, 0.0, -0.0, 0.1, 1.0, math.inf, 2.0**53],
     "float": [math.nan, as_float32(0.1), -0.0, 1.0, -math.inf, 16777216.0],
@@ -59,7 +59,7 @@ _POOLS = {
 
 def values(kind):
     """Values of a column."""
-    return st.sampled_from(_POOLS[kind])
+    return st.sampled_from(POOLS[kind])
 
 
 def moment(micros):
@@ -97,7 +97,7 @@ def literals(draw, kind):
             return np.int64(base), Fraction(base)
         return base, _exact(base)
     if kind in ("float", "double"):
-        base = draw(st.sampled_from([*_POOLS[kind], 0.1, 0.1]))
+        base = draw(st.sampled_from([*POOLS[kind], 0.1, 0.1]))
         form = draw(st.sampled_from(["same", "int", "numpy", "text"]))
         if form == "int":
             base = draw(st.sampled_from([0, 1, 2**53 + 1, 2**53 + 3, 16777217, 10**400, -(10**400)]))
@@ -135,6 +135,17 @@ def literals(draw, kind):
         return time.isoformat(), Fraction(micros)
     value = draw(values(kind))
     return value, value
+
+
+def plain_literals(kind):
+    """A literal for each value of the pool, and some between them: (as the user writes it, what it means)."""
+    if kind in ("timestamp", "timestamp_ntz"):
+        times = [(moment(micros), Fraction(micros)) for micros in POOLS[kind]]
+        return [*times, ("1970-01-01T00:00:00.0000005", Fraction(1, 2))]
+    more = []
+    if kind in BITS or kind in SCALES or kind in ("float", "double"):
+        more = [0.1, 0.5, 2**53 + 1, 10**40, math.nan, -math.inf, *map(float, POOLS[kind])]
+    return [(value, _comparable(value)) for value in [*POOLS[kind], *more]]
 
 
 # ---- what filters mean ----
@@ -318,7 +329,7 @@ def _bound(draw, kind, value):
         if draw(st.booleans()) and kind == "timestamp" and 1 < floored.year < 9999:
             zoned = floored.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-7)))
             return zoned.isoformat(timespec="milliseconds")
-        return floored.isoformat(timespec="milliseconds") + draw(st.sampled_from(["Z", ""]))
+        return floored.isoformat(timespec="milliseconds") + ("Z" if draw(st.booleans()) else "")
     if kind in SCALES:
         return float(value) if draw(st.booleans()) else value
     if kind in ("float", "double"):

@@ -1,0 +1,45 @@
+"""Tasks carry what a reader needs, and no credential."""
+
+import dataclasses
+
+import pytest
+
+from delta_sharing_client.protocol.actions import DeletionVector
+from delta_sharing_client.protocol.schema import parse_schema
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, check_variant
+
+SCHEMA = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}')
+
+
+def test_row_count():
+    def task(records, deleted=None):
+        vector = None if deleted is None else DeletionVector("i", "x", 1, deleted)
+        return FileScanTask("u", "f", 1, num_records=records, deletion_vector=vector)
+
+    assert task(None).row_count is None
+    assert task(None, 5).row_count is None
+    assert task(10).row_count == 10
+    assert task(10, 3).row_count == 7
+    assert task(2, 3).row_count == 0
+
+
+def test_tasks_are_frozen():
+    task = FileScanTask("u", "f", 1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        task.url = "x"
+    assert dataclasses.replace(task, url="x").url == "x"
+
+
+def test_the_fields_to_read():
+    first, second = SCHEMA.fields
+    spec = ReadSpec(SCHEMA.__class__((first,)), extra=(second,))
+    assert spec.fields == (first, second)
+    assert ReadSpec(SCHEMA).fields == SCHEMA.fields
+
+
+def test_check_variant():
+    assert check_variant("struct") == "struct"
+    assert check_variant("json") == "json"
+    for bad in ("JSON", "", None, 5):
+        with pytest.raises(ValueError, match="variant is"):
+            check_variant(bad)
