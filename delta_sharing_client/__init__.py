@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         load_as_pandas,
         load_as_polars,
     )
+    from delta_sharing_client.auth.profile import ProfileWarning
     from delta_sharing_client.client import SharingClient
     from delta_sharing_client.errors import DeltaSharingError
     from delta_sharing_client.http.options import TransportOptions
@@ -38,6 +39,7 @@ _HOMES = {
     "DeltaSharingError": "errors",
     "Metadata": "protocol.actions",
     "Profile": "protocol.profile",
+    "ProfileWarning": "auth.profile",
     "Protocol": "protocol.actions",
     "Schema": "protocol.names",
     "Share": "protocol.names",
@@ -57,10 +59,18 @@ _HOMES = {
     "server": "server",
 }
 
+#: Names of the reference client that this release lacks, and what to do instead.
+_NOT_YET = {
+    "load_as_spark": "load with load_as_arrow or load_as_pandas, and give that to Spark",
+    "load_table_changes_as_pandas": "load two versions with version= and compare them",
+    "load_table_changes_as_spark": "load two versions with version= and compare them",
+}
+
 __all__ = [
     "DeltaSharingError",
     "Metadata",
     "Profile",
+    "ProfileWarning",
     "Protocol",
     "Schema",
     "Share",
@@ -86,6 +96,8 @@ if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
+        if name in _NOT_YET:
+            raise AttributeError(f"{name} of the reference client is not in this release: {_NOT_YET[name]}")
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f"{__name__}.{home}")

@@ -37,6 +37,8 @@ class SharingClient:
 
     def __init__(self, profile: ProfileSource = None, *, options: TransportOptions | None = None) -> None:
         self._profile = load_profile(profile, stacklevel=3)
+        if options is not None and not isinstance(options, TransportOptions):
+            raise TypeError(f"options takes a TransportOptions, not {type(options).__name__}")
         options = options or TransportOptions()
         self._rest = RestClient(self._profile, options)
         transport = StorageTransport(options, is_loopback(self._profile.endpoint))

@@ -101,7 +101,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         info.protocol.check_readable(what)
         predicate = _bind(query, info.metadata)
         if query.limit == 0:
-            spec = read_spec(info.metadata, query.columns, predicate, query.variant)
+            spec = read_spec(info.metadata, query.columns, predicate, query.variant, info.protocol)
             return ScanPlan(
                 table=table,
                 version=info.version,
@@ -127,7 +127,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
 
     def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
         protocol.check_readable(what)
-        specs.append(read_spec(metadata, query.columns, _bind(query, metadata), query.variant))
+        specs.append(read_spec(metadata, query.columns, _bind(query, metadata), query.variant, protocol))
         return task_maker(specs[-1])
 
     answer = rest.query_table(table, request, convert)

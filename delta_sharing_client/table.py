@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -58,7 +58,7 @@ def _check_limit(limit: int | None) -> int | None:
     number = limit.__index__()
     if number < 0:
         raise ValueError(f"limit is {number}; it takes 0 or more rows")
-    return number
+    return min(number, 2**63 - 1)
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,10 @@ class SharedTable:
             raise ValueError("version and timestamp cannot be given together")
         if isinstance(columns, str | bytes):
             raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
+        if isinstance(columns, Set):
+            raise TypeError("columns takes a list of names: a set has no order")
+        if json_predicate_hints is not None and not isinstance(json_predicate_hints, str):
+            raise TypeError(f"jsonPredicateHints takes JSON text, not {type(json_predicate_hints).__name__}")
         formats_for(response_format)
         return TableScan(
             self,

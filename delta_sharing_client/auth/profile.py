@@ -127,7 +127,9 @@ def _from_path(path: str | bytes, stacklevel: int) -> Profile:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_MAX_SIZE + 1)
     except FileNotFoundError:
-        raise ProfileError("there is no such file", source=text) from None
+        where = "" if Path(text).expanduser().is_absolute() else f" in {Path.cwd()}"
+        hint = "; a table URL goes to load_as_pandas and its like" if "#" in text else ""
+        raise ProfileError(f"there is no such file{where}{hint}", source=text) from None
     except IsADirectoryError:
         raise ProfileError("it is a directory, not a profile file", source=text) from None
     except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory

@@ -64,6 +64,11 @@ class Protocol:
             return ("columnMapping",)
         return self.reader_features or ()
 
+    @property
+    def maps_columns(self) -> bool:
+        """Whether column mapping is in force; a property that asks for it counts for nothing otherwise."""
+        return any(canonical_feature(feature) == "columnmapping" for feature in self.required_features)
+
     def check_readable(self, what: str) -> None:
         """Raise if the table cannot be read by this release.
 

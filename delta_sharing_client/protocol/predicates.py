@@ -95,9 +95,26 @@ Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
 
 
 def freeze_filters(filters: Any) -> Any:
-    """Return filters that the caller's later changes to a list do not reach; malformed ones as they are."""
+    """Return filters that the caller's later changes to a list do not reach; a malformed term as it is.
+
+    Raises:
+        FilterError: they are neither a list nor SQL text.
+    """
+    if filters is None or isinstance(filters, str):
+        return filters
+    if not isinstance(filters, list | tuple):
+        raise FilterError(
+            "filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
+            f"not {type(filters).__name__}"
+        )
+    if len(filters) == 3 and isinstance(filters[0], str) and isinstance(filters[1], str):
+        raise FilterError(f"filters takes a list of tuples: write [({filters[0]!r}, {filters[1]!r}, ...)]")
+    return _frozen(filters)
+
+
+def _frozen(filters: Any) -> Any:
     if isinstance(filters, list | tuple):
-        return tuple(freeze_filters(item) for item in filters)
+        return tuple(_frozen(item) for item in filters)
     return frozenset(filters) if isinstance(filters, set) else filters
 
 

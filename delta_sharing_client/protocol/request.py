@@ -34,6 +34,8 @@ def format_timestamp(value: str | datetime | date) -> str:
         if not isinstance(value, date):
             raise TypeError(f"a timestamp is a str, datetime or date, not {type(value).__name__}")
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value != value:  # pandas' NaT
+        raise ValueError("the timestamp is not a time (NaT)")
     if value.tzinfo is not None:
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat() + "Z"

@@ -182,6 +182,8 @@ def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: Field
     if not pa.types.is_map(source):
         raise pa.ArrowInvalid(f"{source} where a map is expected")
     keys = conform(array.keys, data_type.key, target.key_type, finder)
+    if keys.null_count:  # which would end the process below; older releases of Arrow even where it is not counted
+        raise pa.ArrowInvalid("a map with a null for a key")
     items = conform(array.items, data_type.value, target.item_type, finder)
     entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     return pa.Array.from_buffers(

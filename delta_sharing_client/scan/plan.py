@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from delta_sharing_client.errors import ColumnError, DataError
-from delta_sharing_client.protocol.actions import FileAction, Metadata
+from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.protocol.column_mapping import MappingMode, mapping_mode, physical_name
 from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.predicates import Predicate, columns_of
@@ -56,8 +56,16 @@ def read_spec(
     columns: Sequence[str] | None,
     predicate: Predicate | None,
     variant: VariantForm = "struct",
+    protocol: Protocol | None = None,
 ) -> ReadSpec:
     """Say what to read of each file of a table.
+
+    Args:
+        metadata: the table's.
+        columns: names of the columns to return; None for all.
+        predicate: the row filter, bound to the table's schema.
+        variant: the form in which variant columns are returned.
+        protocol: the table's; it says whether column mapping is in force. Without it the properties do.
 
     Raises:
         ColumnError: `columns` names an unknown column, or one twice.
@@ -74,7 +82,7 @@ def read_spec(
         output=output,
         extra=tuple(extra),
         partition_columns=frozenset(column.name for column in partitions if column is not None),
-        mapping=mapping_mode(metadata.configuration),
+        mapping=mapping_mode(metadata.configuration) if protocol is None or protocol.maps_columns else "none",
         predicate=predicate,
         variant=variant,
     )

@@ -107,9 +107,12 @@ class Catalog:
         for parts, path in _find_tables(root, ()):
             *above, name = parts or (root.resolve().name,)
             share, schema = [default_share, default_schema][: 2 - len(above)] + above
-            for part in (schema, name):
-                if "." in part:
-                    raise ValueError(f"the directory {part!r} cannot be shared: its name holds a dot")
+            for part in (share, schema, name):
+                if _FORBIDDEN.search(part) or ("." in part and part is not share):
+                    raise ValueError(
+                        f"the table in {path} cannot be shared: {part!r} is no name of a share, schema or table "
+                        "(no space, slash or control character, and a dot in a share's name only)"
+                    )
             found[f"{share}.{schema}.{name}"] = path
         if not found:
             raise DeltaTableNotFoundError(

@@ -57,7 +57,11 @@ class _Fields:
 
     def __init__(self, snapshot: Snapshot) -> None:
         partitions = {name.lower() for name in snapshot.metadata.partition_columns}
-        mapped = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
+        protocol = snapshot.protocol
+        features = {feature.lower() for feature in protocol.reader_features or ()}
+        mode = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower()
+        # The property alone maps nothing: some writers set it without the table feature.
+        mapped = mode != "none" and (protocol.min_reader_version == 2 or "columnmapping" in features)
         self._fields: dict[str, _Field] = {}
         for field in json.loads(snapshot.schema_string)["fields"]:
             name, data_type = field["name"], field["type"]

@@ -119,6 +119,15 @@ def test_nanoseconds_are_rounded_down(nanos, zone, start):
     assert got.cast(pa.int64()).to_pylist() == [None if n is None else n // 1000 for n in nanos[start:]]
 
 
+def test_keys_that_are_structs():
+    keys = pa.array([{"x": 1}, {"x": 2}])
+    maps = pa.MapArray.from_arrays(pa.array([0, 1, 2]), keys, pa.array([2, 3]))
+    assert conformed(maps, map_of(struct_of(x="long", y="date"), "long")).to_pylist() == [
+        [({"x": 1, "y": None}, 2)],
+        [({"x": 2, "y": None}, 3)],
+    ]
+
+
 class TestTexts:
     BROKEN = pa.array([b"ok", b"\xff", b"more"]).view(pa.string())
 

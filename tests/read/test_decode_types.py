@@ -307,6 +307,18 @@ class TestDates:
             column(pa.array([date(2024, 1, 1)]), "timestamp")
 
 
+def int96(table):
+    """A file of INT96 times; older releases of pyarrow write those before 1970 wrongly."""
+    data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
+    assert pq.ParquetFile(pa.BufferReader(data)).schema.column(0).physical_type == "INT96"
+    unit = table["c"].type.unit if pa.types.is_timestamp(table["c"].type) else "us"
+    if pq.read_table(pa.BufferReader(data), coerce_int96_timestamp_unit=unit).column("c") != pa.chunked_array(
+        [table["c"]]
+    ):
+        pytest.skip("this pyarrow writes INT96 wrongly")
+    return data
+
+
 class TestTimes:
     MICROS = [at(1, 1, 1), -1_500, -1, None, 0, 1, at(9999, 12, 31, 23, 59, 59, 999_999)]
 
@@ -345,20 +357,17 @@ class TestTimes:
             at(9999, 12, 31, 23, 59, 59, 999_999),
             at(1, 1, 1),
         ]
-        data = parquet(
-            {"c": pa.array(values, pa.timestamp("us"))}, use_deprecated_int96_timestamps=True, store_schema=False
-        )
-        assert pq.ParquetFile(pa.BufferReader(data)).schema.column(0).physical_type == "INT96"
+        data = int96({"c": pa.array(values, pa.timestamp("us"))})
         assert micros(column_of(data, kind)) == values
 
     def test_int96_of_nanoseconds(self):
         values = [-1, 999, None, 1_700_000_000_123_456_789]
-        data = parquet({"c": pa.array(values, pa.timestamp("ns"))}, use_deprecated_int96_timestamps=True)
+        data = int96({"c": pa.array(values, pa.timestamp("ns"))})
         assert micros(column_of(data, "timestamp")) == [-1, 0, None, 1_700_000_000_123_456]
 
     def test_int96_inside_other_types(self):
         values = [[at(1600, 1, 1), None], None, [at(9999, 1, 1)]]
-        data = parquet({"c": pa.array(values, pa.list_(pa.timestamp("us")))}, use_deprecated_int96_timestamps=True)
+        data = int96({"c": pa.array(values, pa.list_(pa.timestamp("us")))})
         got = column_of(data, array_of("timestamp"))
         assert got.cast(pa.list_(pa.int64())).to_pylist() == values
 
