@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from delta_sharing_client.client import SharingClient
@@ -10,7 +11,7 @@ from delta_sharing_client.protocol.actions import Metadata, Protocol
 from delta_sharing_client.protocol.names import parse_table_url
 from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.scan.tasks import VariantForm
-from delta_sharing_client.table import RequestedFormat, Timestamp
+from delta_sharing_client.table import RequestedFormat, SharedTable, Timestamp
 
 if TYPE_CHECKING:
     import duckdb
@@ -62,9 +63,8 @@ def load_as_pandas(
         DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         ValueError: an argument is out of range, or version and timestamp are both given.
     """
-    profile, table = parse_table_url(url)
-    with SharingClient(profile) as client:
-        scan = client.table(table).scan(
+    with _table(url) as table:
+        scan = table.scan(
             columns=columns,
             filters=filters,
             limit=limit,
@@ -101,9 +101,8 @@ def load_as_arrow(
         DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         ValueError: an argument is out of range, or version and timestamp are both given.
     """
-    profile, table = parse_table_url(url)
-    with SharingClient(profile) as client:
-        scan = client.table(table).scan(
+    with _table(url) as table:
+        scan = table.scan(
             columns=columns,
             filters=filters,
             limit=limit,
@@ -132,9 +131,8 @@ def load_as_polars(
         MissingDependencyError: polars is not installed.
         DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
     """
-    profile, table = parse_table_url(url)
-    with SharingClient(profile) as client:
-        scan = client.table(table).scan(
+    with _table(url) as table:
+        scan = table.scan(
             columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp, variant=variant
         )
         return scan.to_polars()
@@ -183,9 +181,8 @@ def get_table_version(url: str, starting_timestamp: Timestamp | None = None) -> 
         url: ``<profile>#<share>.<schema>.<table>``.
         starting_timestamp: for the first version at or after that time instead of the latest.
     """
-    profile, table = parse_table_url(url)
-    with SharingClient(profile) as client:
-        return client.table(table).version(starting_timestamp)
+    with _table(url) as table:
+        return table.version(starting_timestamp)
 
 
 def get_table_metadata(url: str, use_delta_format: bool = True) -> Metadata:
@@ -195,9 +192,8 @@ def get_table_metadata(url: str, use_delta_format: bool = True) -> Metadata:
         url: ``<profile>#<share>.<schema>.<table>``.
         use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
     """
-    profile, table = parse_table_url(url)
-    with SharingClient(profile) as client:
-        return client.table(table).metadata(response_format="auto" if use_delta_format else "parquet")
+    with _table(url) as table:
+        return table.metadata(response_format="auto" if use_delta_format else "parquet")
 
 
 def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
@@ -207,9 +203,16 @@ def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
         url: ``<profile>#<share>.<schema>.<table>``.
         use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
     """
-    profile, table = parse_table_url(url)
+    with _table(url) as table:
+        return table.protocol(response_format="auto" if use_delta_format else "parquet")
+
+
+@contextmanager
+def _table(url: str) -> Iterator[SharedTable]:
+    """Open the table of a URL, and close its connections afterwards."""
+    profile, name = parse_table_url(url)
     with SharingClient(profile) as client:
-        return client.table(table).protocol(response_format="auto" if use_delta_format else "parquet")
+        yield client.table(name)
 
 
 def _response_format(use_delta_format: bool | None) -> RequestedFormat:

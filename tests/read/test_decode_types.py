@@ -309,13 +309,11 @@ class TestDates:
 
 def int96(table):
     """A file of INT96 times; older releases of pyarrow write those before 1970 wrongly."""
+    before = parquet({"c": pa.array([-1], pa.timestamp("us"))}, use_deprecated_int96_timestamps=True)
+    if micros(column_of(before, "timestamp_ntz")) != [-1]:
+        pytest.skip("this pyarrow writes INT96 wrongly")
     data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
     assert pq.ParquetFile(pa.BufferReader(data)).schema.column(0).physical_type == "INT96"
-    unit = table["c"].type.unit if pa.types.is_timestamp(table["c"].type) else "us"
-    if pq.read_table(pa.BufferReader(data), coerce_int96_timestamp_unit=unit).column("c") != pa.chunked_array(
-        [table["c"]]
-    ):
-        pytest.skip("this pyarrow writes INT96 wrongly")
     return data
 
 
