@@ -382,6 +382,8 @@ def _partition_text(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and abs(value) >= 2**63:
+        raise ProtocolError("a partition value is a number of too many digits; it has to be a string")
     if isinstance(value, int | float):
         return str(value)
     raise ProtocolError(f"a partition value is a {type(value).__name__}")

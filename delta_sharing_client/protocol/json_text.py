@@ -14,8 +14,8 @@ _EXACT: Final = json.JSONDecoder(parse_float=Decimal)
 def loads(text: bytes | str) -> Any:
     """Decode a JSON text.
 
-    What orjson refuses and some servers send nevertheless (NaN, lone surrogates, numbers of any length) is
-    left to Python's own module.
+    What orjson refuses and some servers send nevertheless (NaN, lone surrogates) is left to Python's own
+    module. Whole numbers beyond 64 bits become floats.
 
     Raises:
         ValueError: the text is no JSON.

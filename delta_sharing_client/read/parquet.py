@@ -263,13 +263,14 @@ def _row_counts(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: Fi
     touched = sorted(leaves if flat is None else leaves | {flat})
     types = [metadata.schema.column(leaf).physical_type for leaf in touched]
     for number in range(metadata.num_row_groups):
-        rows = values = metadata.row_group(number).num_rows
+        group = metadata.row_group(number)
+        rows = values = group.num_rows
         if rows >= 0 and touched:
             # Reads nothing, but lets the reader look at the chunks. Python must not be the first to do so:
             # pyarrow ends the process where they are malformed.
             for _ in file.reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
                 pass
-            chunks = [metadata.row_group(number).column(leaf) for leaf in touched]
+            chunks = [group.column(leaf) for leaf in touched]
             if [chunk.physical_type for chunk in chunks] != types:
                 raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
             if flat is not None:

@@ -20,7 +20,7 @@ from delta_sharing_client.protocol.schema import (
     StructType,
     UnknownType,
 )
-from delta_sharing_client.protocol.stats import parse_stats
+from delta_sharing_client.protocol.stats import num_records, parse_stats
 
 
 def domain(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
@@ -63,6 +63,51 @@ class TestParse:
         assert parse_stats('{"tightBounds":true}').tight
         assert parse_stats('{"tightBounds":null}').tight
         assert not parse_stats('{"tightBounds":false}').tight
+
+
+class TestNumRecords:
+    @pytest.mark.parametrize(
+        ("text", "count"),
+        [
+            ('{"numRecords":5}', 5),
+            (' { "numRecords" : 5 , "minValues":{}}', 5),
+            ('{"minValues":{"numRecords":7},"numRecords":5}', 5),
+            ('{"minValues":{"x":1.5},"numRecords":123456789012}', 123456789012),
+            ('{"numRecords":0}', 0),
+            ('{"numRecords":"5"}', None),
+            ('{"numRecords":5.5}', None),
+            ('{"numRecords":-5}', None),
+            ('{"numRecords":null}', None),
+            ('{"numRecords":true}', None),
+            ('{"minValues":{"numRecords":5}}', None),
+            ("[5]", None),
+            ("nonsense", None),
+            ("", None),
+            (None, None),
+        ],
+    )
+    def test_examples(self, text, count):
+        assert num_records(text) == count
+
+    @given(
+        st.dictionaries(
+            st.sampled_from(["numRecords", "minValues", "maxValues", "nullCount", "tightBounds"]),
+            st.recursive(
+                st.none()
+                | st.booleans()
+                | st.integers(-5, 2**63)
+                | st.floats(allow_nan=False)
+                | st.text(max_size=3),
+                lambda inner: st.dictionaries(st.sampled_from(["numRecords", "a"]), inner, max_size=2),
+                max_leaves=4,
+            ),
+        ),
+        st.booleans(),
+    )
+    @settings(max_examples=100, deadline=None)
+    def test_the_same_as_of_the_whole(self, item, spaced):
+        text = json.dumps(item, indent=1 if spaced else None)
+        assert num_records(text) == parse_stats(text).num_records
 
 
 class TestNullCount:

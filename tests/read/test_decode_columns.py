@@ -88,6 +88,11 @@ class TestNames:
         got = read(stored, ("a", "long"), ("A", "long"), ("z", "long"), ("b", "long"))
         assert got.to_pydict() == {"a": [1], "A": [1], "z": [3], "b": [2]}
 
+    def test_a_name_twice_in_the_file(self):
+        """The first one, as Spark reads it; the columns behind stay where they are."""
+        stored = pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"])
+        assert read(parquet(stored), ("b", "long"), ("a", "long")).to_pydict() == {"b": [3], "a": [1]}
+
     def test_a_dot_in_a_name_is_no_path(self):
         stored = {
             "a.b": pa.array([1]),

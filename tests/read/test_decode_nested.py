@@ -81,9 +81,7 @@ class TestCasts:
     def test_a_fixed_size_list(self):
         check([[1, 2], [3, None]], pa.list_(pa.int32(), 2), array_of("long"))
         check([[[1, 2]], [[3, None]]], pa.list_(pa.list_(pa.int32(), 2)), array_of(array_of("long")))
-        try:
-            parquet({"c": pa.array([[[1, 2], None]], pa.list_(pa.list_(pa.int32(), 2)))})
-        except pa.ArrowNotImplementedError:
+        if int(pa.__version__.split(".")[0]) < 20:
             pytest.skip("this pyarrow cannot write such lists with nulls")
         check([[1, 2], None, [3, None]], pa.list_(pa.int32(), 2), array_of("long"))
         check([[[1, 2]], None, [[3, None], None]], pa.list_(pa.list_(pa.int32(), 2)), array_of(array_of("long")))
