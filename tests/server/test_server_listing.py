@@ -151,7 +151,7 @@ def test_names_that_clash_or_cannot_be_shared(tmp_path: Path) -> None:
     table = write_table(tmp_path / "x.y", [protocol(), metadata()])
     with pytest.raises(ValueError, match="case-insensitive"):
         SharingServer({"a.b.c": table, "A.B.C": table})
-    with pytest.raises(ValueError, match="a dot in a share.s name only"):
+    with pytest.raises(ValueError, match=r"a dot in a share.s name only"):
         SharingServer(tmp_path)
 
 
