@@ -349,6 +349,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
+        if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
+            return str(value)  # refused further on; as microseconds it would be another time
         micros = value.astype("datetime64[us]")
         # A seventh digit stands for what is beyond microseconds.
         return f"{micros}1" if micros < value else str(micros)

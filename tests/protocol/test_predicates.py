@@ -451,6 +451,15 @@ class TestDates:
                 bind((name, "=", literal))
 
 
+@pytest.mark.parametrize(
+    "literal", [np.datetime64(2**62, "s"), np.datetime64("300000-01-01"), np.datetime64(2**40, "Y")], ids=repr
+)
+def test_times_that_numpy_would_turn_into_others(literal):
+    for name in ("date", "timestamp", "timestamp_ntz"):
+        with pytest.raises(FilterError, match=f"'{name}'"):
+            bind((name, ">", literal))
+
+
 NOON = (datetime(2024, 1, 5, 12, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 

@@ -1,17 +1,25 @@
-"""Arrays brought to the table's types where they are parts of larger ones, or come in several chunks."""
+"""Arrays brought to the table's types where they are parts of larger ones, or come in several chunks.
 
+The Parquet reader gives a column in several chunks where one array cannot hold it: texts of 2 GB and more.
+"""
+
+from contextlib import nullcontext
 from datetime import date
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parquet_files import array_of, map_of, struct_of, table_schema
+from parquet_files import array_of, map_of, parquet, struct_of, table_schema
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.protocol.schema import DataType, PrimitiveType
 from delta_sharing_client.read.arrow_types import arrow_type
 from delta_sharing_client.read.conform import FieldFinder, cast_leaf, check_texts, conform
+from delta_sharing_client.read.layout import Piece
+from delta_sharing_client.read.parquet import ParquetSource
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 FINDER = FieldFinder("none", "file-1")
 
@@ -98,6 +106,30 @@ def test_no_values_at_all(name):
     assert conformed(array.slice(0, 0), kind).to_pylist() == []
     assert conformed(pa.nulls(3, array.type), kind).to_pylist() == [None] * 3
     assert conformed(pa.nulls(3), kind).to_pylist() == [None] * 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_chunks_stay_chunks(name, monkeypatch):
+    array, kind = CASES[name]
+    whole = conformed(array, kind).to_pylist()
+    schema = table_schema(("c", kind), ("n", "integer"), ("gone", "date"))
+    table = pa.table({"c": pa.chunked_array([array.slice(0, 2), array.slice(2)]), "n": pa.array(range(5))})
+
+    class Reader:
+        """Gives the column in two chunks."""
+
+        def read_row_groups(self, groups, column_indices, use_threads):
+            return table
+
+    source = ParquetSource(parquet(table), FileScanTask("u", "file-1", 1), ReadSpec(schema))
+    monkeypatch.setattr(source, "_open", lambda metadata: nullcontext(SimpleNamespace(reader=Reader())))
+    got = list(source.decode(Piece((0,), (), 0, True)))
+    assert [batch.num_rows for batch in got] == [2, 3]
+    rows = pa.Table.from_batches(got)
+    rows.validate(full=True)
+    assert rows.column("c").to_pylist() == whole
+    assert rows.column("n").to_pylist() == list(range(5))
+    assert rows.column("gone").to_pylist() == [None] * 5
 
 
 def test_the_input_stays_as_it_was():
