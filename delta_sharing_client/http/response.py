@@ -36,6 +36,9 @@ class Response:
         self._what = what
         self._response = response
         self._raw: Any = response.raw
+        # urllib3's own `readinto` reads and then copies.
+        original = getattr(response.raw, "_original_response", None)
+        self._plain: Any = original if hasattr(getattr(original, "fp", None), "readinto1") else None
         self._left = _content_length(response)
 
     def __enter__(self) -> Self:
@@ -71,6 +74,35 @@ class Response:
         if read1 is None:  # urllib3 1.26: what is read when the connection breaks is lost, so read little
             return self._counted(self._raw.read, min(limit, _SMALL_CHUNK))
         return self._counted(read1, limit)
+
+    def read_into(self, view: memoryview) -> int:
+        """Fill the beginning of `view` with what comes of the body, as sent; return how many bytes, 0 at its end.
+
+        Takes less than half the time of `read_some`, as nothing is copied.
+
+        Raises:
+            IncompleteResponseError: the body is shorter than announced.
+            TransportError: the connection broke.
+        """
+        if self._left is None or self._plain is None:
+            data = self.read_some(len(view))
+            view[: len(data)] = data
+            return len(data)
+        plain = self._plain
+        try:
+            # One read of the socket: `readinto` would go on until the view is full, and lose it all in a fault.
+            count: int = plain.fp.readinto1(view[: self._left]) if self._left else 0
+            if not count and self._left:
+                raise self._cut()
+            self._left -= count
+            plain.length = self._left
+            if not self._left:
+                plain.read(0)  # lets go of the connection
+                if plain.isclosed():
+                    self._raw.release_conn()
+        except NETWORK_ERRORS as error:
+            raise translate(error, url=self.url, what=self._what, reading=True) from None
+        return count
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body, decompressed, in pieces of some 256 kB.
@@ -116,11 +148,12 @@ class Response:
             raise translate(error, url=self.url, what=self._what, reading=True) from None
         if self._left is not None:
             if not data and self._left:
-                raise IncompleteResponseError(
-                    f"{self._what}: the answer was cut: {self._left} bytes of it are missing"
-                )
+                raise self._cut()
             self._left -= len(data)
         return data
+
+    def _cut(self) -> IncompleteResponseError:
+        return IncompleteResponseError(f"{self._what}: the answer was cut: {self._left} bytes of it are missing")
 
 
 def _content_length(response: requests.Response) -> int | None:

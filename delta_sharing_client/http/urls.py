@@ -33,6 +33,7 @@ _METADATA_NETWORKS: Final = tuple(
     )
 )
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 _LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+)){0,3}")
 
 
@@ -105,7 +106,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 def _split(url: str) -> SplitResult:
     """Split a URL of http or https with a host and without user info."""
-    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in url) or "\\" in url:
+    if _UNSAFE.search(url):
         raise InsecureUrlError("the URL has a space, backslash or control character in it", url=url)
     try:
         parts = urlsplit(url)

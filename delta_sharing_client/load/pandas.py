@@ -29,8 +29,8 @@ _NULLABLE: Final = {
 }
 
 
-#: Rows looked at to guess whether the values of a column repeat.
-_SAMPLE: Final = 10_000
+#: Columns of fewer rows are not looked at; of others up to so many rows, to guess whether values repeat.
+_SAMPLE: Final = (10_000, 262_144)
 
 
 def check_dtype_backend(value: str | None) -> None:
@@ -105,8 +105,11 @@ def _writable(table: pa.Table) -> pa.Table:
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     """Whether most values of a column seem to occur more than once, going by its beginning."""
-    sample = column.slice(0, _SAMPLE)
-    return len(column) > _SAMPLE and len(sample.unique()) < _SAMPLE // 2
+    fewest, most = _SAMPLE
+    if len(column) <= fewest:
+        return False
+    sample = column.slice(0, max(fewest, min(most, len(column) // 4)))
+    return len(sample.unique()) < len(sample) // 2
 
 
 def _shared_objects(column: pa.ChunkedArray) -> Any:

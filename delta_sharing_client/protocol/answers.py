@@ -75,6 +75,7 @@ class ChangesAnswer(Generic[T]):
         end: the earliest URL expiry of all pages, where told.
         historical: the metadata of versions in the range that changed it, each with its `version`; only
             where they were asked for.
+        protocols: the protocols of versions in the range that changed it; only where they were asked for.
     """
 
     version: int | None
@@ -83,6 +84,7 @@ class ChangesAnswer(Generic[T]):
     items: list[T] = field(repr=False)
     end: EndStreamAction | None
     historical: tuple[Metadata, ...] = ()
+    protocols: tuple[Protocol, ...] = ()
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileAction | None]:
@@ -123,7 +125,7 @@ class Duplicates:
         if self._changes:
             key = (type(action), action.id, action.deletion_vector_file_id, action.version)
         mark = _mark(action)
-        before = self._seen.get(key)
+        before = self._seen.get(key) if self._seen else None
         if before is None:
             before = page.setdefault(key, mark)
             if before is mark:
@@ -139,6 +141,8 @@ def _mark(action: FileAction) -> int:
     """A number for what makes a file's rows: two entries with the same id must agree in it."""
     vector = action.deletion_vector
     values = action.partition_values
+    if vector is None and len(values) < 2:  # nearly all
+        return hash((action.size, action.deletion_vector_file_id, *values.items()))
     return hash(
         (
             action.size,
@@ -166,6 +170,7 @@ class Page(Generic[T]):
         items: what was made of the files.
         end: the last line.
         historical: metadata after the first.
+        protocols: protocols after the first.
     """
 
     version: int | None
@@ -174,6 +179,7 @@ class Page(Generic[T]):
     items: list[T]
     end: EndStreamAction | None
     historical: list[Metadata]
+    protocols: list[Protocol] = field(default_factory=list)
 
     @property
     def next_token(self) -> str | None:
@@ -210,6 +216,7 @@ class Page(Generic[T]):
             raise ProtocolError(f"{what}: the table's {part} changed between two pages of the answer")
         self.items.extend(page.items)
         self.historical += [item for item in page.historical if item not in self.historical]
+        self.protocols += [item for item in page.protocols if item not in self.protocols]
         ends = [end for end in (self.end, page.end) if end is not None]
         expiries = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp]
         self.end = EndStreamAction(
@@ -261,6 +268,9 @@ def read_page(
             if item is not None:
                 keep(item)
         elif isinstance(action, Protocol):
+            if changes and page.metadata is not None:
+                page.protocols.append(action)
+                continue
             if page.protocol not in (None, action):
                 raise ProtocolError(f"{what}: the answer has two different protocol lines")
             page.protocol = action

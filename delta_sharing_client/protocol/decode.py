@@ -84,7 +84,8 @@ def parse_object(line: bytes) -> Json:
     Raises:
         ValueError: it is not one.
     """
-    if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
+    brackets = line.count(b"{") + (line.count(b"[") if b"[" in line else 0)
+    if brackets > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")
     value = loads(line)
     if not isinstance(value, dict):
@@ -297,18 +298,20 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
     for key, kind in _DELTA_ACTIONS.items():
         inner = wrapped.get(key)
         if isinstance(inner, dict):
+            get = item.get
             url = _str(inner, "path")
+            vector = inner.get("deletionVector")
             return kind(
                 url,
                 _file_id(item, url),
                 _partition_values(inner),
                 _size(inner) or _size(item),
                 _stats(inner),
-                _optional_int(item, "version"),
-                _optional_int(item, "timestamp"),
-                _optional_int(item, "expirationTimestamp"),
-                _deletion_vector(inner.get("deletionVector")),
-                _text(item, "deletionVectorFileId"),
+                None if get("version") is None else _optional_int(item, "version"),
+                None if get("timestamp") is None else _optional_int(item, "timestamp"),
+                None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
+                None if vector is None else _deletion_vector(vector),
+                None if get("deletionVectorFileId") is None else _text(item, "deletionVectorFileId"),
                 inner.get("dataChange") is not False,
             )
     names = ", ".join(sorted(map(repr, wrapped)))[:200]

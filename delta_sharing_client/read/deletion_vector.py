@@ -25,23 +25,40 @@ MAX_BYTES: Final = 1 << 30
 
 
 class RowPositions:
-    """The positions of a file's rows that a deletion vector deletes.
+    """The positions of a file's rows that a deletion vector deletes, or of the only ones that count.
 
     Args:
         bitmap: the positions.
         file_id: the data file, for messages.
+        kept: whether the rows at the positions are the ones that count, rather than those that do not.
     """
 
-    def __init__(self, bitmap: BitMap64, file_id: str) -> None:
+    def __init__(self, bitmap: BitMap64, file_id: str, *, kept: bool = False) -> None:
         self._bitmap = bitmap
         self._file_id = file_id
+        self._kept = kept
         self._positions: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     def __len__(self) -> int:
         return len(self._bitmap)
 
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether no row counts, whatever the file holds."""
+        return self._kept and not len(self._bitmap)
+
+    def touches(self, start: int, rows: int) -> bool:
+        """Whether one of `rows` rows from position `start` on counts."""
+        first, last = self._span(start, rows)
+        return first < last if self._kept else last - first < rows
+
+    def less(self, others: RowPositions | None) -> RowPositions:
+        """Return these positions, less others, as those of the only rows that count."""
+        bitmap = self._bitmap if others is None else self._bitmap - others._bitmap
+        return RowPositions(bitmap, self._file_id, kept=True)
+
     def check(self, rows: int) -> None:
-        """Raise `DataError` if a row is deleted that a file of `rows` rows does not have."""
+        """Raise `DataError` if a row is meant that a file of `rows` rows does not have."""
         if len(self._bitmap) and self._bitmap.max() >= rows:
             raise DataError(
                 f"its deletion vector deletes row {self._bitmap.max()} of a file of {rows} rows",
@@ -50,14 +67,22 @@ class RowPositions:
 
     def keep_mask(self, start: int, rows: int) -> pa.Array | None:
         """Return which of `rows` rows from position `start` on count; None where all of them do."""
+        first, last = self._span(start, rows)
+        if last - first == (rows if self._kept else 0):
+            return None
+        mask = np.full(rows, not self._kept)
+        mask[self._all()[first:last] - start] = self._kept
+        return pa.array(mask)
+
+    def _span(self, start: int, rows: int) -> tuple[int, int]:
+        """Which of the positions lie among `rows` rows from `start` on."""
+        first, last = np.searchsorted(self._all(), [start, start + rows])
+        return int(first), int(last)
+
+    def _all(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         if self._positions is None:
             self._positions = np.asarray(self._bitmap.to_array(), dtype=np.int64)
-        first, last = np.searchsorted(self._positions, [start, start + rows])
-        if first == last:
-            return None
-        mask = np.ones(rows, dtype=bool)
-        mask[self._positions[first:last] - start] = False
-        return pa.array(mask)
+        return self._positions
 
 
 def file_range(vector: DeletionVector) -> tuple[int, int]:

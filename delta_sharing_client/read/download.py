@@ -6,6 +6,7 @@ to the same file by its ETag; a file that changed, or whose size is wrong, is be
 
 from __future__ import annotations
 
+import mmap
 import re
 import threading
 import time
@@ -34,7 +35,12 @@ Buffer: TypeAlias = Any
 #: Gives a fresh URL for a file, from its id and the URL that has expired.
 Refresh: TypeAlias = Callable[[str, str], str]
 
+#: Pages that no other process shares, so that they can be given back one by one.
+PRIVATE: Final[dict[str, Any]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 _CHUNK: Final = 256 * 1024
+_MOST: Final = 1024 * 1024
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
 #: A download that got this much further than ever before has made progress.
@@ -107,15 +113,28 @@ class _Span:
         self._grown: bytearray | None = bytearray() if stop is None else None
 
     def put(self, data: bytes) -> None:
-        """Add bytes at the position reached."""
-        if self._grown is not None:
+        """Add bytes at the position reached, of a piece whose end is not known."""
+        if self._grown is None:
+            self._room(len(data))[:] = data
+        else:
             self._grown += data
-        elif self.stop is not None:
-            if self._view is None:
-                self._view = self._allocate(self.stop - self.start)
-            offset = self.position - self.start
-            self._view[offset : offset + len(data)] = data
         self.position += len(data)
+
+    def take(self, response: Response) -> int:
+        """Take what comes of an answer, a megabyte at the most; return how many bytes, 0 at its end."""
+        if self.stop is None or self._grown is not None:
+            data = response.read_some(_CHUNK if self.stop is None else min(_CHUNK, self.stop - self.position))
+            self.put(data)
+            return len(data)
+        count = response.read_into(self._room(min(_MOST, self.stop - self.position)))
+        self.position += count
+        return count
+
+    def _room(self, size: int) -> memoryview:
+        if self._view is None:
+            self._view = self._allocate((self.stop or 0) - self.start)
+        offset = self.position - self.start
+        return self._view[offset : offset + size]
 
     def end_at(self, stop: int) -> None:
         """Learn where the piece ends."""
@@ -137,10 +156,12 @@ class _Span:
         return self._buffer if self._grown is None else self._grown
 
     def _allocate(self, size: int) -> memoryview:
-        import pyarrow as pa  # here, so that listing tables does not wait for it
-
-        self._buffer = pa.allocate_buffer(size)
-        return memoryview(self._buffer).cast("B")
+        # Not Arrow's pool: it would keep a heap for each of 32 fetching threads.
+        try:
+            self._buffer = mmap.mmap(-1, size, **PRIVATE)
+        except (OSError, OverflowError):
+            raise MemoryError(f"no memory for {size:,} bytes of a file") from None
+        return memoryview(self._buffer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +193,7 @@ class Download:
         refresh: gives a fresh URL when this one has expired.
         cancelled: set when nobody wants the file any more.
         budget: the retries that the load shares.
+        etag: the strong ETag of the file of which an earlier download left a part.
     """
 
     def __init__(
@@ -185,6 +207,7 @@ class Download:
         refresh: Refresh | None,
         cancelled: threading.Event | None,
         budget: RetryBudget | None,
+        etag: str | None = None,
     ) -> None:
         self._transport = transport
         self._settings = settings
@@ -196,11 +219,16 @@ class Download:
         self._budget = budget
         self._lock = threading.Lock()
         self._whole_lock = threading.Lock()
-        self._etag: str | None = None
+        self._etag = etag
         self._renewals = 0
         self._whole: Buffer = None
         if isinstance(cancelled, Cancellation):
             transport.break_on(cancelled)
+
+    @property
+    def etag(self) -> str | None:
+        """The strong ETag that all pieces are bound to, once the store told one."""
+        return self._etag
 
     def restarting(self, read: Callable[[], T]) -> T:
         """Read again from the start if the file changed, and once if its size is wrong.
@@ -346,13 +374,13 @@ class Download:
         """Read the body up to the span's end and not a byte further, save one to see that there is none."""
         while span.stop is None or span.position < span.stop:
             self._check_cancelled()
-            data = response.read_some(_CHUNK if span.stop is None else min(_CHUNK, span.stop - span.position))
-            if data:
-                span.put(data)
-            elif span.stop is None:
+            if span.take(response):
+                continue
+            if span.stop is None:
                 return
-            else:
-                raise IncompleteResponseError(f"the answer was cut: {span.stop - span.position} bytes are missing")
+            raise IncompleteResponseError(f"the answer was cut: {span.stop - span.position} bytes are missing")
+        if response.length == 0:
+            return
         try:
             more = response.read_some(1)  # this also gives the connection back
         except DeltaSharingError:

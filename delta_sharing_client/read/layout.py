@@ -75,6 +75,7 @@ def plan_pieces(
     *,
     size: int,
     piece_size: int = PIECE,
+    left_out: frozenset[int] = frozenset(),
     trust_times: bool = True,
 ) -> list[Piece]:
     """Say which row groups of a file to read, and which bytes that takes.
@@ -85,6 +86,7 @@ def plan_pieces(
         predicate: the row filter; None where every row of the file is known to pass it.
         size: the file's size in bytes.
         piece_size: bytes of chunks up to which row groups are put together.
+        left_out: row groups of which no row counts.
         trust_times: whether bounds of dates and times may be used; not for files in another calendar.
 
     Returns:
@@ -107,7 +109,7 @@ def plan_pieces(
     matching = predicate is None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if not group.num_rows:
+        if not group.num_rows or number in left_out:
             continue
         possible = (
             TRUE if predicate is None else group_outcomes(group, columns, predicate, trust_times=trust_times)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final, Self
 
@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.protocol.column_mapping import physical_name
 from delta_sharing_client.protocol.partition_values import Value, parse_partition_value
+from delta_sharing_client.protocol.predicates import Predicate
 from delta_sharing_client.protocol.schema import DataType, StructField, StructType
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.read.calendar import LegacyCalendar
 from delta_sharing_client.read.conform import FieldFinder, check_texts, conform, holds_variant
 from delta_sharing_client.read.deletion_vector import RowPositions
+from delta_sharing_client.read.footer import check_chunks, check_values, flat_leaf, row_counts
 from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
 from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -62,8 +64,7 @@ def decode_file(
         UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
     """
     with ParquetSource(buffer, task, spec, deleted=deleted) as source:
-        for piece in source.pieces(piece_size=1):
-            yield from source.decode(piece, use_threads=use_threads)
+        yield from source.decode_all(use_threads=use_threads)
 
 
 class ParquetSource:
@@ -88,11 +89,13 @@ class ParquetSource:
         self._task = task
         self._spec = spec
         self._deleted = deleted
+        self._spare: list[pq.ParquetFile] = []
         try:
-            with self._open(None) as file:
-                self._metadata = file.metadata
-                self.columns = _locate(file.schema_arrow, task, spec)
-                self._starts = [0, *itertools.accumulate(_row_counts(file, self.columns, task))]
+            file = self._open(None)
+            self._spare.append(file)
+            self._metadata = file.metadata
+            self.columns = _locate(file.schema_arrow, task, spec)
+            self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
@@ -108,6 +111,7 @@ class ParquetSource:
     def close(self) -> None:
         """Let the bytes go; batches that were decoded stay."""
         self._buffer = None
+        self._spare.clear()
 
     @property
     def group_count(self) -> int:
@@ -115,16 +119,50 @@ class ParquetSource:
         return len(self._starts) - 1
 
     def pieces(self, *, piece_size: int = PIECE) -> list[Piece]:
-        """Say which row groups hold rows that may match, and which bytes they take."""
-        predicate = None if self._task.all_rows_match else self._spec.predicate
+        """Say which row groups hold rows that may match, and which bytes they take.
+
+        Raises:
+            DataError: the footer contradicts itself.
+        """
+        try:
+            with self._file() as file:
+                check_chunks(file, self.columns, self._task)
+        except _READ_ERRORS as error:
+            raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=self._task.file_id) from None
         return plan_pieces(
             self._metadata,
             self.columns,
-            predicate,
+            self._predicate,
             size=self._buffer.size,
             piece_size=piece_size,
+            left_out=self._left_out(),
             trust_times=self._calendar is None or self._calendar.times == "no",
         )
+
+    def _left_out(self) -> frozenset[int]:
+        """The row groups of which no row counts."""
+        if self._deleted is None:
+            return frozenset()
+        spans = enumerate(itertools.pairwise(self._starts))
+        return frozenset(n for n, (start, stop) in spans if not self._deleted.touches(start, stop - start))
+
+    @property
+    def _predicate(self) -> Predicate | None:
+        return None if self._task.all_rows_match else self._spec.predicate
+
+    def decode_all(self, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+        """Decode the file, whose bytes are all there; see `decode`."""
+        flat = flat_leaf(self._metadata, {leaf for column in self.columns for leaf in column.leaves})
+        if self._predicate is None and flat is not None:
+            # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
+            for number in range(self.group_count):
+                piece = Piece((number,), (), 0, all_rows_match=True)
+                decoded = list(self.decode(piece, use_threads=use_threads))
+                check_values(self._metadata, number, flat, self._task)  # the decoder has looked at them by now
+                yield from decoded
+            return
+        for piece in self.pieces(piece_size=1):
+            yield from self.decode(piece, use_threads=use_threads)
 
     def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
         """Return the pieces that hold the first `rows` rows of them."""
@@ -145,7 +183,7 @@ class ParquetSource:
             DataError: the bytes are damaged, or do not hold what the table says.
             UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
         """
-        with self._open(self._metadata) as file:
+        with self._file() as file:
             for group in piece.groups:
                 rows = self._starts[group + 1] - self._starts[group]
                 keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
@@ -153,6 +191,17 @@ class ParquetSource:
                 if keep is not None:
                     decoded = decoded.filter(keep)
                 yield from self._select(decoded, all_rows_match=piece.all_rows_match)
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[pq.ParquetFile]:
+        """Lend an open file: to open one takes as long as to decode a few columns."""
+        try:
+            file = self._spare.pop()
+        except IndexError:
+            file = self._open(self._metadata)
+        yield file
+        if self._buffer is not None:
+            self._spare.append(file)
 
     def _open(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
         return pq.ParquetFile(
@@ -236,6 +285,12 @@ def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[Locat
         if wanted.name in task.constants:
             columns.append(LocatedColumn(wanted, value=task.constants[wanted.name]))
             continue
+        if wanted.name in spec.unmapped:
+            found = FieldFinder("none", task.file_id).find(wanted, fields)
+            if found is None:
+                raise DataError(f"it has no column {wanted.name!r}", file_id=task.file_id)
+            columns.append(LocatedColumn(wanted, leaves=tuple(range(starts[found], starts[found + 1]))))
+            continue
         names = (physical_name(wanted, spec.mapping).lower(), wanted.name.lower())
         stated = next((name for name in names if name in values), None)
         if stated is not None and wanted.name in spec.partition_columns:
@@ -249,38 +304,6 @@ def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec) -> list[Locat
         else:
             columns.append(LocatedColumn(wanted))
     return columns
-
-
-def _row_counts(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: FileScanTask) -> Iterator[int]:
-    """How many rows each row group has, where all that is said of the columns' chunks makes sense.
-
-    Without columns to read nothing else would check the number.
-    """
-    metadata = file.metadata
-    leaves = {leaf for column in columns for leaf in column.leaves}
-    every = range(metadata.num_columns)
-    flat = next((leaf for leaf in every if not metadata.schema.column(leaf).max_repetition_level), None)
-    touched = sorted(leaves if flat is None else leaves | {flat})
-    types = [metadata.schema.column(leaf).physical_type for leaf in touched]
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        rows = values = group.num_rows
-        if rows >= 0 and touched:
-            # Reads nothing, but lets the reader look at the chunks. Python must not be the first to do so:
-            # pyarrow ends the process where they are malformed.
-            for _ in file.reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
-                pass
-            chunks = [group.column(leaf) for leaf in touched]
-            if [chunk.physical_type for chunk in chunks] != types:
-                raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
-            if flat is not None:
-                values = chunks[touched.index(flat)].num_values
-        if rows < 0 or values != rows:
-            raise DataError(
-                f"the footer says that row group {number} has {rows} rows and a column of it {values} values",
-                file_id=task.file_id,
-            )
-        yield rows
 
 
 def _leaf_count(kind: pa.DataType) -> int:

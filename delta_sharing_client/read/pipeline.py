@@ -25,7 +25,7 @@ from delta_sharing_client.errors import StorageError
 from delta_sharing_client.http.connections import Cancellation
 from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.read.deletion_vector import RowPositions
-from delta_sharing_client.read.download import Download, FileChanged, Refresh, RetryBudget
+from delta_sharing_client.read.download import Buffer, Download, FileChanged, Refresh, RetryBudget
 from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
 from delta_sharing_client.read.parquet import ParquetSource
@@ -300,11 +300,16 @@ class _Pipeline:
         """Fetch the footer and plan the pieces (in a fetcher)."""
         try:
             deleted = self._vector(file.task)
+            if deleted is not None and deleted.leaves_nothing:
+                file.pieces = []
+                self._notify()
+                return
             file.sparse = SparseFile(file.download, file.task)
             file.source = ParquetSource(file.sparse.buffer, file.task, self._spec, deleted=deleted)
             pieces = file.source.pieces(piece_size=PIECE if self._limit is None else 1)
             if self._limit is not None and self._spec.predicate is None and deleted is None:
                 pieces = file.source.first(pieces, self._limit)
+            file.sparse.expect(sum(piece.fetched_size for piece in pieces))
             file.pieces = [_PieceRead(piece.fetched_size + piece.decoded_size, piece) for piece in pieces]
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             file.error = error
@@ -324,10 +329,11 @@ class _Pipeline:
     def _fetch_whole(self, file: _FileRead, piece: _PieceRead) -> None:
         try:
             deleted = self._vector(file.task)
+            if deleted is not None and deleted.leaves_nothing:
+                self._finish(piece)
+                return
             data = file.download.restarting(file.download.whole)
-            self._decoders.submit(
-                self._decode_whole, file, piece, ParquetSource(data, file.task, self._spec, deleted=deleted)
-            )
+            self._decoders.submit(self._decode_whole, file, piece, data, deleted)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
 
@@ -347,12 +353,17 @@ class _Pipeline:
             except RuntimeError as error:  # the pool is shut down: nobody waits
                 self._finish(piece, error)
 
-    def _decode_whole(self, file: _FileRead, piece: _PieceRead, source: ParquetSource) -> None:
+    def _decode_whole(
+        self, file: _FileRead, piece: _PieceRead, data: Buffer, deleted: RowPositions | None
+    ) -> None:
         try:
-            with source:
-                for part in source.pieces(piece_size=1):
-                    self._decode(source, part, piece)
-                    if self._limit is not None and sum(b.num_rows for b in piece.batches) >= self._limit:
+            # Opened here: 32 fetchers would contend for the interpreter, and keep a heap each.
+            with ParquetSource(data, file.task, self._spec, deleted=deleted) as source:
+                rows = 0
+                for batch in source.decode_all(use_threads=self._single):
+                    piece.batches.append(batch)
+                    rows += batch.num_rows
+                    if self._cancelled.is_set() or (self._limit is not None and rows >= self._limit):
                         break
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
@@ -362,16 +373,13 @@ class _Pipeline:
     def _decode_piece(self, file: _FileRead, piece: _PieceRead) -> None:
         try:
             if file.source is not None and file.sparse is not None and piece.piece is not None:
-                self._decode(file.source, piece.piece, piece)
+                if not self._cancelled.is_set():
+                    piece.batches.extend(file.source.decode(piece.piece, use_threads=self._single))
                 file.sparse.release(piece.piece)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
         else:
             self._finish(piece)
-
-    def _decode(self, source: ParquetSource, part: Piece, piece: _PieceRead) -> None:
-        if not self._cancelled.is_set():
-            piece.batches.extend(source.decode(part, use_threads=self._single))
 
     def _finish(self, piece: _PieceRead, error: BaseException | None = None) -> None:
         """Note that a piece is there, or cannot be had; its cost becomes what its rows take."""

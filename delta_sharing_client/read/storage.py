@@ -139,6 +139,7 @@ class StorageReader:
         refresh: Refresh | None = None,
         cancelled: threading.Event | None = None,
         budget: RetryBudget | None = None,
+        etag: str | None = None,
     ) -> Download:
         """Return a download to be read in pieces, all of the same state of the file; nothing is sent yet.
 
@@ -149,6 +150,7 @@ class StorageReader:
             refresh: gives a fresh URL when this one has expired.
             cancelled: set when nobody wants the file any more.
             budget: the retries that the load shares.
+            etag: the strong ETag of the file of which an earlier download left a part.
         """
         return Download(
             self.transport,
@@ -159,6 +161,7 @@ class StorageReader:
             refresh=refresh,
             cancelled=cancelled,
             budget=budget or self._budget,
+            etag=etag,
         )
 
     def abort(self) -> None:

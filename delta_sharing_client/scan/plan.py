@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from enum import Enum
 
 from delta_sharing_client.errors import ColumnError, DataError
@@ -13,7 +13,20 @@ from delta_sharing_client.protocol.predicates import Predicate, columns_of
 from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, outcomes
 from delta_sharing_client.protocol.schema import StructField, StructType
 from delta_sharing_client.protocol.stats import Stats, num_records, parse_stats
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm, new_task
+
+
+def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the columns that a caller asks for; None for all of them.
+
+    Raises:
+        TypeError: it is one text, or a set, which has no order.
+    """
+    if isinstance(columns, str | bytes):
+        raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
+    if isinstance(columns, Set):
+        raise TypeError("columns takes a list of names: a set has no order")
+    return None if columns is None else tuple(columns)
 
 
 def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
@@ -116,16 +129,16 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
             if not possible & TRUE:
                 return Pruned.STATS
             all_rows_match = not possible & (FALSE | NULL)
-        return FileScanTask(
-            url=action.url,
-            file_id=action.id,
-            size=action.size,
-            partition_values=shared.setdefault(tuple(action.partition_values.items()), action.partition_values),
-            num_records=rows,
-            expiration=action.expiration_timestamp,
-            deletion_vector=action.deletion_vector,
-            deletion_vector_id=action.deletion_vector_file_id,
-            all_rows_match=all_rows_match,
+        return new_task(
+            action.url,
+            action.id,
+            action.size,
+            shared.setdefault(tuple(action.partition_values.items()), action.partition_values),
+            rows,
+            action.expiration_timestamp,
+            action.deletion_vector,
+            action.deletion_vector_file_id,
+            all_rows_match,
         )
 
     return make
