@@ -119,7 +119,9 @@ def _shared_objects(column: pa.ChunkedArray) -> Any:
     """
     import numpy as np
 
-    encoded = column.dictionary_encode().unify_dictionaries()
+    encoded = column.dictionary_encode()
+    if len({chunk.dictionary.buffers()[1].address for chunk in encoded.chunks}) > 1:
+        encoded = encoded.unify_dictionaries()  # takes long for many chunks
     distinct = encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)
     nulls = len(distinct)
     values = np.empty(nulls + 1, dtype=object)
@@ -128,7 +130,7 @@ def _shared_objects(column: pa.ChunkedArray) -> Any:
     start = 0
     for chunk in encoded.chunks:
         indices = chunk.indices.fill_null(nulls).to_numpy(zero_copy_only=False)
-        np.take(values, indices, out=rows[start : start + len(chunk)])
+        np.take(values, indices, out=rows[start : start + len(chunk)], mode="clip")
         start += len(chunk)
     return rows
 

@@ -269,7 +269,7 @@ class FaultServer:
         if reply.ending == "stall":
             self.stopping.wait(30)
         elif reply.ending == "reset":
-            time.sleep(0.02)  # or else the reset overtakes what was sent before
+            time.sleep(0.1)  # or else the reset overtakes what was sent before
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
