@@ -1,0 +1,44 @@
+"""The page about changes: its code runs, and its words hold."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_readme import python_blocks
+
+from delta_sharing_client.changes.plan import CHANGE_COLUMNS
+from delta_sharing_client.poll.options import MIN_INTERVAL
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.table import SharedTable
+
+
+def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFixture[str]) -> None:
+    path = root / "docs" / "changes.md"
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for line, block in python_blocks(path.read_text(encoding="utf-8")):
+        exec(compile("\n" * (line - 1) + block, str(path), "exec"), namespace)
+    output = capsys.readouterr().out
+    assert "update_postimage" in output
+    assert "ChangeBatch('retail.sales.orders', versions 6 to 7," in output
+    assert f"{len(namespace['changes'])} changes" in output
+    assert len(namespace["frame"]) > 60_000
+    namespace["orders"]._rest.close()
+    assert Path("orders.checkpoint").is_file()
+
+
+def test_its_figures_are_the_defaults(root: Path) -> None:
+    text = (root / "docs" / "changes.md").read_text(encoding="utf-8")
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(SharedTable.poll_changes).parameters.items()
+    }
+    assert (defaults["poll_interval"], MIN_INTERVAL) == (timedelta(seconds=30), timedelta(seconds=10))
+    assert defaults["max_versions"] == 100
+    assert "every 30 seconds (`poll_interval`)" in text
+    assert "Less than 10 seconds" in text
+    assert "at most 100 versions (`max_versions`)" in text
+    assert all(f"| `{name}` |" in text for name in CHANGE_COLUMNS)

@@ -1,0 +1,98 @@
+"""A poller that is killed again and again: every change arrives, and batches come again as they were."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from change_tables import ChangeTable, rows
+
+from delta_sharing_client.server import SharingServer
+
+#: Takes batches until none is left, writing down each before it commits it; killed meanwhile, at any point.
+WORKER = """
+import json, os, sys
+import delta_sharing_client as ds
+
+profile, checkpoint, out, last = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+with ds.SharingClient(profile) as client, open(out, "a") as log:
+    poller = client.table("s.s.t").poll_changes(checkpoint, starting_version="snapshot", max_versions=3)
+    print("started", flush=True)
+    while (poller.committed_version or 0) < last:
+        batch = poller.pull()
+        if batch is None:
+            break
+        rows = batch.to_arrow().select(["id", "_change_type", "_commit_version"]).to_pylist()
+        log.write(json.dumps([batch.first_version, batch.last_version, rows]) + "\\n")
+        log.flush()
+        batch.commit()
+        log.write(json.dumps(["committed", batch.last_version]) + "\\n")
+        log.flush()
+    poller.close()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    chance = random.Random(20240131)
+    table = ChangeTable(tmp_path / "t")
+    for version in range(3):
+        table.commit(table.add(f"f{version}", rows(version)))
+    out, checkpoint = tmp_path / "log", tmp_path / "c"
+    last = 60
+    kills = 0
+    with SharingServer({"s.s.t": table.root}) as server:
+        arguments = [json.dumps(dict(server.profile)), str(checkpoint), str(out), str(last)]
+        for _ in range(60):
+            while table.version < min(last, 3 + 8 * kills):
+                number = table.version + 1
+                table.commit(table.remove(f"f{number - 3}"), table.add(f"f{number}", rows(number)))
+            with subprocess.Popen(
+                [sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True
+            ) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "started\n"
+                if kills < 10:
+                    time.sleep(chance.uniform(0, 0.12))
+                    process.kill()
+                    kills += 1
+                    continue
+                process.wait(60)
+                assert process.returncode == 0
+                break
+    lines = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("]")]
+    assert kills == 10
+    check(lines, last)
+
+
+def check(lines: list[list[object]], last: int) -> None:
+    """Every batch that came twice was the same; none came after it was committed; together they are the table."""
+    batches: dict[tuple[int, int], object] = {}
+    order: list[tuple[int, int]] = []
+    committed = -1
+    for line in lines:
+        if line[0] == "committed":
+            committed = max(committed, int(line[1]))  # type: ignore[call-overload]
+            continue
+        first, end, found = line
+        span = (int(first), int(end))  # type: ignore[call-overload]
+        # A commit may have been made and not written down by us; then the batch does not come again.
+        assert span[0] > committed
+        assert batches.setdefault(span, found) == found
+        if span not in order:
+            order.append(span)
+    assert order == sorted(order)
+    assert all(before[1] + 1 == after[0] for before, after in itertools.pairwise(order))
+    held: set[int] = set()
+    for span in order:
+        for row in batches[span]:  # type: ignore[attr-defined]
+            (held.add if row["_change_type"] == "insert" else held.remove)(row["id"])
+    assert order[-1][1] == last
+    assert held == {last - 2, last - 1, last}
