@@ -17,12 +17,11 @@ from urllib.parse import unquote
 
 from delta_sharing_client.delta_log.actions import Action, OtherAction, make_action
 from delta_sharing_client.delta_log.commits import read_commit
-from delta_sharing_client.delta_log.listing import Checkpoint
+from delta_sharing_client.delta_log.listing import SIDECARS, Checkpoint
 from delta_sharing_client.errors import DeltaLogError
 
 _ACTIONS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "remove", "add")
 _BATCH_ROWS: Final = 16_384
-_SIDECARS: Final = "_sidecars"
 
 
 def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
@@ -48,7 +47,7 @@ def _sidecar_path(log: Path, sidecar: OtherAction) -> Path:
     name = unquote(str(sidecar.raw.get("path", ""))).rsplit("/", 1)[-1]
     if not name or name in (".", ".."):
         raise DeltaLogError("a sidecar without a name", path=str(log.parent))
-    return log / _SIDECARS / name
+    return log / SIDECARS / name
 
 
 def _read_parquet(file: Path) -> Iterator[Action]:

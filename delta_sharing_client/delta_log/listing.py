@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,28 @@ from typing import Final
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 
 LOG_DIRECTORY: Final = "_delta_log"
+LAST_CHECKPOINT: Final = "_last_checkpoint"
+SIDECARS: Final = "_sidecars"
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CLASSIC: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2: Final = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:parquet|json)")
+
+
+def commit_name(version: int) -> str:
+    """Return the name of the commit file of a version."""
+    return f"{version:020}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    """Return the name of the classic checkpoint of a version."""
+    return f"{version:020}.checkpoint.parquet"
+
+
+def v2_checkpoint_name(version: int, unique: uuid.UUID) -> str:
+    """Return the name of a V2 checkpoint of a version, its top level in JSON."""
+    return f"{version:020}.checkpoint.{unique}.json"
 
 
 @dataclass(frozen=True, kw_only=True)

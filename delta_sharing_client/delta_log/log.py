@@ -1,24 +1,33 @@
-"""`DeltaLog`: versions, timestamps, snapshots and changes of a local Delta table."""
+"""`DeltaLog`: versions, timestamps, snapshots, changes and commits of a local Delta table."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, ClassVar, Final
 
-from delta_sharing_client.delta_log.actions import Metadata, OtherAction
-from delta_sharing_client.delta_log.checkpoints import read_checkpoint
-from delta_sharing_client.delta_log.commits import parse_lines, read_commit
-from delta_sharing_client.delta_log.listing import Checkpoint, LogListing, list_log
+from delta_sharing_client.delta_log.actions import OtherAction
+from delta_sharing_client.delta_log.cache import ExpiringCache
+from delta_sharing_client.delta_log.checkpoint_writer import write_checkpoint
+from delta_sharing_client.delta_log.commits import read_commit
+from delta_sharing_client.delta_log.durable import writing
+from delta_sharing_client.delta_log.durations import number_property
+from delta_sharing_client.delta_log.features import check_replay
+from delta_sharing_client.delta_log.listing import LogListing, list_log
+from delta_sharing_client.delta_log.replay import Replay
 from delta_sharing_client.delta_log.snapshot import Commit, LogState, Snapshot
-from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
+from delta_sharing_client.delta_log.timestamps import commit_times
+from delta_sharing_client.delta_log.transaction import ActionLike, CommitInfo, OptimisticTransaction
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
 
-_Fingerprint: TypeAlias = tuple[int, int, int]
-
-_KEPT_SNAPSHOTS: Final = 4
+_CHECKPOINT_INTERVAL: Final = 10
+_STALE_AFTER: Final = timedelta(hours=1)
+_logger = logging.getLogger(__name__)
 
 
 class DeltaLog:
@@ -26,48 +35,104 @@ class DeltaLog:
 
     Nothing is kept open. Each call looks at the directory again, so that commits made in the meantime are
     seen; the last few snapshots are kept, and a newer one is replayed on top of them.
+
+    Attributes:
+        table_path: the table's directory, with every link resolved.
+        allow_absolute_paths: whether the log may name files outside that directory.
     """
 
-    def __init__(self, table: Path) -> None:
-        self._table = table
-        self._snapshots: OrderedDict[int, tuple[_Fingerprint, Snapshot]] = OrderedDict()
-        self._lock = threading.RLock()
+    _cache: ClassVar[ExpiringCache[DeltaLog]] = ExpiringCache()
+
+    def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
+        self.table_path = table
+        self.allow_absolute_paths = allow_absolute_paths
+        self._any_features = any_features
+        self._replay = Replay(table, allow_absolute_paths=allow_absolute_paths)
+        self._lock = threading.Lock()
+        self._seen: tuple[float, Snapshot] | None = None
 
     @classmethod
-    def for_table(cls, path: str | os.PathLike[str]) -> DeltaLog:
-        """Open the log of a table.
+    def for_table(
+        cls, path: str | os.PathLike[str], *, allow_absolute_paths: bool = False, any_features: bool = False
+    ) -> DeltaLog:
+        """Open the log of a table, which need not be there yet: see `table_exists`.
+
+        The same log is returned for the same directory, however it is written, until it has not been asked
+        for during an hour.
 
         Args:
             path: the table's directory, the one that holds `_delta_log`.
-
-        Raises:
-            DeltaTableNotFoundError: there is no Delta table at that path.
+            allow_absolute_paths: accept a log that names files outside the table's directory, by absolute
+                paths or URLs. Only for logs whose writer you trust.
+            any_features: replay the log whatever reader features the table lists.
         """
-        table = Path(path)
-        list_log(table)
-        return cls(table)
+        table = Path(os.path.realpath(path))
+        return cls._cache.get(
+            (str(table), allow_absolute_paths, any_features),
+            lambda: cls(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features),
+        )
+
+    @classmethod
+    def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
+        """Let go of the logs kept for one directory; the next `for_table` reads it anew."""
+        table = os.path.realpath(path)
+        cls._cache.discard(lambda key: isinstance(key, tuple) and key[0] == table)
+
+    @classmethod
+    def clear_cache(cls) -> None:
+        """Let go of all logs that are kept."""
+        cls._cache.clear()
 
     @property
-    def table_path(self) -> Path:
-        """The table's directory."""
-        return self._table
+    def table_exists(self) -> bool:
+        """Whether there is a table in the directory: a log with at least one version."""
+        try:
+            list_log(self.table_path)
+        except DeltaTableNotFoundError:
+            return False
+        return True
 
     def latest_version(self) -> int:
         """Return the newest version.
 
         Raises:
-            DeltaTableNotFoundError: the table is gone.
+            DeltaTableNotFoundError: there is no table.
         """
-        return list_log(self._table).latest_version
+        return list_log(self.table_path).latest_version
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot.
+        """Return the newest snapshot; where there is no table, one of version -1 without files.
+
+        Raises:
+            UnsupportedFeatureError: the table lists reader features that are not known here.
+            DeltaLogError: the log is damaged.
+        """
+        try:
+            listing = list_log(self.table_path)
+        except DeltaTableNotFoundError:
+            return Snapshot(version=-1, timestamp=-1, state=LogState(), table_path=self.table_path)
+        return self._load(listing.latest_version, listing)
+
+    def update(self, staleness_acceptable: bool | timedelta = False) -> Snapshot:
+        """Return the newest snapshot, or one seen a while ago, where that will do.
+
+        Args:
+            staleness_acceptable: how long ago the directory may have been looked at; True for an hour,
+                False for a fresh look.
 
         Raises:
             DeltaLogError: the log is damaged.
         """
-        listing = list_log(self._table)
-        return self._load(listing.latest_version, listing)
+        acceptable = _STALE_AFTER if staleness_acceptable is True else staleness_acceptable or timedelta()
+        seen = self._seen
+        if seen is not None and time.monotonic() - seen[0] < acceptable.total_seconds():
+            return seen[1]
+        started = time.monotonic()
+        snapshot = self.snapshot()
+        with self._lock:
+            if self._seen is None or self._seen[0] <= started:
+                self._seen = (started, snapshot)
+        return snapshot
 
     def snapshot_at(self, version: int | None = None, timestamp: int | None = None) -> Snapshot:
         """Return the snapshot of a version, or the one that was current at a time.
@@ -79,13 +144,14 @@ class DeltaLog:
         Raises:
             ValueError: both are given, or neither.
             VersionNotFoundError: the table does not have that version, or cannot go back so far.
+            DeltaTableNotFoundError: there is no table.
             DeltaLogError: the log is damaged.
         """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
         if version is None:
             version = self.version_at_or_before(timestamp or 0)
-        listing = list_log(self._table)
+        listing = list_log(self.table_path)
         if not 0 <= version <= listing.latest_version:
             raise self._not_there(version, listing)
         return self._load(version, listing)
@@ -99,7 +165,7 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: the log has no commit of that version (any more).
         """
-        listing = list_log(self._table)
+        listing = list_log(self.table_path)
         timestamps = self._timestamps(listing, up_to=version)
         if version not in timestamps:
             raise self._not_there(version, listing)
@@ -114,10 +180,10 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: every version is older.
         """
-        timestamps = self._timestamps(list_log(self._table))
+        timestamps = self._timestamps(list_log(self.table_path))
         found = next((version for version, at in timestamps.items() if at >= timestamp), None)
         if found is None:
-            raise VersionNotFoundError("every version is older than the timestamp", path=str(self._table))
+            raise VersionNotFoundError("every version is older than the timestamp", path=str(self.table_path))
         return found
 
     def version_at_or_before(self, timestamp: int) -> int:
@@ -129,10 +195,10 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: every version that is still in the log is newer.
         """
-        timestamps = self._timestamps(list_log(self._table))
+        timestamps = self._timestamps(list_log(self.table_path))
         found = next((version for version, at in reversed(timestamps.items()) if at <= timestamp), None)
         if found is None:
-            raise VersionNotFoundError("every version is newer than the timestamp", path=str(self._table))
+            raise VersionNotFoundError("every version is newer than the timestamp", path=str(self.table_path))
         return found
 
     def changes(self, start_version: int, end_version: int | None = None) -> Iterator[Commit]:
@@ -146,7 +212,7 @@ class DeltaLog:
             VersionNotFoundError: a version is not in the log (any more); raised before the first commit.
             DeltaLogError: a commit is damaged; raised when its turn comes.
         """
-        listing = list_log(self._table)
+        listing = list_log(self.table_path)
         end = listing.latest_version if end_version is None else end_version
         for version in range(start_version, end + 1):
             if version not in listing.commits:
@@ -157,164 +223,117 @@ class DeltaLog:
             for v in range(start_version, end + 1)
         )
 
-    def __repr__(self) -> str:
-        return f"DeltaLog({str(self._table)!r})"
-
-    def _load(self, version: int, listing: LogListing) -> Snapshot:
-        with self._lock:
-            fingerprint = _fingerprint(version, listing)
-            kept = self._snapshots.get(version)
-            if kept is not None and kept[0] == fingerprint:
-                self._snapshots.move_to_end(version)
-                return kept[1]
-            state = self._replay(version, listing)
-            if state.protocol is None or state.metadata is None:
-                raise DeltaLogError(
-                    f"the log up to version {version} lacks the protocol or the metadata", path=str(self._table)
-                )
-            timestamp = self._timestamps(listing, up_to=version, metadata=state.metadata).get(version)
-            if timestamp is None:
-                newest = next(c for c in listing.checkpoints if c.version == version)
-                timestamp = newest.files[0].stat().st_mtime_ns // 1_000_000
-            snapshot = Snapshot(
-                version=version, timestamp=timestamp, protocol=state.protocol, metadata=state.metadata, state=state
-            )
-            self._snapshots[version] = (fingerprint, snapshot)
-            self._snapshots.move_to_end(version)
-            while len(self._snapshots) > _KEPT_SNAPSHOTS:
-                self._snapshots.popitem(last=False)
-            return snapshot
-
-    def _replay(self, version: int, listing: LogListing) -> LogState:
-        base = self._kept_base(version, listing)
-        if base is not None:
-            return self._apply_commits(base.state.copy(), base.version + 1, version, listing)
-        damaged: DeltaLogError | None = None
-        for checkpoint in listing.checkpoints:
-            if checkpoint.version > version or _gap(checkpoint.version + 1, version, listing) is not None:
-                continue
-            try:
-                state = _read_state(checkpoint)
-            except DeltaLogError as error:
-                # An older checkpoint, or the commits alone, may say the same.
-                damaged = damaged or error
-                continue
-            return self._apply_commits(state, checkpoint.version + 1, version, listing)
-        if _gap(0, version, listing) is None:
-            return self._apply_commits(LogState(), 0, version, listing)
-        if damaged is not None:
-            raise damaged
-        raise self._gap_error(version, listing)
-
-    def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
-        """Return the newest kept snapshot that leads to `version` and is still the log's own."""
-        for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
-            fingerprint, snapshot = self._snapshots[kept_version]
-            same = fingerprint == _fingerprint(kept_version, listing)
-            if same and _gap(kept_version + 1, version, listing) is None:
-                return snapshot
-        return None
-
-    def _apply_commits(self, state: LogState, first: int, last: int, listing: LogListing) -> LogState:
-        for version in range(first, last + 1):
-            state.apply(read_commit(listing.commits[version]))
-        return state
-
-    def _timestamps(
-        self, listing: LogListing, *, up_to: int | None = None, metadata: Metadata | None = None
-    ) -> dict[int, int]:
-        """Return the commit times of every version in the log up to one.
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """Return what the commits that are still in the log say of themselves, newest first.
 
         Args:
-            listing: the log.
-            up_to: the last version wanted; None for all.
-            metadata: what says whether the table keeps in-commit timestamps; by default the newest.
+            limit: how many at the most; all without.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+            DeltaLogError: a commit is damaged.
         """
-        if metadata is None:
-            metadata = self._load(listing.latest_version, listing).metadata
-        first_in_commit = _first_in_commit_version(metadata)
-        timestamps: dict[int, int] = {}
-        previous: int | None = None
-        for version, file in listing.commits.items():
-            if up_to is not None and version > up_to:
-                break
-            if first_in_commit is not None and version >= first_in_commit:
-                timestamp = _in_commit_timestamp(file)
-            else:
-                timestamp = file.stat().st_mtime_ns // 1_000_000
-                if previous is not None and timestamp <= previous:
-                    timestamp = previous + 1
-            timestamps[version] = previous = timestamp
-        if first_in_commit is not None and first_in_commit in listing.commits:
-            # A copy of a table has new file times; those before the in-commit ones still lie before them.
-            following = _in_commit_timestamp(listing.commits[first_in_commit])
-            for version in range(first_in_commit - 1, -1, -1):
-                following -= 1
-                if version in timestamps:
-                    following = timestamps[version] = min(timestamps[version], following)
-        return timestamps
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it takes 0 or more commits")
+        listing = list_log(self.table_path)
+        timestamps = self._timestamps(listing)
+        newest = sorted(listing.commits, reverse=True)[:limit]
+        return [_info(version, timestamps[version], listing) for version in newest]
+
+    def start_transaction(self) -> OptimisticTransaction:
+        """Begin a commit on top of the newest version, or of none where there is no table yet."""
+        return OptimisticTransaction(self, self.snapshot())
+
+    def commit(
+        self,
+        actions: Iterable[ActionLike],
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Write the next version; the same as a transaction that begins now. See `OptimisticTransaction.commit`.
+
+        Args:
+            actions: what changes, as actions or as the objects of a commit's lines.
+            operation: what is done, for the history.
+            operation_parameters: how, for the history.
+
+        Returns:
+            The version written.
+
+        Raises:
+            CommitConflictError: another writer committed that version first.
+            DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
+            UnsupportedFeatureError: the table has features that this release cannot write.
+        """
+        return self.start_transaction().commit(actions, operation, operation_parameters)
+
+    def checkpoint(self, version: int | None = None) -> Path:
+        """Write a checkpoint, of the newest version unless another is asked for.
+
+        Returns:
+            Its top-level file.
+
+        Raises:
+            VersionNotFoundError: the table does not have that version.
+            DeltaTableNotFoundError: there is no table.
+            DeltaLogError: it cannot be written.
+        """
+        snapshot = self.snapshot_at(self.latest_version() if version is None else version)
+        check_replay(snapshot.protocol, str(self.table_path))
+        with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
+            return write_checkpoint(self.table_path, snapshot)
+
+    def checkpoint_if_due(self, version: int) -> None:
+        """Write the checkpoint of a version that was just committed, where the table's interval says so."""
+        try:
+            snapshot = self.snapshot_at(version)
+            configuration = snapshot.metadata.configuration
+            interval = number_property(configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
+            if version > 0 and version % interval == 0:
+                self.checkpoint(version)
+        except DeltaLogError as error:
+            # The commit counts; a checkpoint only makes reading faster, and the next one is due soon.
+            _logger.warning("no checkpoint of version %d was written: %s", version, error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self.table_path), self.allow_absolute_paths, self._any_features)
+
+    def __repr__(self) -> str:
+        return f"DeltaLog({str(self.table_path)!r})"
+
+    def _load(self, version: int, listing: LogListing) -> Snapshot:
+        snapshot = self._replay.load(version, listing)
+        if not self._any_features:
+            check_replay(snapshot.protocol, str(self.table_path))
+        return snapshot
+
+    def _timestamps(self, listing: LogListing, *, up_to: int | None = None) -> dict[int, int]:
+        return commit_times(listing, self._load(listing.latest_version, listing).metadata, up_to=up_to)
 
     def _not_there(self, version: int, listing: LogListing) -> DeltaLogError:
         oldest = min([*listing.commits, *(c.version for c in listing.checkpoints)])
         if oldest <= version <= listing.latest_version:
             return DeltaLogError(
-                f"the log has a gap: the commit of version {version} is missing", path=str(self._table)
+                f"the log has a gap: the commit of version {version} is missing", path=str(self.table_path)
             )
         return VersionNotFoundError(
             f"there is no version {version}; the log has versions {oldest} to {listing.latest_version}",
-            path=str(self._table),
+            path=str(self.table_path),
         )
 
-    def _gap_error(self, version: int, listing: LogListing) -> DeltaLogError:
-        usable = min((c.version for c in listing.checkpoints), default=None)
-        oldest = min(listing.commits, default=version)
-        if oldest > 0 and (usable is None or version < usable):
-            return VersionNotFoundError(
-                f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
-            )
-        gap = _gap(oldest if usable is None else usable + 1, version, listing)
-        return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
+
+def _reopen(path: str, allow_absolute_paths: bool, any_features: bool) -> DeltaLog:
+    return DeltaLog.for_table(path, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
 
 
-def _gap(first: int, last: int, listing: LogListing) -> int | None:
-    """Return the first version of a range that has no commit file."""
-    return next((version for version in range(first, last + 1) if version not in listing.commits), None)
-
-
-def _read_state(checkpoint: Checkpoint) -> LogState:
-    state = LogState()
-    state.apply(read_checkpoint(checkpoint))
-    if state.protocol is None or state.metadata is None:
-        raise DeltaLogError(f"the checkpoint of version {checkpoint.version} lacks the protocol or the metadata")
-    return state
-
-
-def _fingerprint(version: int, listing: LogListing) -> _Fingerprint:
-    """Tell whether a version is still the one that was read: a table may be deleted and made again."""
-    file = listing.commits.get(version)
-    if file is None:
-        file = next((c.files[0] for c in listing.checkpoints if c.version == version), None)
-    if file is None:
-        return (0, 0, 0)
-    stat = file.stat()
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-
-
-def _first_in_commit_version(metadata: Metadata) -> int | None:
-    """Return the first version whose time stands in its commit, where the table keeps such times."""
-    configuration = metadata.configuration
-    if configuration.get("delta.enableInCommitTimestamps", "false").lower() != "true":
-        return None
-    return int(configuration.get("delta.inCommitTimestampEnablementVersion", 0))
-
-
-def _in_commit_timestamp(file: Path) -> int:
-    """Return the time that stands in a commit; the protocol has it in the first line."""
-    with file.open("rb") as lines:
-        for action in parse_lines(lines, where=file.name):
-            if isinstance(action, OtherAction) and action.name == "commitInfo":
-                timestamp = action.raw.get("inCommitTimestamp")
-                if isinstance(timestamp, int):
-                    return timestamp
-    table = str(file.parent.parent)
-    raise DeltaLogError(f"{file.name} has no in-commit timestamp, though the table keeps them", path=table)
+def _info(version: int, timestamp: int, listing: LogListing) -> CommitInfo:
+    actions = read_commit(listing.commits[version])
+    raw = next((a.raw for a in actions if isinstance(a, OtherAction) and a.name == "commitInfo"), {})
+    operation = raw.get("operation")
+    return CommitInfo(
+        version=version,
+        timestamp=timestamp,
+        operation=None if operation is None else str(operation),
+        operation_parameters=dict(raw.get("operationParameters") or {}),
+        raw=raw,
+    )

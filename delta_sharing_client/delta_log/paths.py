@@ -10,7 +10,7 @@ import re
 import uuid
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from delta_sharing_client.errors import DeltaLogError
 
@@ -18,6 +18,34 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE: Final = {character: value for value, character in enumerate(_Z85)}
 _UUID_LENGTH: Final = 20
+_SAFE_IN_URI: Final = "/-_.~!$&'()*+,;=:@"
+
+
+def is_absolute(uri: str) -> bool:
+    """Tell whether a path of the log is absolute: a URI with a scheme, or one that begins with a slash."""
+    return uri.startswith("/") or _SCHEME.match(uri) is not None
+
+
+def uri_of(path: str) -> str:
+    """Return a path relative to a table's directory as the log writes it: percent-encoded.
+
+    Args:
+        path: the path, with ``/`` between folders.
+    """
+    encoded = quote(path, safe=_SAFE_IN_URI)
+    # A colon in the first folder would make the rest look like a scheme.
+    first, slash, rest = encoded.partition("/")
+    return first.replace(":", "%3A") + slash + rest
+
+
+def encode_uuid(value: uuid.UUID) -> str:
+    """Return a UUID as the 20 characters (Z85) that a deletion vector's descriptor names its file by."""
+    text = []
+    for start in range(0, 16, 4):
+        number = int.from_bytes(value.bytes[start : start + 4], "big")
+        digits = [number // 85**power % 85 for power in (4, 3, 2, 1, 0)]
+        text += [_Z85[digit] for digit in digits]
+    return "".join(text)
 
 
 def resolve_path(table: Path, uri: str) -> Path:

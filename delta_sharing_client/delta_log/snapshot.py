@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 
 from delta_sharing_client.delta_log.actions import (
@@ -17,6 +18,8 @@ from delta_sharing_client.delta_log.actions import (
     RemoveFile,
     Transaction,
 )
+from delta_sharing_client.delta_log.paths import is_absolute
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 
 
 @dataclass(kw_only=True)
@@ -98,22 +101,50 @@ class Snapshot:
     """The table at one version.
 
     Attributes:
-        version: the table version.
+        version: the table version; -1 where there is no table, which has no files, protocol or metadata.
         timestamp: when it was committed, in milliseconds since the epoch.
-        protocol: the protocol in force; `protocol.raw` is the action as written.
-        metadata: the metadata in force; `metadata.raw` is the action as written.
         state: everything that replay knows; not to be changed.
+        table_path: the table's directory.
+        allow_absolute_paths: whether files may lie outside the table's directory.
     """
 
     def __init__(
-        self, *, version: int, timestamp: int, protocol: Protocol, metadata: Metadata, state: LogState
+        self,
+        *,
+        version: int,
+        timestamp: int,
+        state: LogState,
+        table_path: Path,
+        allow_absolute_paths: bool = False,
     ) -> None:
         """Freeze a replayed state, which belongs to the snapshot from here on."""
         self.version = version
         self.timestamp = timestamp
-        self.protocol = protocol
-        self.metadata = metadata
         self.state = state
+        self.table_path = table_path
+        self.allow_absolute_paths = allow_absolute_paths
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol in force; `protocol.raw` is the action as written.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+        """
+        if self.state.protocol is None:
+            raise self._no_table()
+        return self.state.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata in force; `metadata.raw` is the action as written.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+        """
+        if self.state.metadata is None:
+            raise self._no_table()
+        return self.state.metadata
 
     @property
     def schema_string(self) -> str:
@@ -122,7 +153,23 @@ class Snapshot:
 
     @cached_property
     def files(self) -> tuple[AddFile, ...]:
-        """The table's files: oldest first, by path within a moment; the same whether read from a checkpoint."""
+        """The table's files: oldest first, by path within a moment; the same whether read from a checkpoint.
+
+        Raises:
+            DeltaLogError: a file is named by an absolute path, and the log was opened without
+                `allow_absolute_paths`.
+        """
+        if not self.allow_absolute_paths and any(is_absolute(path) for path, _ in self.state.adds):
+            raise DeltaLogError(
+                "the log names files by absolute paths, outside the table's directory; if you trust whoever wrote "
+                "it, open it with allow_absolute_paths=True",
+                path=str(self.table_path),
+            )
+        return self.files_as_written
+
+    @cached_property
+    def files_as_written(self) -> tuple[AddFile, ...]:
+        """The table's files, wherever the log says that they lie."""
         return tuple(sorted(self.state.adds.values(), key=lambda add: (add.modification_time, add.key)))
 
     @property
@@ -138,7 +185,10 @@ class Snapshot:
     @cached_property
     def size_in_bytes(self) -> int:
         """The sizes of all files together."""
-        return sum(add.size or 0 for add in self.files)
+        return sum(add.size or 0 for add in self.state.adds.values())
+
+    def _no_table(self) -> DeltaTableNotFoundError:
+        return DeltaTableNotFoundError("there is no Delta table here", path=str(self.table_path))
 
     def __repr__(self) -> str:
         return f"Snapshot(version={self.version}, files={len(self.state.adds)})"

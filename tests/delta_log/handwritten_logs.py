@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from delta_sharing_client.delta_log import DeltaLog
+
 SCHEMA = json.dumps(
     {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
 )
@@ -117,3 +119,9 @@ class LogWriter:
         file.parent.mkdir(exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
         return file
+
+
+def open_log(table: Path) -> DeltaLog:
+    """Open a log as a new process would, with nothing kept of what was read before."""
+    DeltaLog.clear_cache()
+    return DeltaLog.for_table(table)

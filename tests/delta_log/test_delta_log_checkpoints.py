@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from handwritten_logs import PROTOCOL, LogWriter, add, metadata, remove
+from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log, remove
 
-from delta_sharing_client.delta_log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
 V2 = "00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11"
@@ -45,7 +44,7 @@ def forget(writer: LogWriter, *versions: int) -> None:
 
 
 def check(writer: LogWriter) -> None:
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     snapshot = log.snapshot()
     assert snapshot.version == 4
     assert [file.path for file in snapshot.files] == ["f1", "f2", "f3", "f4"]
@@ -58,7 +57,7 @@ def test_classic(log_of_five: LogWriter) -> None:
     log_of_five.parquet("00000000000000000002.checkpoint.parquet", STATE)
     forget(log_of_five, 0, 1, 2)
     check(log_of_five)
-    log = DeltaLog.for_table(log_of_five.table)
+    log = open_log(log_of_five.table)
     snapshot = log.snapshot_at(2)
     assert snapshot.transactions["x"].version == 3
     assert snapshot.files[0].partition_values == {"p": None, "q": ""}
@@ -75,7 +74,7 @@ def test_cleaned_up_log_without_checkpoint_for_a_version(log_of_five: LogWriter)
     log_of_five.parquet("00000000000000000002.checkpoint.parquet", STATE)
     forget(log_of_five, 0)
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
-        DeltaLog.for_table(log_of_five.table).snapshot_at(1)
+        open_log(log_of_five.table).snapshot_at(1)
     check(log_of_five)
 
 
@@ -91,7 +90,7 @@ def test_incomplete_multi_part_is_not_used(log_of_five: LogWriter) -> None:
     check(log_of_five)
     forget(log_of_five, 0)
     with pytest.raises(VersionNotFoundError):
-        DeltaLog.for_table(log_of_five.table).snapshot()
+        open_log(log_of_five.table).snapshot()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json"])
@@ -127,7 +126,7 @@ def test_missing_sidecar(log_of_five: LogWriter) -> None:
     check(log_of_five)
     forget(log_of_five, 0, 1, 2)
     with pytest.raises(DeltaLogError, match=r"gone\.parquet cannot be read"):
-        DeltaLog.for_table(log_of_five.table).snapshot()
+        open_log(log_of_five.table).snapshot()
 
 
 def test_damaged_checkpoint_falls_back(log_of_five: LogWriter) -> None:
@@ -137,7 +136,7 @@ def test_damaged_checkpoint_falls_back(log_of_five: LogWriter) -> None:
     check(log_of_five)
     good.unlink()
     with pytest.raises(DeltaLogError, match="cannot be read"):
-        DeltaLog.for_table(log_of_five.table).snapshot()
+        open_log(log_of_five.table).snapshot()
 
 
 def test_checkpoint_without_protocol_falls_back(log_of_five: LogWriter) -> None:
@@ -169,7 +168,7 @@ def test_other_files_in_the_log_are_ignored(log_of_five: LogWriter) -> None:
 def test_checkpoint_newer_than_every_commit(log_of_five: LogWriter) -> None:
     log_of_five.parquet(f"{2:020}.checkpoint.parquet", STATE)
     forget(log_of_five, 0, 1, 2, 3, 4)
-    log = DeltaLog.for_table(log_of_five.table)
+    log = open_log(log_of_five.table)
     assert log.latest_version() == 2
     assert [file.path for file in log.snapshot().files] == ["f1", "f2"]
     with pytest.raises(DeltaLogError):
@@ -180,7 +179,7 @@ def test_gap_after_a_checkpoint(log_of_five: LogWriter) -> None:
     log_of_five.parquet(f"{2:020}.checkpoint.parquet", STATE)
     forget(log_of_five, 0, 1, 3)
     with pytest.raises(DeltaLogError, match="the commit of version 3 is missing"):
-        DeltaLog.for_table(log_of_five.table).snapshot()
+        open_log(log_of_five.table).snapshot()
 
 
 def test_statistics_kept_as_columns_only(tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_statistics_kept_as_columns_only(tmp_path: Path) -> None:
     )
     write_deltalake(table, rows)
     DeltaTable(table).create_checkpoint()
-    before = DeltaLog.for_table(table).snapshot().files[0]
+    before = open_log(table).snapshot().files[0]
     (checkpoint,) = (table / "_delta_log").glob("*.checkpoint.parquet")
     content = pq.read_table(checkpoint).to_pylist()
     stats = pa.struct(
@@ -257,7 +256,7 @@ def test_statistics_kept_as_columns_only(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.Table.from_pylist(rows_out, schema=schema), checkpoint)
     (table / "_delta_log" / f"{0:020}.json").unlink()
-    (after,) = DeltaLog.for_table(table).snapshot().files
+    (after,) = open_log(table).snapshot().files
     assert after.stats is not None
     assert json.loads(after.stats) == {
         "numRecords": 2,
@@ -282,11 +281,11 @@ def test_deltalake_checkpoint_says_what_its_commits_said(tmp_path: Path) -> None
             mode="append",
             partition_by=["p"],
         )
-    without = DeltaLog.for_table(table).snapshot().files
+    without = open_log(table).snapshot().files
     DeltaTable(table).create_checkpoint()
     for version in range(4):
         (table / "_delta_log" / f"{version:020}.json").unlink()
-    with_checkpoint = DeltaLog.for_table(table).snapshot().files
+    with_checkpoint = open_log(table).snapshot().files
     assert len(without) == len(with_checkpoint) == 4
     for one, other in zip(without, with_checkpoint, strict=True):
         assert {k: v for k, v in one.raw.items() if v is not None and k != "stats"} == {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from handwritten_logs import PROTOCOL, SCHEMA, LogWriter, add, metadata, remove
+from handwritten_logs import PROTOCOL, SCHEMA, LogWriter, add, metadata, open_log, remove
 
 from delta_sharing_client.delta_log import AddFile, CdcFile, DeltaLog, OtherAction, RemoveFile, resolve_path
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
@@ -18,14 +18,23 @@ def paths(log: DeltaLog, version: int | None = None) -> list[str]:
     return [file.path for file in snapshot.files]
 
 
-def test_no_table(tmp_path: Path) -> None:
-    with pytest.raises(DeltaTableNotFoundError, match="no _delta_log"):
-        DeltaLog.for_table(tmp_path)
-    (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(DeltaTableNotFoundError, match="no commit and no checkpoint"):
-        DeltaLog.for_table(tmp_path)
+@pytest.mark.parametrize("made", [None, ".", "_delta_log"])
+def test_no_table(tmp_path: Path, made: str | None) -> None:
+    table = tmp_path / "table"
+    if made is not None:
+        (table / made).mkdir(parents=True)
+    log = open_log(table)
+    assert not log.table_exists
+    snapshot = log.snapshot()
+    assert (snapshot.version, snapshot.files, snapshot.tombstones) == (-1, (), ())
+    reason = "no commit and no checkpoint" if made == "_delta_log" else "no _delta_log"
+    for ask in (log.latest_version, log.history, lambda: log.snapshot_at(0), lambda: log.changes(0)):
+        with pytest.raises(DeltaTableNotFoundError, match=reason):
+            ask()
     with pytest.raises(DeltaTableNotFoundError):
-        DeltaLog.for_table(tmp_path / "nowhere")
+        _ = snapshot.metadata
+    with pytest.raises(DeltaTableNotFoundError):
+        _ = snapshot.protocol
 
 
 def test_reconciliation(writer: LogWriter) -> None:
@@ -33,7 +42,7 @@ def test_reconciliation(writer: LogWriter) -> None:
     writer.commit(1, [remove("a"), add("c", moment=3), {"txn": {"appId": "app", "version": 7}}])
     writer.commit(2, [add("a", size=99, moment=4), metadata(delta__appendOnly="true"), {"unheardOf": {"x": 1}}])
     writer.commit(3, [add("c", size=5, moment=3)])
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert log.latest_version() == 3
     assert paths(log, 0) == ["b", "a"]
     assert paths(log, 1) == ["b", "c"]
@@ -62,7 +71,7 @@ def test_files_are_told_apart_by_deletion_vector(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(), add("f")])
     writer.commit(1, [add("f", deletionVector=first), remove("f")])
     writer.commit(2, [add("f", deletionVector=second), remove("f", deletionVector=first)])
-    (file,) = DeltaLog.for_table(writer.table).snapshot().files
+    (file,) = open_log(writer.table).snapshot().files
     assert file.deletion_vector is not None
     assert file.deletion_vector.cardinality == 8
     assert file.key == ("f", "uab^-aqEH.-t@S}K{vb[*k^@60")
@@ -75,14 +84,14 @@ def test_domain_metadata(writer: LogWriter) -> None:
     domain = {"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}}
     writer.commit(0, [PROTOCOL, metadata(), domain])
     writer.commit(1, [{"domainMetadata": {"domain": "d", "configuration": "", "removed": True}}])
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert set(log.snapshot_at(0).state.domains) == {"d"}
     assert log.snapshot().state.domains == {}
 
 
 def test_snapshot_at_needs_one_point(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata()])
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     with pytest.raises(ValueError, match="either a version or a timestamp"):
         log.snapshot_at()
     with pytest.raises(ValueError, match="either a version or a timestamp"):
@@ -95,7 +104,7 @@ def test_snapshot_at_needs_one_point(writer: LogWriter) -> None:
 def test_gap(writer: LogWriter) -> None:
     for version in (0, 1, 3):
         writer.commit(version, [PROTOCOL, metadata(), add(f"f{version}")])
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     with pytest.raises(DeltaLogError, match="gap: the commit of version 2"):
         log.snapshot()
     assert len(paths(log, 1)) == 2
@@ -119,20 +128,20 @@ def test_damaged_commit(writer: LogWriter, line: str, reason: str) -> None:
     file = writer.commit(0, [PROTOCOL])
     file.write_text(file.read_text() + line)
     with pytest.raises(DeltaLogError, match=reason) as caught:
-        DeltaLog.for_table(writer.table).snapshot()
+        open_log(writer.table).snapshot()
     assert "00000000000000000000.json" in str(caught.value)
 
 
 def test_blank_lines_and_null_actions_are_skipped(writer: LogWriter) -> None:
     file = writer.commit(0, [PROTOCOL, metadata()])
     file.write_text(file.read_text() + '\n  \n{"add": null, "txn": {"appId": "x", "version": 1}}\n')
-    assert DeltaLog.for_table(writer.table).snapshot().transactions["x"].version == 1
+    assert open_log(writer.table).snapshot().transactions["x"].version == 1
 
 
 def test_log_without_protocol_or_metadata(writer: LogWriter) -> None:
     writer.commit(0, [add("f")])
     with pytest.raises(DeltaLogError, match="lacks the protocol or the metadata"):
-        DeltaLog.for_table(writer.table).snapshot()
+        open_log(writer.table).snapshot()
 
 
 def test_changes(writer: LogWriter) -> None:
@@ -142,7 +151,7 @@ def test_changes(writer: LogWriter) -> None:
         1, [{"cdc": {"path": "_change_data/c", "partitionValues": {"p": None}, "size": 1}}], mtime_ms=2_000
     )
     writer.commit(2, [remove("a", dataChange=False)], mtime_ms=3_000)
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     commits = list(log.changes(1))
     assert [(commit.version, commit.timestamp) for commit in commits] == [(1, 2_000), (2, 3_000)]
     (cdc,), (gone,) = commits[0].actions, commits[1].actions
@@ -175,18 +184,18 @@ def test_kept_snapshots_follow_the_log(writer: LogWriter) -> None:
                 actions.append(add(name, moment=version))
                 alive.add(name)
         writer.commit(version, actions)
-        log = log or DeltaLog.for_table(writer.table)
+        log = log or open_log(writer.table)
         if rng.random() < 0.5:
             assert set(paths(log)) == alive
     assert log is not None
     for version in rng.sample(range(40), k=40):
-        assert paths(log, version) == paths(DeltaLog.for_table(writer.table), version)
+        assert paths(log, version) == paths(open_log(writer.table), version)
 
 
 def test_table_made_again_at_the_same_place(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata("old"), add("old")])
     writer.commit(1, [add("old2")])
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert log.snapshot().metadata.id == "old"
     shutil.rmtree(writer.table)
     again = LogWriter(writer.table)
@@ -239,7 +248,7 @@ def test_against_deltalake(tmp_path: Path) -> None:
     write_deltalake(table, rows.slice(0, 5), mode="overwrite", partition_by=["p"])
     DeltaTable(table).create_checkpoint()
     write_deltalake(table, rows, mode="append", partition_by=["p"])
-    log = DeltaLog.for_table(table)
+    log = open_log(table)
     for version in range(log.latest_version() + 1):
         ours = {str(resolve_path(Path(table), file.path)) for file in log.snapshot_at(version).files}
         assert all(Path(path).exists() for path in ours)

@@ -3,9 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from handwritten_logs import PROTOCOL, LogWriter, add, metadata
+from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log
 
-from delta_sharing_client.delta_log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
 
@@ -17,7 +16,7 @@ def test_modification_times_made_monotonic(writer: LogWriter) -> None:
     for version, moment in enumerate([10_000, 9_000, 9_000, 20_000]):
         actions = [PROTOCOL, metadata()] if version == 0 else [add(f"f{version}")]
         writer.commit(version, actions, mtime_ms=moment)
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert [log.commit_timestamp(version) for version in range(4)] == [10_000, 10_001, 10_002, 20_000]
     assert [log.snapshot_at(version).timestamp for version in range(4)] == [10_000, 10_001, 10_002, 20_000]
     assert [log.version_at_or_after(t) for t in (0, 10_000, 10_001, 10_003, 20_000)] == [0, 0, 1, 3, 3]
@@ -34,7 +33,7 @@ def test_modification_times_made_monotonic(writer: LogWriter) -> None:
 def test_in_commit_timestamps(writer: LogWriter) -> None:
     writer.commit(0, [info(1_000), PROTOCOL, metadata(delta__enableInCommitTimestamps="true")], mtime_ms=50_000)
     writer.commit(1, [info(2_000), add("f")], mtime_ms=40_000)
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert [log.commit_timestamp(version) for version in (0, 1)] == [1_000, 2_000]
     assert log.snapshot().timestamp == 2_000
     assert [commit.timestamp for commit in log.changes(0)] == [1_000, 2_000]
@@ -51,7 +50,7 @@ def test_in_commit_timestamps_from_a_version_on(writer: LogWriter) -> None:
     writer.commit(1, [add("f")], mtime_ms=2_000)
     writer.commit(2, [info(3_000), later], mtime_ms=70_000)
     writer.commit(3, [info(4_000)], mtime_ms=80_000)
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert [log.commit_timestamp(version) for version in range(4)] == [1_000, 2_000, 3_000, 4_000]
     assert log.snapshot_at(1).timestamp == 2_000
 
@@ -59,7 +58,7 @@ def test_in_commit_timestamps_from_a_version_on(writer: LogWriter) -> None:
 def test_in_commit_timestamp_missing(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(delta__enableInCommitTimestamps="true")])
     with pytest.raises(DeltaLogError, match="no in-commit timestamp"):
-        DeltaLog.for_table(writer.table).snapshot()
+        open_log(writer.table).snapshot()
 
 
 def test_file_times_of_a_copy_stay_before_the_in_commit_times(writer: LogWriter) -> None:
@@ -72,7 +71,7 @@ def test_file_times_of_a_copy_stay_before_the_in_commit_times(writer: LogWriter)
     writer.commit(1, [add("f")], mtime_ms=90_001)
     writer.commit(2, [info(3_000), later], mtime_ms=90_002)
     writer.commit(3, [info(4_000)], mtime_ms=90_003)
-    log = DeltaLog.for_table(writer.table)
+    log = open_log(writer.table)
     assert [log.commit_timestamp(version) for version in range(4)] == [2_998, 2_999, 3_000, 4_000]
     assert log.version_at_or_after(3_500) == 3
     assert log.version_at_or_before(3_500) == 2

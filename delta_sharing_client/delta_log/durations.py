@@ -1,0 +1,76 @@
+"""Table properties that are durations or numbers, such as ``interval 7 days``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from delta_sharing_client.errors import DeltaLogError
+
+_UNITS: Final = {
+    "week": timedelta(weeks=1),
+    "day": timedelta(days=1),
+    "hour": timedelta(hours=1),
+    "minute": timedelta(minutes=1),
+    "second": timedelta(seconds=1),
+    "millisecond": timedelta(milliseconds=1),
+    "microsecond": timedelta(microseconds=1),
+}
+_PART: Final = re.compile(r"([+-]?\d{1,9})\s+([a-z]+?)s?(?:\s+|$)")
+
+
+def parse_interval(text: str) -> timedelta:
+    """Return the length of an interval as Delta's properties write it: ``interval 1 day 12 hours``.
+
+    Raises:
+        ValueError: it is none, or has months or years, whose length is not fixed.
+    """
+    rest = text.strip().lower().removeprefix("interval").strip()
+    total = timedelta()
+    position = 0
+    while position < len(rest):
+        match = _PART.match(rest, position)
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(f"{text!r} is not an interval of weeks, days, hours, minutes or seconds")
+        total += int(match[1]) * _UNITS[match[2]]
+        position = match.end()
+    if not rest or total < timedelta():
+        raise ValueError(f"{text!r} is not an interval")
+    return total
+
+
+def interval_property(configuration: Mapping[str, str], name: str, default: timedelta) -> timedelta:
+    """Return a property that is an interval.
+
+    Raises:
+        DeltaLogError: it is set to something else.
+    """
+    text = configuration.get(name)
+    if text is None:
+        return default
+    try:
+        return parse_interval(text)
+    except ValueError as error:
+        raise DeltaLogError(f"the table property {name}: {error}") from None
+
+
+def flag_property(configuration: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Return a property that is ``true`` or ``false``."""
+    text = configuration.get(name)
+    return default if text is None else text.strip().lower() == "true"
+
+
+def number_property(configuration: Mapping[str, str], name: str, default: int) -> int:
+    """Return a property that is a number above zero.
+
+    Raises:
+        DeltaLogError: it is set to something else.
+    """
+    text = configuration.get(name)
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise DeltaLogError(f"the table property {name} is {text!r}; it takes a number above zero")
+    return int(text)

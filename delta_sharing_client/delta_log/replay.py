@@ -1,0 +1,139 @@
+"""From a listing of a log to snapshots; the last few are kept, and newer ones replayed on top of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from delta_sharing_client.delta_log.checkpoints import read_checkpoint
+from delta_sharing_client.delta_log.commits import read_commit
+from delta_sharing_client.delta_log.listing import Checkpoint, LogListing
+from delta_sharing_client.delta_log.snapshot import LogState, Snapshot
+from delta_sharing_client.delta_log.timestamps import commit_times
+from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
+
+_Fingerprint: TypeAlias = tuple[int, int, int]
+
+_KEPT_SNAPSHOTS: Final = 4
+
+
+class Replay:
+    """Builds the snapshots of one log. May be used by several threads.
+
+    Args:
+        table: the table's directory.
+        allow_absolute_paths: handed on to the snapshots.
+    """
+
+    def __init__(self, table: Path, *, allow_absolute_paths: bool) -> None:
+        self._table = table
+        self._allow_absolute_paths = allow_absolute_paths
+        self._snapshots: OrderedDict[int, tuple[_Fingerprint, Snapshot]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def load(self, version: int, listing: LogListing) -> Snapshot:
+        """Return the snapshot of a version.
+
+        Raises:
+            VersionNotFoundError: the log has been cleaned up.
+            DeltaLogError: the log is damaged.
+        """
+        with self._lock:
+            fingerprint = _fingerprint(version, listing)
+            kept = self._snapshots.get(version)
+            if kept is not None and kept[0] == fingerprint:
+                self._snapshots.move_to_end(version)
+                return kept[1]
+            state = self._replay(version, listing)
+            if state.protocol is None or state.metadata is None:
+                raise DeltaLogError(
+                    f"the log up to version {version} lacks the protocol or the metadata", path=str(self._table)
+                )
+            timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
+            if timestamp is None:
+                newest = next(c for c in listing.checkpoints if c.version == version)
+                timestamp = newest.files[0].stat().st_mtime_ns // 1_000_000
+            snapshot = Snapshot(
+                version=version,
+                timestamp=timestamp,
+                state=state,
+                table_path=self._table,
+                allow_absolute_paths=self._allow_absolute_paths,
+            )
+            self._snapshots[version] = (fingerprint, snapshot)
+            self._snapshots.move_to_end(version)
+            while len(self._snapshots) > _KEPT_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+            return snapshot
+
+    def _replay(self, version: int, listing: LogListing) -> LogState:
+        base = self._kept_base(version, listing)
+        if base is not None:
+            return _apply_commits(base.state.copy(), base.version + 1, version, listing)
+        damaged: DeltaLogError | None = None
+        for checkpoint in listing.checkpoints:
+            if checkpoint.version > version or _gap(checkpoint.version + 1, version, listing) is not None:
+                continue
+            try:
+                state = _read_state(checkpoint)
+            except DeltaLogError as error:
+                # An older checkpoint, or the commits alone, may say the same.
+                damaged = damaged or error
+                continue
+            return _apply_commits(state, checkpoint.version + 1, version, listing)
+        if _gap(0, version, listing) is None:
+            return _apply_commits(LogState(), 0, version, listing)
+        if damaged is not None:
+            raise damaged
+        raise self._gap_error(version, listing)
+
+    def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
+        """Return the newest kept snapshot that leads to `version` and is still the log's own."""
+        for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
+            fingerprint, snapshot = self._snapshots[kept_version]
+            same = fingerprint == _fingerprint(kept_version, listing)
+            if same and _gap(kept_version + 1, version, listing) is None:
+                return snapshot
+        return None
+
+    def _gap_error(self, version: int, listing: LogListing) -> DeltaLogError:
+        usable = min((c.version for c in listing.checkpoints), default=None)
+        oldest = min(listing.commits, default=version)
+        if oldest > 0 and (usable is None or version < usable):
+            return VersionNotFoundError(
+                f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
+            )
+        gap = _gap(oldest if usable is None else usable + 1, version, listing)
+        return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
+
+
+def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) -> LogState:
+    for version in range(first, last + 1):
+        state.apply(read_commit(listing.commits[version]))
+    return state
+
+
+def _gap(first: int, last: int, listing: LogListing) -> int | None:
+    """Return the first version of a range that has no commit file."""
+    return next((version for version in range(first, last + 1) if version not in listing.commits), None)
+
+
+def _read_state(checkpoint: Checkpoint) -> LogState:
+    state = LogState()
+    state.apply(read_checkpoint(checkpoint))
+    if state.protocol is None or state.metadata is None:
+        raise DeltaLogError(f"the checkpoint of version {checkpoint.version} lacks the protocol or the metadata")
+    return state
+
+
+def _fingerprint(version: int, listing: LogListing) -> _Fingerprint:
+    """Tell whether a version is still the one that was read: a table may be deleted and made again."""
+    file = listing.commits.get(version)
+    if file is None:
+        file = next((c.files[0] for c in listing.checkpoints if c.version == version), None)
+    if file is None:
+        return (0, 0, 0)
+    stat = file.stat()
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

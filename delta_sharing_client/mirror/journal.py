@@ -1,0 +1,71 @@
+"""Which files a sync is about to make, so that the next one can collect what a crash left over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from delta_sharing_client.delta_log.durable import remove_quietly, replace_file, writing
+from delta_sharing_client.materialize.fetch_files import PARTIAL, PRIVATE_FOLDER
+
+_NAME: Final = "pending.json"
+
+
+class Journal:
+    """The paths that unfinished syncs have made or were about to make.
+
+    They are noted before the first of them is made, and forgotten after the commit that names them.
+
+    Args:
+        directory: the mirror's directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / PRIVATE_FOLDER / _NAME
+        self.pending = self._read()
+
+    def begin(self, paths: Iterable[str]) -> None:
+        """Note what is about to be made, beside what earlier syncs left; what lies there already is not."""
+        new = {path for path in paths if not (self._directory / path).exists()}
+        if new <= self.pending:
+            return
+        self.pending |= new
+        with writing("the mirror's journal", self._directory):
+            replace_file(self._file, json.dumps(sorted(self.pending)).encode())
+
+    def end(self, committed: Iterable[str]) -> int:
+        """Remove what no commit names, and forget the rest.
+
+        Args:
+            committed: the paths that the newest version names.
+
+        Returns:
+            How many files were removed.
+        """
+        left = self.pending - set(committed) if self.pending else set()
+        removed = 0
+        for path in left:
+            file = self._directory / path
+            if file.is_file():
+                remove_quietly(file)
+                removed += 1
+        partial = self._directory / PRIVATE_FOLDER / PARTIAL
+        if partial.is_dir():
+            for file in partial.iterdir():
+                remove_quietly(file)
+        self.pending = set()
+        remove_quietly(self._file)
+        return removed
+
+    def _read(self) -> set[str]:
+        try:
+            paths = json.loads(self._file.read_bytes())
+        except (OSError, ValueError):
+            return set()
+        if not isinstance(paths, list):
+            return set()
+        # Ours alone: nothing outside the mirror, whoever wrote the journal.
+        return {p for p in paths if isinstance(p, str) and not Path(p).is_absolute() and ".." not in Path(p).parts}

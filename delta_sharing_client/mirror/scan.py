@@ -1,0 +1,131 @@
+"""Reading a mirror: the files on disk, through the same plan, decoding and filters as shared ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from delta_sharing_client.delta_log import AddFile, Snapshot, resolve_path
+from delta_sharing_client.materialize.copies import FILE_ID, VECTOR_ID
+from delta_sharing_client.mirror.state import tags_of
+from delta_sharing_client.protocol.actions import AddFile as SharedFile
+from delta_sharing_client.protocol.actions import DeletionVector, Metadata, Protocol
+from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.protocol.predicates import Filters, bind_filters
+from delta_sharing_client.query import ScanPlan
+from delta_sharing_client.read.local import LocalStorage
+from delta_sharing_client.read.pipeline import read_batches
+from delta_sharing_client.rest import RestClient
+from delta_sharing_client.rows import RowSource
+from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
+from delta_sharing_client.scan.tasks import FileScanTask, VariantForm
+
+
+@dataclass(frozen=True)
+class MirrorScan(RowSource):
+    """What to read of a mirror; see `Mirror.scan` for the fields. Nothing is asked of the server."""
+
+    table: Table
+    directory: Path
+    snapshot: Snapshot = field(repr=False)
+    columns: tuple[str, ...] | None = None
+    filters: Filters | None = None
+    limit: int | None = None
+    variant: VariantForm = "struct"
+    _storage: LocalStorage = field(repr=False, compare=False, kw_only=True)
+    _rest: RestClient = field(repr=False, compare=False, kw_only=True)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        from delta_sharing_client.read.arrow_types import arrow_schema
+        from delta_sharing_client.scan.plan import project
+
+        return arrow_schema(project(_metadata(self.snapshot).schema, self.columns), self.variant)
+
+    def plan(self) -> ScanPlan:
+        """Say which files of the mirror are left to read; opens none of them.
+
+        Raises:
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+            UnsupportedTableError: the mirror needs something that this release cannot read.
+        """
+        protocol, metadata = _protocol(self.snapshot), _metadata(self.snapshot)
+        protocol.check_readable(f"the mirror in {self.directory}")
+        predicate = bind_filters(self.filters, metadata.schema) if self.filters else None
+        spec = read_spec(metadata, self.columns, predicate, self.variant, protocol)
+        make = task_maker(spec)
+        items = [] if self.limit == 0 else [make(_shared(file, self.directory)) for file in self.snapshot.files]
+        return ScanPlan(
+            table=self.table,
+            version=self.snapshot.version,
+            protocol=protocol,
+            metadata=metadata,
+            spec=spec,
+            tasks=[item for item in items if isinstance(item, FileScanTask)],
+            pruned=Counter(item for item in items if isinstance(item, Pruned)),
+            limit=self.limit,
+        )
+
+    def _connections(self) -> tuple[RestClient, LocalStorage]:
+        return self._rest, self._storage
+
+    def _batches(
+        self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return read_batches(
+            plan.tasks,
+            plan.spec,
+            self._storage,
+            limit=plan.limit,
+            table_columns=plan.metadata.schema,
+            memory_budget=memory_budget,
+            progress=progress,
+        )
+
+
+def _protocol(snapshot: Snapshot) -> Protocol:
+    raw = snapshot.protocol
+    return Protocol(
+        raw.min_reader_version, raw.min_writer_version, raw.reader_features, raw.writer_features, "delta"
+    )
+
+
+def _metadata(snapshot: Snapshot) -> Metadata:
+    raw = snapshot.metadata
+    return Metadata(
+        id=raw.id,
+        schema_string=raw.schema_string,
+        partition_columns=raw.partition_columns,
+        configuration=raw.configuration,
+    )
+
+
+def _shared(file: AddFile, directory: Path) -> SharedFile:
+    """A file of the mirror in the form in which a server would name it; its URL is a local path."""
+    tags = tags_of(file)
+    vector = file.deletion_vector
+    described = None
+    if vector is not None:
+        local = vector.resolve(directory)
+        described = DeletionVector(
+            "i" if local is None else "p",
+            vector.path_or_inline if local is None else str(local),
+            int(vector.raw.get("sizeInBytes") or 0),
+            vector.cardinality,
+            vector.offset,
+        )
+    return SharedFile(
+        str(resolve_path(directory, file.path)),
+        tags.get(FILE_ID, file.path),
+        file.partition_values,
+        file.size or 0,
+        file.stats,
+        deletion_vector=described,
+        deletion_vector_file_id=tags.get(VECTOR_ID),
+    )

@@ -1,0 +1,281 @@
+"""One sync: ask for the shared table's files, fetch the new ones, commit the difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from delta_sharing_client.delta_log import AddFile, DeltaLog, Snapshot
+from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+from delta_sharing_client.load.progress import file_progress
+from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
+from delta_sharing_client.materialize.fetch_files import Fetched, Wanted, fetch_files
+from delta_sharing_client.materialize.listing import Listing, list_table
+from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
+from delta_sharing_client.materialize.snapshot import table_id
+from delta_sharing_client.mirror.journal import Journal
+from delta_sharing_client.mirror.lock import exclusive
+from delta_sharing_client.mirror.state import APP_ID, SOURCE, check_source, data_of, key_of, shared_version
+from delta_sharing_client.mirror.verify import verify_files
+from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
+from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.rest import RestClient
+from delta_sharing_client.scan.tasks import FileScanTask
+
+#: How often a commit is tried that another machine's syncer gets in the way of.
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncResult:
+    """What a sync did.
+
+    Attributes:
+        version: the newest version of the local table.
+        shared_version: the version of the shared table that it holds.
+        commits: how many versions were added to the local table; 0 where nothing had changed.
+        files_added, files_removed: how many data files came and went.
+        bytes_fetched: bytes of data that were downloaded.
+        collected: how many files were removed that a crashed sync had left.
+    """
+
+    version: int
+    shared_version: int | None
+    commits: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_fetched: int = 0
+    collected: int = 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether the local table has a new version."""
+        return self.commits > 0
+
+
+class Syncer:
+    """Brings one mirror up to date.
+
+    Args:
+        rest: the server.
+        storage: fetches the files.
+        table: the shared table.
+        directory: the mirror's directory.
+        progress: show a progress bar; None for in a terminal or notebook only.
+    """
+
+    def __init__(
+        self, rest: RestClient, storage: StorageReader, table: Table, directory: Path, progress: bool | None
+    ) -> None:
+        self._rest = rest
+        self._storage = storage
+        self._table = table
+        self._directory = directory
+        self._progress = progress
+
+    def sync(self, *, at_version: int | None, every_version: bool, repair: bool) -> SyncResult:
+        """Bring the mirror to a shared version; see `Mirror.sync`."""
+        log = DeltaLog.for_table(self._directory)
+        check_source(log.snapshot(), self._table, self._directory)
+        with exclusive(self._directory) as locked:
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    return self._locked(log, at_version, every_version=every_version, repair=repair, alone=locked)
+                except CommitConflictError:
+                    # Only without a lock: another machine was quicker, and may have done all of it.
+                    if attempt == _ATTEMPTS:
+                        raise
+        raise AssertionError("unreachable")
+
+    def _locked(
+        self, log: DeltaLog, at_version: int | None, *, every_version: bool, repair: bool, alone: bool
+    ) -> SyncResult:
+        snapshot = log.snapshot()
+        check_source(snapshot, self._table, self._directory)
+        journal = Journal(self._directory)
+        current = shared_version(snapshot)
+        unsound = self._unsound(snapshot) if repair and current is not None else False
+        wanted = at_version
+        if current is not None and wanted is None:
+            wanted = self._rest.table_version(self._table)
+        if current is not None and wanted == current and not unsound:
+            collected = journal.end(self._paths(snapshot)) if journal.pending and alone else 0
+            return SyncResult(version=snapshot.version, shared_version=current, collected=collected)
+        pinned = at_version is not None
+        steps: list[int | None] = [wanted if pinned else None]
+        if every_version and current is not None and wanted is not None and current < wanted:
+            steps = list(range(current + 1, wanted + 1))
+        result = SyncResult(version=snapshot.version, shared_version=current)
+        for step in steps:
+            result = self._step(log, journal, step, result, seen=wanted, alone=alone)
+        return result
+
+    def _unsound(self, snapshot: Snapshot) -> bool:
+        """Take damaged files away, so that they are fetched again; tell whether any was, or is missing."""
+        problems = verify_files(snapshot, self._directory).problems
+        for problem in problems:
+            (self._directory / problem.path).unlink(missing_ok=True)
+        return bool(problems)
+
+    def _step(
+        self,
+        log: DeltaLog,
+        journal: Journal,
+        version: int | None,
+        before: SyncResult,
+        *,
+        seen: int | None,
+        alone: bool,
+    ) -> SyncResult:
+        """Bring the mirror to one shared version, with one commit."""
+        transaction = log.start_transaction()
+        snapshot = transaction.snapshot
+        listing = list_table(self._rest, self._table, QueryRequest(formats=ANY_FORMAT, version=version))
+        reached = next((v for v in (listing.version, version, seen) if v is not None), None)
+        if reached is None:
+            reached = self._rest.table_version(self._table)
+        change = _Change(snapshot, listing, self._directory)
+        fetched = self._fetch(listing, change, journal)
+        actions = change.actions(self._table, reached, fetched)
+        local = snapshot.version
+        committed = reached != shared_version(snapshot) or change.any
+        if committed:
+            parameters = {"table": self._table.full_name, "sharedVersion": reached}
+            local = transaction.commit(actions, "SYNC", parameters)
+        collected = journal.end(self._paths(log.snapshot())) if alone else 0
+        return replace(
+            before,
+            version=local,
+            shared_version=reached,
+            commits=before.commits + committed,
+            files_added=before.files_added + len(change.added),
+            files_removed=before.files_removed + len(change.removed),
+            bytes_fetched=before.bytes_fetched + sum(item.fetched for item in fetched.values()),
+            collected=before.collected + collected,
+        )
+
+    def _fetch(self, listing: Listing, change: _Change, journal: Journal) -> dict[str, Fetched]:
+        known = change.known
+        wanted = {
+            item.path: item
+            for file in change.files.values()
+            for item in file.wanted()
+            if item.path not in known or not _is_there(self._directory / item.path, known[item.path].size)
+        }
+        fetched: dict[str, Fetched] = {}
+        if wanted:
+            journal.begin(wanted)
+            tasks = {path: FileScanTask("", item.file_id, item.size) for path, item in wanted.items()}
+            with file_progress(list(tasks.values()), self._progress, self._table.name) as shown:
+
+                def advance(item: Wanted) -> None:
+                    if shown is not None:
+                        shown(tasks[item.path])
+
+                items = list(wanted.values())
+                fetched = fetch_files(
+                    self._storage, self._directory, items, refresh=listing.refresh, advance=advance
+                )
+            for path, item in fetched.items():
+                if path in known and known[path].sha256 != item.sha256:
+                    raise DeltaLogError(
+                        f"file {wanted[path].file_id} is another one than when it was mirrored; files of a table "
+                        "never change: the provider's table may have been made anew",
+                        path=str(self._directory),
+                    )
+        return known | fetched
+
+    def _paths(self, snapshot: Snapshot) -> list[str]:
+        return [data.path for file in snapshot.files for data in data_of(file, self._directory)]
+
+
+def _is_there(file: Path, size: int) -> bool:
+    try:
+        return file.stat().st_size == size
+    except OSError:
+        return False
+
+
+class _Change:
+    """What separates a mirror's version from a listing of the shared table.
+
+    Attributes:
+        files: the files of the listing, by key.
+        added: those that the mirror does not have.
+        removed: the mirror's that the listing does not have.
+        known: size and checksum of the mirror's files, by path.
+        any: whether anything but the shared version differs.
+    """
+
+    def __init__(self, snapshot: Snapshot, listing: Listing, directory: Path) -> None:
+        copier = Copier(listing.protocol, listing.metadata)
+        self._snapshot = snapshot
+        self._listing = listing
+        self.files: dict[tuple[str, str], LocalFile] = {}
+        for action in listing.files:
+            file = copier.file(action)
+            self.files[file.key] = file
+        local: dict[tuple[str, str], AddFile] = {}
+        self.known: dict[str, Fetched] = {}
+        for add in snapshot.files:
+            local[key_of(add)] = add
+            for data in data_of(add, directory):
+                if data.known is not None:
+                    self.known[data.path] = data.known
+        kept = {key for key, add in local.items() if key in self.files and _same(add, self.files[key], directory)}
+        self.added = [file for key, file in self.files.items() if key not in kept]
+        self.removed = [add for key, add in local.items() if key not in kept]
+        self.head = self._head()
+        self.any = bool(self.added or self.removed or self.head)
+
+    def _head(self) -> list[dict[str, Any]]:
+        """The protocol and the metadata, where they are others than before."""
+        listing, snapshot = self._listing, self._snapshot
+        protocol = local_protocol(listing.protocol, listing.metadata)
+        metadata = local_metadata(
+            listing.protocol,
+            listing.metadata,
+            table_id(listing.table),
+            extra={SOURCE: listing.table.full_name.lower()},
+        )
+        changed: list[dict[str, Any]] = []
+        if snapshot.version < 0 or _plain(snapshot.protocol.raw) != protocol:
+            changed.append({"protocol": protocol})
+        if snapshot.version < 0 or _plain(snapshot.metadata.raw) != _plain(metadata):
+            changed.append({"metaData": metadata})
+        return changed
+
+    def actions(self, table: Table, version: int, fetched: dict[str, Fetched]) -> list[dict[str, Any]]:
+        """Return the actions of the commit."""
+        now = now_in_ms()
+        txn = {"txn": {"appId": APP_ID, "version": version, "lastUpdated": now}}
+        removes = [{"remove": _remove(add, now)} for add in self.removed]
+        return [*self.head, txn, *removes, *(file.add(fetched, now_ms=now) for file in self.added)]
+
+
+def _same(add: AddFile, file: LocalFile, directory: Path) -> bool:
+    """Tell whether a file of the mirror is what the server lists now: in its place, with its values."""
+    values = {name: value or None for name, value in add.partition_values.items()}
+    return values == {name: value or None for name, value in file.values.items()} and (
+        data_of(add, directory)[0].path == file.path
+    )
+
+
+def _plain(raw: Any) -> dict[str, Any]:
+    """An action without what is null or may be left out."""
+    return {name: value for name, value in raw.items() if value is not None and name != "createdTime"}
+
+
+def _remove(add: AddFile, now: int) -> dict[str, Any]:
+    raw = {
+        "path": add.path,
+        "deletionTimestamp": now,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": add.partition_values,
+        "size": add.size,
+        "deletionVector": add.raw.get("deletionVector"),
+    }
+    return {name: value for name, value in raw.items() if value is not None}
