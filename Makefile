@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help demo test lint format notebooks wheel bench clean
+.PHONY: help demo test differential lint format notebooks wheel bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
 	@echo "make test      set up and run every test"
+	@echo "make differential  read the golden tables with other clients too, and compare"
 	@echo "make lint      set up, then ruff, mypy --strict and the import floors"
 	@echo "make format    let ruff lay out the code"
 	@echo "make notebooks run the notebooks and write their output back"
 	@echo "make wheel     build the wheel and the source archive into dist/"
 	@echo "make bench     measure against the reference client; BENCH=--quick for a short run"
+	@echo "make java      find a Java for Spark, or set one up in the environment"
+	@echo "make matrix    run the Spark tests on every supported PySpark; MATRIX='3.5 4.0' picks some"
 	@echo "make clean     remove everything that make made"
 
 $(STAMP): pyproject.toml
@@ -25,10 +28,17 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 demo: $(STAMP)
+	@$(BIN)/python scripts/java.py --quiet || echo "== the demo goes without Spark"
 	@$(BIN)/python notebooks/demo.py
 
 test: $(STAMP)
+	@$(BIN)/python scripts/java.py --quiet
 	$(BIN)/python -m pytest
+
+# Apart from `test`: it needs a second environment, of half a gigabyte, from a package index.
+differential: $(STAMP)
+	@$(BIN)/python benchmarks/peer.py
+	$(BIN)/python -m pytest tests/differential
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -41,6 +51,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 notebooks: $(STAMP)
+	@$(BIN)/python scripts/java.py --quiet
 	@$(BIN)/python notebooks/execute.py
 
 wheel: $(STAMP)
@@ -49,5 +60,11 @@ wheel: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/compare.py $(BENCH)
 
+java: $(STAMP)
+	@$(BIN)/python scripts/java.py
+
+matrix: $(STAMP)
+	@$(BIN)/python scripts/matrix.py $(MATRIX)
+
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peer .venv-spark-* dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -16,7 +16,7 @@ What was slow, and what each case shows:
 Every measurement is a process of its own, the clients take turns (A, B, C, A, B, C, ...), and medians are
 told. The reference client reads in two ways, `use_delta_format` True and False; ours is held against the
 faster one of them. Its own pins keep it on other versions of pandas and pyarrow than ours, so it has an
-environment of its own, `.venv-peer`, which is made on first use and needs a package index. To see what the
+environment of its own (`peer.py`), which is made on first use and needs a package index. To see what the
 versions do, run ours in an environment with the same ones: `--our-python`.
 
 The store delays the first byte of every answer by 60 ms and gives 40 MB/s to a connection, which is what
@@ -36,7 +36,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -45,10 +44,9 @@ from typing import Any
 import cases
 import data
 import store
+from peer import peer_python
 
 HERE = Path(__file__).resolve().parent
-PEER = HERE.parent / ".venv-peer"
-PEER_PACKAGE = "delta-sharing"
 NAMES = {
     "ours": "delta-sharing-client",
     "ours-parquet": "delta-sharing-client, parquet format",
@@ -61,18 +59,6 @@ TIMEOUT = 1800
 PATIENCE = 120
 
 Results = dict[tuple[str, str], list[dict[str, Any]]]
-
-
-def peer_python() -> str:
-    """Return the interpreter of the reference client's environment, which is made if it is not there."""
-    python = PEER / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not (PEER / ".ready").exists():
-        print(f"making {PEER.name} for the reference client (first time only)", file=sys.stderr)
-        venv.create(PEER, with_pip=True, clear=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PEER_PACKAGE]
-        subprocess.run(install, check=True)
-        (PEER / ".ready").touch()
-    return str(python)
 
 
 def run_child(python: str, arguments: list[str]) -> dict[str, Any]:

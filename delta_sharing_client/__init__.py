@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from delta_sharing_client._version import __version__
 
 if TYPE_CHECKING:
-    from delta_sharing_client import errors, server
+    from delta_sharing_client import errors, server, spark
     from delta_sharing_client.api import (
         get_table_metadata,
         get_table_protocol,
@@ -24,18 +24,29 @@ if TYPE_CHECKING:
         load_as_duckdb,
         load_as_pandas,
         load_as_polars,
+        load_as_spark,
+        load_table_changes_as_arrow,
+        load_table_changes_as_pandas,
+        load_table_changes_as_spark,
     )
     from delta_sharing_client.auth.profile import ProfileWarning
     from delta_sharing_client.client import SharingClient
+    from delta_sharing_client.delta_log import DeltaLog
     from delta_sharing_client.errors import DeltaSharingError
     from delta_sharing_client.http.options import TransportOptions
+    from delta_sharing_client.poll.batch import ChangeBatch
+    from delta_sharing_client.poll.poller import ChangePoller
     from delta_sharing_client.protocol.actions import Metadata, Protocol
     from delta_sharing_client.protocol.names import Schema, Share, Table
     from delta_sharing_client.protocol.profile import Profile
     from delta_sharing_client.table import SharedTable, TableScan
+    from delta_sharing_client.table_changes import TableChanges
 
 #: Where each public name lives; modules stand for themselves.
 _HOMES = {
+    "ChangeBatch": "poll.batch",
+    "ChangePoller": "poll.poller",
+    "DeltaLog": "delta_log",
     "DeltaSharingError": "errors",
     "Metadata": "protocol.actions",
     "Profile": "protocol.profile",
@@ -46,6 +57,7 @@ _HOMES = {
     "SharedTable": "table",
     "SharingClient": "client",
     "Table": "protocol.names",
+    "TableChanges": "table_changes",
     "TableScan": "table",
     "TransportOptions": "http.options",
     "errors": "errors",
@@ -56,17 +68,18 @@ _HOMES = {
     "load_as_duckdb": "api",
     "load_as_pandas": "api",
     "load_as_polars": "api",
+    "load_as_spark": "api",
+    "load_table_changes_as_arrow": "api",
+    "load_table_changes_as_pandas": "api",
+    "load_table_changes_as_spark": "api",
     "server": "server",
-}
-
-#: Names of the reference client that this release lacks, and what to do instead.
-_NOT_YET = {
-    "load_as_spark": "load with load_as_arrow or load_as_pandas, and give that to Spark",
-    "load_table_changes_as_pandas": "load two versions with version= and compare them",
-    "load_table_changes_as_spark": "load two versions with version= and compare them",
+    "spark": "spark",
 }
 
 __all__ = [
+    "ChangeBatch",
+    "ChangePoller",
+    "DeltaLog",
     "DeltaSharingError",
     "Metadata",
     "Profile",
@@ -77,6 +90,7 @@ __all__ = [
     "SharedTable",
     "SharingClient",
     "Table",
+    "TableChanges",
     "TableScan",
     "TransportOptions",
     "__version__",
@@ -88,7 +102,12 @@ __all__ = [
     "load_as_duckdb",
     "load_as_pandas",
     "load_as_polars",
+    "load_as_spark",
+    "load_table_changes_as_arrow",
+    "load_table_changes_as_pandas",
+    "load_table_changes_as_spark",
     "server",
+    "spark",
 ]
 
 
@@ -96,8 +115,6 @@ if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)
-        if name in _NOT_YET:
-            raise AttributeError(f"{name} of the reference client is not in this release: {_NOT_YET[name]}")
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f"{__name__}.{home}")

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
 from delta_sharing_client.protocol.actions import Metadata, Protocol
-from delta_sharing_client.protocol.names import parse_table_url
+from delta_sharing_client.protocol.names import parse_bare_table, parse_table_url
 from delta_sharing_client.protocol.predicates import Filters
+from delta_sharing_client.protocol.request import RequestedFormat, Timestamp
 from delta_sharing_client.scan.tasks import VariantForm
-from delta_sharing_client.table import RequestedFormat, SharedTable, Timestamp
+from delta_sharing_client.table import SharedTable
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame as SparkDataFrame
+    from pyspark.sql import SparkSession
 
+    from delta_sharing_client.changes.plan import CommitTimestamp
     from delta_sharing_client.load.pandas import DtypeBackend
 
 
@@ -174,6 +179,198 @@ def load_as_duckdb(
     return scan.to_duckdb(connection)
 
 
+def load_as_spark(
+    url: str,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    delta_sharing_profile: ProfileSource = None,
+    *,
+    spark: SparkSession | None = None,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    limit: int | None = None,
+    use_delta_format: bool | None = None,
+    variant: Literal["variant", "json"] = "variant",
+    executor_credentials: bool = True,
+    partition_size: int | None = None,
+) -> SparkDataFrame:
+    """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
+
+    The files are listed here, so that errors of the query are raised here, and fetched by the executors each
+    time Spark runs the DataFrame. Works on PySpark 3.5 and 4, classic and Connect.
+
+    Args:
+        url: ``<profile>#<share>.<schema>.<table>``, or ``<share>.<schema>.<table>`` where
+            `delta_sharing_profile` is given.
+        version: load the table as of this version.
+        timestamp: load the table as of this time: ISO 8601 text, or a datetime (UTC without a zone).
+        delta_sharing_profile: the profile, as `SharingClient` takes it, instead of one in the URL.
+        spark: the session; without it the active one, or a new local one.
+        columns: names of the columns to load, in that order; Spark itself leaves none out.
+        filters: rows to load, as `load_as_pandas` takes them; Spark itself pushes none down.
+        limit: rows to load at the most.
+        use_delta_format: True for delta format, False for parquet; by default what the server prefers.
+        variant: ``variant`` for Spark's own type (Spark 4), ``json`` for the text of the variants' JSON.
+        executor_credentials: let executors renew URLs that expire before they are used; the profile's
+            credential then travels with the job.
+        partition_size: bytes of files that make one partition; 128 MB without.
+
+    Returns:
+        A DataFrame whose columns may all be null.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkError: Spark cannot be started, is too old, or the table has too many files for one plan.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        ValueError: an argument is out of range, or version and timestamp are both given.
+    """
+    with _table(url, delta_sharing_profile) as table:
+        scan = table.scan(
+            columns=columns,
+            filters=filters,
+            limit=limit,
+            version=version,
+            timestamp=timestamp,
+            response_format=_response_format(use_delta_format),
+            variant=_spark_variant(variant),
+        )
+        return scan.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
+
+
+def load_table_changes_as_pandas(
+    url: str,
+    starting_version: int | None = None,
+    ending_version: int | None = None,
+    starting_timestamp: Timestamp | None = None,
+    ending_timestamp: Timestamp | None = None,
+    use_delta_format: bool | None = None,
+    convert_in_batches: bool = False,
+    *,
+    columns: Iterable[str] | None = None,
+    commit_timestamp: CommitTimestamp = "long",
+    dtype_backend: DtypeBackend | None = None,
+    variant: VariantForm = "struct",
+    progress: bool | None = None,
+) -> pd.DataFrame:
+    """Load the changes of a shared table as a pandas frame.
+
+    The range includes both its ends. The table needs its change data feed on, and to be shared with its history.
+
+    Args:
+        url: ``<profile>#<share>.<schema>.<table>``.
+        starting_version: the first version; either this or `starting_timestamp` is needed.
+        ending_version: the last version; the latest without.
+        starting_timestamp: start with the first version at or after this time: ISO 8601 text, or a datetime
+            (UTC without a zone).
+        ending_timestamp: end with the last version at or before this time.
+        use_delta_format: True for delta format, False for parquet; by default what the server prefers.
+        convert_in_batches: keep less on its way at a time, for the lowest peak of memory.
+        columns: names of the table's columns to load, in that order; all without.
+        commit_timestamp: ``long`` gives `_commit_timestamp` as milliseconds since the epoch (int64),
+            ``timestamp`` as a time (UTC).
+        dtype_backend: as for `load_as_pandas`.
+        variant: as for `load_as_pandas`.
+        progress: show a progress bar; by default in a terminal or notebook only.
+
+    Returns:
+        The change rows, version by version: the table's columns as they are at the end of the range, then
+        `_change_type`, `_commit_version` and `_commit_timestamp`.
+
+    Raises:
+        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        ValueError: an argument is out of range, or arguments do not go together.
+    """
+    with _table(url) as table:
+        changes = table.changes(
+            starting_version,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            columns,
+            _response_format(use_delta_format),
+            commit_timestamp=commit_timestamp,
+            variant=variant,
+        )
+        return changes.to_pandas(
+            dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
+        )
+
+
+def load_table_changes_as_arrow(
+    url: str,
+    starting_version: int | None = None,
+    ending_version: int | None = None,
+    starting_timestamp: Timestamp | None = None,
+    ending_timestamp: Timestamp | None = None,
+    use_delta_format: bool | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    commit_timestamp: CommitTimestamp = "long",
+    variant: VariantForm = "struct",
+    progress: bool | None = None,
+) -> pa.Table:
+    """Load the changes of a shared table as an Arrow table; see `load_table_changes_as_pandas`.
+
+    Raises:
+        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        ValueError: an argument is out of range, or arguments do not go together.
+    """
+    with _table(url) as table:
+        changes = table.changes(
+            starting_version,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            columns,
+            _response_format(use_delta_format),
+            commit_timestamp=commit_timestamp,
+            variant=variant,
+        )
+        return changes.to_arrow(progress=progress)
+
+
+def load_table_changes_as_spark(
+    url: str,
+    starting_version: int | None = None,
+    ending_version: int | None = None,
+    starting_timestamp: Timestamp | None = None,
+    ending_timestamp: Timestamp | None = None,
+    delta_sharing_profile: ProfileSource = None,
+    *,
+    spark: SparkSession | None = None,
+    columns: Iterable[str] | None = None,
+    use_delta_format: bool | None = None,
+    commit_timestamp: CommitTimestamp = "timestamp",
+    variant: Literal["variant", "json"] = "variant",
+    executor_credentials: bool = True,
+    partition_size: int | None = None,
+) -> SparkDataFrame:
+    """Return the changes of a shared table as a Spark DataFrame (extra ``spark``).
+
+    The range of versions is as for `load_table_changes_as_pandas`, the rest as for `load_as_spark`.
+    `_commit_timestamp` is a timestamp, or with ``commit_timestamp="long"`` milliseconds since the epoch.
+
+    Raises:
+        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
+        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        ValueError: an argument is out of range, or arguments do not go together.
+    """
+    with _table(url, delta_sharing_profile) as table:
+        changes = table.changes(
+            starting_version,
+            ending_version,
+            starting_timestamp,
+            ending_timestamp,
+            columns,
+            _response_format(use_delta_format),
+            commit_timestamp=commit_timestamp,
+            variant=_spark_variant(variant),
+        )
+        return changes.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
+
+
 def get_table_version(url: str, starting_timestamp: Timestamp | None = None) -> int:
     """Return a shared table's version.
 
@@ -208,9 +405,13 @@ def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
 
 
 @contextmanager
-def _table(url: str) -> Iterator[SharedTable]:
+def _table(url: str, given: ProfileSource = None) -> Iterator[SharedTable]:
     """Open the table of a URL, and close its connections afterwards."""
-    profile, name = parse_table_url(url)
+    profile: ProfileSource = given
+    if given is None:
+        profile, name = parse_table_url(url)
+    else:
+        name = parse_bare_table(url)
     with SharingClient(profile) as client:
         yield client.table(name)
 
@@ -219,3 +420,10 @@ def _response_format(use_delta_format: bool | None) -> RequestedFormat:
     if use_delta_format is None:
         return "auto"
     return "delta" if use_delta_format else "parquet"
+
+
+def _spark_variant(variant: str) -> VariantForm:
+    """What to read variants as, for Spark: their binaries make its own type."""
+    if variant not in ("variant", "json"):
+        raise ValueError(f"variant is {variant!r}; it takes 'variant' or 'json'")
+    return "json" if variant == "json" else "struct"

@@ -24,13 +24,20 @@
     ├── UnsupportedTableError           the table needs something this release cannot read
     │   ├── UnsupportedFeatureError     reader features, by name
     │   └── UnsupportedTypeError        a column type, by name
+    ├── SchemaChangedError              a column was renamed, dropped or given another type within the changes asked for
+    ├── ChangesGoneError                changes that a poller needs can no longer be had
+    │   └── TableReplacedError          the table is another one than before (its id changed)
+    ├── CheckpointError                 a poller's checkpoint cannot be read or written, or another one uses it
     ├── StorageError                    a data file could not be downloaded
     │   ├── UrlExpiredError             the store says that the pre-signed URL has expired
     │   └── FileGoneError               the store says that there is no such file
     ├── DataError                       a data file arrived, but does not hold what the table says
     ├── DeltaLogError                   a local Delta table cannot be read or written
     │   ├── DeltaTableNotFoundError     there is no Delta table at that path
-    │   └── VersionNotFoundError        the local table does not have that version (any more)
+    │   ├── VersionNotFoundError        the local table does not have that version (any more)
+    │   ├── CommitConflictError         somebody else committed that version first
+    │   └── DiskFullError               there is no room; what was committed before is as it was
+    ├── SparkError                      Spark cannot do it: no Java, too old a release, too many files for one plan
     └── MissingDependencyError (ImportError)   an extra of this package is not installed
 
 Misuse of an argument raises `ValueError` or `TypeError`; the subclasses marked so are both. Each error
@@ -260,6 +267,60 @@ class UnsupportedTypeError(UnsupportedTableError):
         super().__init__(message)
 
 
+class SchemaChangedError(DeltaSharingError):
+    """The table's schema changed within the changes asked for so that one schema cannot hold their rows.
+
+    Attributes:
+        version: the version that changed it, where the server told.
+        columns: the columns at fault.
+    """
+
+    def __init__(self, message: str, *, version: int | None = None, columns: Sequence[str] = ()) -> None:
+        self.version = version
+        self.columns = tuple(columns)
+        super().__init__(message)
+
+
+class ChangesGoneError(DeltaSharingError):
+    """The changes that come next can no longer be had: their versions were cleaned up, or are another table's.
+
+    Attributes:
+        version: the first version that is missing, where it is known.
+    """
+
+    def __init__(self, message: str, *, version: int | None = None) -> None:
+        self.version = version
+        super().__init__(message)
+
+
+class TableReplacedError(ChangesGoneError):
+    """The table was made anew under its name: its id is another one than before.
+
+    Attributes:
+        expected: the id that the table had.
+        actual: the id that it has.
+    """
+
+    def __init__(
+        self, message: str, *, version: int | None = None, expected: str | None = None, actual: str | None = None
+    ) -> None:
+        self.expected = expected
+        self.actual = actual
+        super().__init__(message, version=version)
+
+
+class CheckpointError(DeltaSharingError):
+    """A poller's checkpoint cannot be read or written, is another table's, or is in use by another poller.
+
+    Attributes:
+        path: the checkpoint's file.
+    """
+
+    def __init__(self, reason: str, *, path: str | None = None) -> None:
+        self.path = path
+        super().__init__(f"checkpoint {path}: {reason}" if path else reason)
+
+
 class StorageError(DeltaSharingError):
     """A data file could not be downloaded.
 
@@ -312,6 +373,26 @@ class DeltaTableNotFoundError(DeltaLogError):
 
 class VersionNotFoundError(DeltaLogError):
     """The local table does not have that version, or its log has been cleaned up."""
+
+
+class CommitConflictError(DeltaLogError):
+    """Another writer committed that version of a local table first; nothing of this commit was written.
+
+    Attributes:
+        version: the version that the other writer took.
+    """
+
+    def __init__(self, reason: str, *, path: str | None = None, version: int | None = None) -> None:
+        self.version = version
+        super().__init__(reason, path=path)
+
+
+class DiskFullError(DeltaLogError):
+    """There is no room for a file of a local table; what was committed before is as it was."""
+
+
+class SparkError(DeltaSharingError):
+    """Spark cannot do what was asked: there is no Java, its release is too old, or a plan is too large for it."""
 
 
 class MissingDependencyError(DeltaSharingError, ImportError):

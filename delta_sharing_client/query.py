@@ -5,6 +5,7 @@ What every front end uses: pandas, Arrow and whatever comes above them differ in
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import BadRequestError, StorageError
 from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol, ResponseFormat
-from delta_sharing_client.protocol.hints import json_hint, merge_json_hints, sql_hints
+from delta_sharing_client.protocol.column_mapping import mapping_mode
+from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
-from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
-from delta_sharing_client.read.fetch import vector_id
+from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest
+from delta_sharing_client.read.fetch import vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
@@ -63,7 +65,7 @@ class ScanPlan:
         tasks: the files left after pruning, in the server's order.
         pruned: how many files that the server named were left out, and why.
         limit: rows to return at the most.
-        request: the request that was answered; None where none was needed.
+        request: the request that was answered, which asks for the same files again; None where none was needed.
     """
 
     table: Table
@@ -74,7 +76,7 @@ class ScanPlan:
     tasks: Sequence[FileScanTask] = field(repr=False)
     pruned: Mapping[Pruned, int]
     limit: int | None
-    request: QueryRequest | None = field(repr=False, default=None)
+    request: QueryRequest | ChangesRequest | None = field(repr=False, default=None)
 
 
 def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan:
@@ -113,11 +115,11 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
                 limit=0,
             )
         project(info.metadata.schema, query.columns)
-        partitions = info.metadata.partition_columns
+        sayable = _sayable(info.protocol, info.metadata)
         request = replace(
             request,
-            json_predicate_hints=merge_json_hints(query.json_predicate_hints, json_hint(predicate, partitions)),
-            predicate_hints=sql_hints(predicate, partitions),
+            json_predicate_hints=merge_json_hints(query.json_predicate_hints, json_hint(predicate, sayable)),
+            predicate_hints=sql_hints(predicate, sayable),
         )
     elif query.limit is not None:
         # Only without a row filter: the server counts rows before it.
@@ -145,6 +147,11 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
     )
 
 
+def _sayable(protocol: Protocol, metadata: Metadata) -> HintColumns:
+    mode = mapping_mode(metadata.configuration) if protocol.maps_columns else "none"
+    return HintColumns.of(metadata.schema, metadata.partition_columns, mode)
+
+
 def _bind(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
     return bind_filters(query.filters, metadata.schema) if query.filters else None
 
@@ -152,8 +159,8 @@ def _bind(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
 class UrlRefresher:
     """Renews pre-signed URLs that expire during a load: one request for all files that wait for it.
 
-    Files are matched by their ids. The renewed listing is of the same version; a table that moved on is
-    still good for the files that both versions hold.
+    Files are matched by their ids. The renewed listing is of the same version, or of the same changes; a table
+    that moved on is still good for the files that both versions hold.
 
     Args:
         rest: the server.
@@ -179,7 +186,7 @@ class UrlRefresher:
         with self._lock:
             known = self._urls.get(file_id)
             if known is None or known == expired:
-                self._urls = self._list()
+                self._urls = self.list_urls()
                 known = self._urls.get(file_id)
         if known is None:
             raise StorageError(
@@ -189,9 +196,12 @@ class UrlRefresher:
             )
         return known
 
-    def _list(self) -> dict[str, str]:
+    def list_urls(self) -> dict[str, str]:
+        """Ask for all files again; return the URLs by the ids of the files and of their deletion vectors."""
         plan = self._plan
         request = plan.request or QueryRequest()
+        if isinstance(request, ChangesRequest):
+            return _by_id(self._rest.table_changes(plan.table, request, _signed_urls).items)
         if request.version is None and request.timestamp is None and plan.version is not None:
             try:
                 return self._urls_of(replace(request, version=plan.version))
@@ -201,18 +211,35 @@ class UrlRefresher:
         return self._urls_of(request)
 
     def _urls_of(self, request: QueryRequest) -> dict[str, str]:
-        spec = self._plan.spec
+        return _by_id(self._rest.query_table(self._plan.table, request, _signed_urls).items)
 
-        def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
-            return task_maker(spec)
 
-        urls: dict[str, str] = {}
-        for task in self._rest.query_table(self._plan.table, request, convert).items:
-            if isinstance(task, FileScanTask):
-                urls[task.file_id] = task.url
-                if task.deletion_vector is not None:
-                    urls[vector_id(task)] = task.deletion_vector.path_or_inline
-        return urls
+def vector_file_id(file: FileAction) -> str | None:
+    """Return the id of a file's deletion vector; of a server that tells none, one made of its unsigned URL.
+
+    A change may name two vectors of one file, which have to be told apart when their URLs are renewed.
+    """
+    vector = file.deletion_vector
+    if file.deletion_vector_file_id is not None or vector is None or vector.storage_type == "i":
+        return file.deletion_vector_file_id
+    return hashlib.sha256(vector.path_or_inline.partition("?")[0].encode()).hexdigest()[:32]
+
+
+def _signed_urls(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, str]]:
+    """Keep of each file its URL and that of its deletion vector, by the ids that they are renewed under."""
+
+    def urls(file: FileAction) -> dict[str, str]:
+        found = {file.id: file.url}
+        if file.deletion_vector is not None:
+            for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
+                found[vector_key(file.id, vector_id)] = file.deletion_vector.path_or_inline
+        return found
+
+    return urls
+
+
+def _by_id(files: Sequence[dict[str, str]]) -> dict[str, str]:
+    return {file_id: url for urls in files for file_id, url in urls.items()}
 
 
 def read_plan(

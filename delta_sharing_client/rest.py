@@ -344,7 +344,8 @@ class RestClient:
 
         page = self._all_pages(request, fetch, what, changes=True)
         protocol, metadata = page.head(what)
-        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, tuple(page.historical))
+        history = tuple(page.historical), tuple(page.protocols)
+        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, *history)
 
     # -- below the endpoints
 

@@ -8,46 +8,43 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Iterable, Iterator, Set
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from delta_sharing_client.protocol.actions import Metadata, Protocol, ResponseFormat
+from delta_sharing_client.protocol.actions import Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, freeze_filters
-from delta_sharing_client.protocol.request import ANY_FORMAT, check_version, format_timestamp
+from delta_sharing_client.protocol.request import (
+    QueryRequest,
+    RequestedFormat,
+    Timestamp,
+    check_version,
+    format_timestamp,
+    formats_for,
+)
 from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.scan.plan import Pruned
-from delta_sharing_client.scan.tasks import FileScanTask, VariantForm, check_variant
+from delta_sharing_client.scan.plan import Pruned, column_names
+from delta_sharing_client.scan.tasks import VariantForm, check_variant
+from delta_sharing_client.table_rows import TableRows
 
 if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
+    import os
+
     import pyarrow as pa
 
-    from delta_sharing_client.load.pandas import DtypeBackend
+    from delta_sharing_client.changes.plan import CommitTimestamp
+    from delta_sharing_client.materialize.snapshot import Materialized, MaterializedData
+    from delta_sharing_client.mirror.mirror import Mirror
+    from delta_sharing_client.poll.clock import Clock
+    from delta_sharing_client.poll.options import SchemaChanges, StartingVersion
+    from delta_sharing_client.poll.poller import ChangePoller
     from delta_sharing_client.query import ScanPlan
     from delta_sharing_client.read.storage import StorageReader
     from delta_sharing_client.rest import RestClient
-
-RequestedFormat: TypeAlias = Literal["auto", "delta", "parquet"]
-Timestamp: TypeAlias = str | datetime | date
-
-
-_SMALL_BUDGET: Final = 64 * 1024 * 1024
-
-
-def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
-    """Return the formats to accept for ``auto``, ``delta`` or ``parquet``; raise `ValueError` otherwise."""
-    if response_format == "auto":
-        return ANY_FORMAT
-    if response_format == "delta":
-        return ("delta",)
-    if response_format == "parquet":
-        return ("parquet",)
-    raise ValueError(f"response_format is {response_format!r}; it takes 'auto', 'delta' or 'parquet'")
+    from delta_sharing_client.table_changes import TableChanges
 
 
 def _check_limit(limit: int | None) -> int | None:
@@ -164,16 +161,12 @@ class SharedTable:
         """
         if version is not None and timestamp is not None:
             raise ValueError("version and timestamp cannot be given together")
-        if isinstance(columns, str | bytes):
-            raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
-        if isinstance(columns, Set):
-            raise TypeError("columns takes a list of names: a set has no order")
         if json_predicate_hints is not None and not isinstance(json_predicate_hints, str):
             raise TypeError(f"jsonPredicateHints takes JSON text, not {type(json_predicate_hints).__name__}")
         formats_for(response_format)
         return TableScan(
             self,
-            columns=None if columns is None else tuple(columns),
+            columns=column_names(columns),
             filters=freeze_filters(filters),
             limit=_check_limit(limit),
             version=check_version(version, "version"),
@@ -183,12 +176,135 @@ class SharedTable:
             variant=check_variant(variant),
         )
 
+    def changes(
+        self,
+        starting_version: int | None = None,
+        ending_version: int | None = None,
+        starting_timestamp: Timestamp | None = None,
+        ending_timestamp: Timestamp | None = None,
+        columns: Iterable[str] | None = None,
+        response_format: RequestedFormat = "auto",
+        *,
+        commit_timestamp: CommitTimestamp = "long",
+        variant: VariantForm = "struct",
+    ) -> TableChanges:
+        """Say which changes of the table to read; nothing is read yet.
+
+        The range includes both its ends. The table needs its change data feed on, and to be shared with its
+        history. Its columns are those at the end of the range: one that was added within it is null before that.
+
+        Serves "Read Change Data Feed from a Table".
+
+        Args:
+            starting_version: the first version; either this or `starting_timestamp` is needed.
+            ending_version: the last version; the latest without.
+            starting_timestamp: start with the first version at or after this time: ISO 8601 text, or a
+                datetime (UTC without a zone).
+            ending_timestamp: end with the last version at or before this time.
+            columns: names of the table's columns to return, in that order; all without. `_change_type`,
+                `_commit_version` and `_commit_timestamp` come after them.
+            response_format: ``auto`` takes what the server prefers; ``delta`` or ``parquet`` force one.
+            commit_timestamp: ``long`` gives `_commit_timestamp` as milliseconds since the epoch (int64), as the
+                protocol has it; ``timestamp`` as a time (microseconds, UTC).
+            variant: ``struct`` or ``json``, as for `scan`.
+
+        Raises:
+            ValueError: an argument is out of range, or arguments do not go together.
+            TypeError: an argument is of the wrong type.
+        """
+        from delta_sharing_client.table_changes import TableChanges
+
+        return TableChanges.of(
+            self.name,
+            self._rest,
+            self._storage,
+            starting_version=starting_version,
+            ending_version=ending_version,
+            starting_timestamp=starting_timestamp,
+            ending_timestamp=ending_timestamp,
+            columns=columns,
+            commit_timestamp=commit_timestamp,
+            response_format=response_format,
+            variant=variant,
+        )
+
+    def poll_changes(
+        self,
+        checkpoint: str | os.PathLike[str] | None = None,
+        *,
+        starting_version: StartingVersion | None = None,
+        starting_timestamp: Timestamp | None = None,
+        poll_interval: timedelta = timedelta(seconds=30),
+        max_versions: int = 100,
+        schema_changes: SchemaChanges = "raise",
+        columns: Iterable[str] | None = None,
+        response_format: RequestedFormat = "auto",
+        commit_timestamp: CommitTimestamp = "long",
+        variant: VariantForm = "struct",
+        clock: Clock | None = None,
+    ) -> ChangePoller:
+        """Follow the table's changes, batch by batch, at least once; nothing is asked of the server yet.
+
+        Args:
+            checkpoint: a local file that keeps how far the changes were taken, so that the next poller goes on
+                from there; one poller at a time may use it. Without one nothing is kept.
+            starting_version: where to begin if the checkpoint does not say: a version; ``latest`` for what comes
+                after the current one; ``snapshot`` for the whole table as inserts first, then what comes after.
+            starting_timestamp: begin with the first version at or after this time.
+            poll_interval: the time between two questions for the table's version; at least 10 s, unless the
+                server is on this machine.
+            max_versions: versions to a batch at the most.
+            schema_changes: ``raise`` when a column is renamed or dropped or changes its type, once the rows before
+                that are delivered; ``follow`` to go on with the new columns. A new column is followed either way.
+            columns: as for `changes`.
+            response_format: as for `changes`.
+            commit_timestamp: as for `changes`.
+            variant: as for `changes`.
+            clock: tells the time and waits; the system's clock without.
+
+        Raises:
+            ValueError: an argument is out of range, or arguments do not go together.
+            TypeError: an argument is of the wrong type.
+        """
+        from delta_sharing_client.changes.plan import ChangesQuery, check_commit_timestamp
+        from delta_sharing_client.poll.options import PollOptions
+        from delta_sharing_client.poll.poller import ChangePoller
+
+        query = ChangesQuery(
+            columns=column_names(columns),
+            commit_timestamp=check_commit_timestamp(commit_timestamp),
+            formats=formats_for(response_format),
+            variant=check_variant(variant),
+        )
+        options = PollOptions(
+            starting_version=starting_version,
+            starting_timestamp=None if starting_timestamp is None else format_timestamp(starting_timestamp),
+            poll_interval=poll_interval,
+            max_versions=max_versions,
+            schema_changes=schema_changes,
+        )
+        return ChangePoller(
+            self.name, self._rest, self._storage, query=query, options=options, checkpoint=checkpoint, clock=clock
+        )
+
+    def mirror(self, directory: str | os.PathLike[str]) -> Mirror:
+        """Return the mirror of the table in a directory: a local Delta table that follows it.
+
+        Nothing is made or asked until `Mirror.sync` is called.
+
+        Args:
+            directory: the local table's directory; made by the first sync.
+        """
+        from delta_sharing_client.mirror.mirror import Mirror
+
+        return Mirror.of(self.name, directory, self._rest, self._storage)
+
     def _repr_html_(self) -> str:
         return f"<code>SharedTable</code> <b>{html.escape(self.name.full_name)}</b>"
 
 
 @dataclass(frozen=True)
-class TableScan:
+class TableScan(TableRows):
     """What to read of a table; see `SharedTable.scan` for the fields.
 
     Each `to_...` method asks the server for the table's files, fetches those that can hold a matching row
@@ -238,118 +354,44 @@ class TableScan:
         metadata = self.table.metadata(self.version, self.timestamp, response_format=self.response_format)
         return arrow_schema(project(metadata.schema, self.columns), self.variant)
 
-    def to_arrow(self, *, progress: bool | None = None) -> pa.Table:
-        """Read the rows into an Arrow table; an empty one has the full schema.
+    def materialize(
+        self, directory: str | os.PathLike[str], data: MaterializedData = "files", *, progress: bool | None = None
+    ) -> Materialized:
+        """Write the snapshot to disk as a Delta table that any Delta engine opens: data files and `_delta_log`.
+
+        Files are copied whole, so that the scan must have no `columns`, `filters` or `limit`;
+        `json_predicate_hints` may leave files out. The copy has one version. A table that follows the shared
+        one is a mirror.
 
         Args:
+            directory: the local table's directory; there must be no table in it yet.
+            data: ``files`` downloads the files. ``urls`` writes a log that names their signed URLs, for
+                `DeltaLog.for_table(directory, allow_absolute_paths=True)` of this package; it is good until the
+                URLs expire, readable for its owner only, and a warning says so.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
+            ValueError: the scan has columns, filters or a limit.
+            DeltaLogError: there is a table in the directory already, or it cannot be written.
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        return self._read(progress)
+        from delta_sharing_client.materialize.snapshot import check_data, materialize_snapshot
 
-    def _read(self, progress: bool | None, memory_budget: int | None = None) -> pa.Table:
-        from delta_sharing_client.load.arrow import to_table
-        from delta_sharing_client.load.progress import file_progress
-
-        plan = self.plan()
-        with file_progress(plan.tasks, progress, plan.table.name) as advance:
-            return to_table(self._batches(plan, advance, memory_budget), plan.spec.output, plan.spec.variant)
-
-    def to_pandas(
-        self,
-        *,
-        dtype_backend: DtypeBackend | None = None,
-        convert_in_batches: bool = False,
-        progress: bool | None = None,
-    ) -> pd.DataFrame:
-        """Read the rows into a pandas frame.
-
-        Args:
-            dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where a column of
-                integers or booleans holds nulls; ``numpy_nullable`` or ``pyarrow`` as in pandas.
-            convert_in_batches: keep less on its way at a time (64 MB instead of the options' memory
-                budget), for the lowest peak of memory. The conversion gives memory back column by column
-                either way.
-            progress: show a progress bar; by default in a terminal or notebook only.
-
-        Raises:
-            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        """
-        from delta_sharing_client.load.pandas import check_dtype_backend, to_pandas
-
-        check_dtype_backend(dtype_backend)
-        return to_pandas(self._read(progress, _SMALL_BUDGET if convert_in_batches else None), dtype_backend)
-
-    def to_record_batch_reader(self) -> pa.RecordBatchReader:
-        """Return a reader that fetches and decodes as it is read, in bounded memory.
-
-        The files are listed at once, so that errors of the query show here.
-        """
-        from delta_sharing_client.load.arrow import to_reader
-
-        plan = self.plan()
-        return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
-
-    def to_polars(self) -> pl.DataFrame:
-        """Read the rows into a polars frame, batch by batch, without a copy of ours (extra ``polars``).
-
-        Raises:
-            MissingDependencyError: polars is not installed.
-            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        """
-        from delta_sharing_client.load.polars import to_polars
-
-        plan = self.plan()
-        return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)
-
-    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """Return a DuckDB relation over the scan (extra ``duckdb``).
-
-        Nothing is kept: the rows are fetched each time DuckDB runs the relation, as it reads them. DuckDB
-        pushes nothing into the scan, so say `columns` and `filters` here. An error that occurs while DuckDB
-        reads is reported by DuckDB, with our message in it.
-
-        Args:
-            connection: the connection to make the relation in; DuckDB's default one without.
-
-        Raises:
-            MissingDependencyError: DuckDB is not installed.
-        """
-        from delta_sharing_client.load.duckdb import to_duckdb
-
-        return to_duckdb(self, connection)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the rows to anything that takes an Arrow C stream: polars, DuckDB, pandas."""
-        return self.to_record_batch_reader().__arrow_c_stream__(requested_schema)
-
-    def count(self) -> int:
-        """Return how many rows the scan gives, `limit` at the most.
-
-        Files whose statistics tell are counted from them, the others are read.
-        """
-        plan = self.plan()
-        unknown: list[FileScanTask] = []
-        total = 0
-        for task in plan.tasks:
-            rows = task.row_count if task.all_rows_match else None
-            if rows is None:
-                unknown.append(task)
-            else:
-                total += rows
-        if unknown and (plan.limit is None or total < plan.limit):
-            rest = dataclasses.replace(
-                plan, tasks=unknown, spec=dataclasses.replace(plan.spec, output=StructType(()))
+        said = [name for name in ("columns", "filters", "limit") if getattr(self, name) is not None]
+        if said:
+            raise ValueError(
+                f"materialize copies whole files, and the scan has {' and '.join(said)}: "
+                "leave that out, or load the rows with to_arrow() and write those"
             )
-            rest = dataclasses.replace(rest, spec=dataclasses.replace(rest.spec, extra=_filter_columns(plan)))
-            total += sum(batch.num_rows for batch in self._batches(rest, None))
-        return total if plan.limit is None else min(total, plan.limit)
-
-    def files(self) -> list[FileScanTask]:
-        """Return the files that the scan would read; their URLs are signed and not shown."""
-        return list(self.plan().tasks)
+        request = QueryRequest(
+            formats=formats_for(self.response_format),
+            version=self.version,
+            timestamp=self.timestamp,
+            json_predicate_hints=self.json_predicate_hints,
+        )
+        rest, storage = self._connections()
+        name, kind = self.table.name, check_data(data)
+        return materialize_snapshot(rest, storage, name, request, directory, data=kind, progress=progress)
 
     def explain(self) -> str:
         """Return in words what the scan would read: files named, pruned and left, and the bytes to fetch.
@@ -379,18 +421,5 @@ class TableScan:
             )
         return "\n".join(lines)
 
-    def _batches(
-        self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        from delta_sharing_client.query import read_plan
-
-        return read_plan(
-            self.table._rest, self.table._storage, plan, progress=progress, memory_budget=memory_budget
-        )
-
-
-def _filter_columns(plan: ScanPlan) -> tuple[Any, ...]:
-    """The columns that only the row filter needs, when nothing is returned."""
-    from delta_sharing_client.protocol.predicates import columns_of
-
-    return tuple(dict.fromkeys(columns_of(plan.spec.predicate))) if plan.spec.predicate is not None else ()
+    def _connections(self) -> tuple[RestClient, StorageReader]:
+        return self.table._rest, self.table._storage

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pandas as pd
+from quiet_spark import java, local_session
 
 import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer, write_sample_tables
@@ -34,11 +36,13 @@ class Tour:
     Args:
         server: the embedded server, running; the demo only counts requests with it.
         profile: the path of the profile, as a user would type it.
+        folder: for what Spark writes meanwhile.
     """
 
-    def __init__(self, server: SharingServer, profile: str) -> None:
+    def __init__(self, server: SharingServer, profile: str, folder: Path) -> None:
         self._server = server
         self._profile = profile
+        self._folder = folder
         self._url = f"{profile}#retail.sales.orders"
         self._client = ds.SharingClient(profile)
         self._orders = self._client.table("retail.sales.orders")
@@ -57,6 +61,7 @@ class Tour:
         self.types()
         self.formats()
         self.errors()
+        self.spark()
 
     def list_tables(self) -> None:
         """What is shared."""
@@ -179,6 +184,40 @@ class Tour:
         head("9. Errors")
         self._fails('load_as_pandas("...#retail.sales.order")', f"{self._profile}#retail.sales.order", None)
         self._fails('load_as_pandas("...#retail.sales.orders", columns=["price"])', self._url, ["price"])
+
+    def spark(self) -> None:
+        """Two shared tables, joined in Spark SQL."""
+        head("10. Spark, without a connector jar")
+        if java() is None:
+            say("Left out: Spark needs Java 17 or later, and there is none here. `make java` sets one up.")
+            return
+        with contextlib.ExitStack() as stack:
+            with timed("a local Spark session started"):
+                spark = stack.enter_context(local_session(self._folder))
+            for name in ("orders", "customers"):
+                url = f"{self._profile}#retail.sales.{name}"
+                say(f'load_as_spark("{url}").createOrReplaceTempView("{name}")')
+                ds.load_as_spark(url, spark=spark).createOrReplaceTempView(name)
+            query = """
+                SELECT c.address.city, count(*) AS orders, sum(o.amount) AS turnover
+                FROM orders o JOIN customers c USING (customer_id)
+                WHERE o.status = 'shipped' AND c.address IS NOT NULL
+                GROUP BY c.address.city ORDER BY turnover DESC"""
+            say('spark.sql("""')
+            for text in textwrap.dedent(query).strip().splitlines():
+                line(" " * 5 + text)
+            say('""").show()')
+            with timed("loaded and joined by Spark"):
+                rows = [tuple(row) for row in spark.sql(query).collect()]
+            show(("city", "orders", "turnover"), [(city, f"{n:,}", f"{total:,}") for city, n, total in rows])
+        check(len(rows) == 8, "eight cities")
+        orders = ds.load_as_pandas(self._url, columns=["customer_id", "amount"], filters="status = 'shipped'")
+        customers = ds.load_as_pandas(
+            f"{self._profile}#retail.sales.customers", columns=["customer_id", "address"]
+        )
+        both = orders.merge(customers.dropna(subset="address"), on="customer_id")
+        check(sum(row[2] for row in rows) == both["amount"].sum(), "Spark's turnover is that of pandas")
+        say("The same join in pandas gives the same turnover, to the cent.")
 
     def _fails(self, call: str, url: str, columns: list[str] | None) -> None:
         say(call)
@@ -303,7 +342,7 @@ def run(profile: Path) -> None:
             try:
                 server.write_profile(profile)
                 say(f"profile written to {as_typed(profile)}, readable for you alone; it is all that follows uses")
-                with contextlib.closing(Tour(server, as_typed(profile))) as tour:
+                with contextlib.closing(Tour(server, as_typed(profile), Path(folder))) as tour:
                     tour.run()
             finally:
                 profile.unlink(missing_ok=True)
@@ -318,6 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Serve sample tables on this machine and read them.")
     parser.add_argument("--profile", type=Path, default=PROFILE, help="where to write the profile meanwhile")
     options = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal need not know every letter of a city's name
+        sys.stdout.reconfigure(errors="replace")
     try:
         run(options.profile.absolute())
     except KeyboardInterrupt:

@@ -1,13 +1,14 @@
 """Run the notebooks and write their output back; `make notebooks` does so.
 
 What differs from run to run without telling anything is taken out: the times of execution, the version of
-Python, the name of whatever kernel ran it.
+Python, the name of whatever kernel ran it, what Spark says when it starts.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,12 @@ from nbclient.exceptions import CellExecutionError
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 SECONDS = 120
+#: Lines on stderr when Spark starts: warnings of Java, and Spark's of how it logs, of the machine and of pandas.
+STARTING = re.compile(
+    r"(WARNING: |Using Spark's default log4j profile|Setting default log level|To adjust logging level"
+    r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |.*FutureWarning: PySpark does not yet fully support pandas"
+    r"|  require_minimum_pandas_version).*\n?|\n"
+)
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -44,7 +51,7 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
         cell.id = f"cell-{number:02}"
         cell.metadata.clear()
         if cell.cell_type == "code":
-            cell.outputs = joined(cell.outputs)
+            cell.outputs = without_start(joined(cell.outputs))
 
 
 def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -59,12 +66,21 @@ def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
     return result
 
 
+def without_start(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Take out what Spark says on stderr when it starts."""
+    for output in outputs:
+        if output.output_type == "stream" and output.name == "stderr":
+            output.text = "".join(line for line in output.text.splitlines(True) if not STARTING.fullmatch(line))
+    return [output for output in outputs if output.output_type != "stream" or output.text]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run notebooks; return 0, or 1 if a cell of one raised."""
     parser = argparse.ArgumentParser(description="Run notebooks and write their output back.")
     parser.add_argument("notebooks", nargs="*", type=Path, help="the notebooks (default: all in this folder)")
     parser.add_argument("--to", type=Path, metavar="DIR", help="write the results there instead")
     options = parser.parse_args(arguments)
+    runpy.run_path(str(HERE.parent / "scripts" / "java.py"))["use"]()
     for path in options.notebooks or sorted(HERE.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         try:

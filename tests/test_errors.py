@@ -33,6 +33,7 @@ VALUES = {
     "type_name": "interval",
     "file_id": "f-1",
     "path": "/tmp/table",
+    "version": 7,
     "package": "polars",
     "extra": "polars",
     "purpose": "to_polars()",

@@ -51,7 +51,7 @@ def test_a_client_loads_no_frames() -> None:
 def test_every_public_name_resolves() -> None:
     for name in ds.__all__:
         value = getattr(ds, name)
-        if not name.startswith("__") and not re.match(r"errors|server", name):
+        if not name.startswith("__") and not re.match(r"errors|server|spark", name):
             assert value.__name__ == name
             assert value.__module__.startswith("delta_sharing_client.")
             assert value.__doc__
@@ -146,8 +146,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = set(archive.namelist())
     info = f"delta_sharing_client-{ds.__version__}.dist-info"
     files = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    expected = {path.relative_to(ROOT).as_posix() for path in files}
+    toplevel = PACKAGE / "spark" / "toplevel"
+    expected = {path.relative_to(ROOT).as_posix() for path in files if toplevel not in path.parents}
     assert "delta_sharing_client/py.typed" in expected
+    expected.add("pyspark_delta_sharing.py")  # where Spark looks for data sources
     expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
     assert names == expected
 

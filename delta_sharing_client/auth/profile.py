@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -12,6 +13,7 @@ from typing import IO, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.http.urls import is_loopback
@@ -32,20 +34,21 @@ class ProfileWarning(UserWarning):
     """Something about a profile that its owner should look after: expired, or readable by others."""
 
 
-def load_profile(source: ProfileSource = None, *, stacklevel: int = 2) -> Profile:
+def load_profile(source: ProfileSource = None, *, external: bool = False, stacklevel: int = 2) -> Profile:
     """Read a profile ("Profile File Format").
 
     Args:
         source: a path (`~` is the home directory), a `file:` URL, a URL of any other scheme that fsspec
             knows, a dictionary, JSON text, an open file, or a `Profile`, which is returned as it is. None
             stands for the environment variable `DELTA_SHARING_PROFILE`, which holds a path, a URL or the JSON.
+        external: tokens come from elsewhere: of the profile only the endpoint counts.
         stacklevel: which caller the warnings are attributed to, as in `warnings.warn`.
 
     Returns:
         The profile.
 
     Raises:
-        UnsupportedProfileError: it is of a newer version, or of a kind this release does not support.
+        UnsupportedProfileError: it is of a newer version, or of a kind this release does not know.
         ProfileError: it cannot be read, or is malformed.
         MissingDependencyError: the URL needs fsspec.
 
@@ -54,10 +57,11 @@ def load_profile(source: ProfileSource = None, *, stacklevel: int = 2) -> Profil
     """
     if isinstance(source, Profile):
         return source
-    profile = _read(source, stacklevel + 1)
+    profile = _read(source, external, stacklevel + 1)
+    _check_key(profile, stacklevel + 1)
     if profile.expired():
         warnings.warn(
-            f"the token in the profile {profile.source or 'given'} expired at "
+            f"the credential in the profile {profile.source or 'given'} expired at "
             f"{format_time(profile.expiration_time)}; ask the provider for a new profile",
             ProfileWarning,
             stacklevel=stacklevel,
@@ -65,23 +69,23 @@ def load_profile(source: ProfileSource = None, *, stacklevel: int = 2) -> Profil
     return profile
 
 
-def _read(source: Any, stacklevel: int) -> Profile:
+def _read(source: Any, external: bool, stacklevel: int) -> Profile:
     if source is None:
-        return _from_environment(stacklevel + 1)
+        return _from_environment(external, stacklevel + 1)
     if isinstance(source, Mapping):
-        return Profile.from_dict(source)
+        return Profile.from_dict(source, external=external)
     if isinstance(source, str):
-        return _from_text(source, stacklevel + 1)
+        return _from_text(source, external, stacklevel + 1)
     if isinstance(source, os.PathLike):
-        return _from_path(os.fspath(source), stacklevel + 1)
+        return _from_path(os.fspath(source), external, stacklevel + 1)
     if hasattr(source, "read"):
-        return _from_file_object(source)
+        return _from_file_object(source, external)
     raise TypeError(
         f"a profile is a path, a URL, a dict, JSON text, an open file or a Profile, not {type(source).__name__}"
     )
 
 
-def _from_environment(stacklevel: int) -> Profile:
+def _from_environment(external: bool, stacklevel: int) -> Profile:
     value = os.environ.get(ENVIRONMENT_VARIABLE, "").strip()
     if not value:
         raise ProfileError(
@@ -89,21 +93,21 @@ def _from_environment(stacklevel: int) -> Profile:
             f"a profile file, or set it: export {ENVIRONMENT_VARIABLE}=/path/to/profile.share"
         )
     if value.startswith("{"):
-        return Profile.from_json(value, f"in ${ENVIRONMENT_VARIABLE}")
-    return _from_text(value, stacklevel + 1)
+        return Profile.from_json(value, f"in ${ENVIRONMENT_VARIABLE}", external=external)
+    return _from_text(value, external, stacklevel + 1)
 
 
-def _from_text(text: str, stacklevel: int) -> Profile:
+def _from_text(text: str, external: bool, stacklevel: int) -> Profile:
     stripped = text.strip().removeprefix("\ufeff")
     if stripped.startswith("{"):
-        return Profile.from_json(stripped)
+        return Profile.from_json(stripped, external=external)
     if not stripped:
         raise ProfileError("the path is empty; pass the path of a profile file")
     if stripped[:5].lower() == "file:":
-        return _from_path(_path_of_file_url(stripped), stacklevel + 1)
+        return _from_path(_path_of_file_url(stripped), external, stacklevel + 1)
     if _URL.match(stripped):
-        return _from_url(stripped)
-    return _from_path(text, stacklevel + 1)
+        return _from_url(stripped, external)
+    return _from_path(text, external, stacklevel + 1)
 
 
 def _path_of_file_url(url: str) -> str:
@@ -119,7 +123,7 @@ def _path_of_file_url(url: str) -> str:
     return url2pathname(parts.path)
 
 
-def _from_path(path: str | bytes, stacklevel: int) -> Profile:
+def _from_path(path: str | bytes, external: bool, stacklevel: int) -> Profile:
     text = os.fsdecode(path)
     try:
         expanded = Path(text).expanduser()
@@ -135,17 +139,35 @@ def _from_path(path: str | bytes, stacklevel: int) -> Profile:
     except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ProfileError(f"it cannot be read: {reason}", source=text) from None
-    if os.name == "posix" and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
+    if _others_can_read(mode):
         warnings.warn(
             f"the profile {text} holds a token and can be read by other users of this machine; "
             f"say: chmod 600 {text}",
             ProfileWarning,
             stacklevel=stacklevel,
         )
-    return _from_content(content, text)
+    return _from_content(content, text, external)
 
 
-def _from_file_object(file: IO[str] | IO[bytes]) -> Profile:
+def _others_can_read(mode: int) -> bool:
+    return os.name == "posix" and stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def _check_key(profile: Profile, stacklevel: int) -> None:
+    """Warn of a private key that others can read; whether it is any good shows when it is used."""
+    path = private_key_path(profile)
+    if path is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        if _others_can_read(path.stat().st_mode):
+            warnings.warn(
+                f"the private key {path} can be read by other users of this machine; say: chmod 600 {path}",
+                ProfileWarning,
+                stacklevel=stacklevel,
+            )
+
+
+def _from_file_object(file: IO[str] | IO[bytes], external: bool) -> Profile:
     name = getattr(file, "name", None)
     source = name if isinstance(name, str) else None
     try:
@@ -153,10 +175,10 @@ def _from_file_object(file: IO[str] | IO[bytes]) -> Profile:
     except (OSError, ValueError) as error:  # closed, or not UTF-8
         reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         raise ProfileError(f"it cannot be read: {reason}", source=source) from None
-    return _from_content(content, source)
+    return _from_content(content, source, external)
 
 
-def _from_url(url: str) -> Profile:
+def _from_url(url: str, external: bool) -> Profile:
     shown = redact_url(url)
     if url[:7].lower() == "http://" and not is_loopback(url):
         raise ProfileError("a profile over plain http would show its token; use https", source=shown)
@@ -175,10 +197,10 @@ def _from_url(url: str) -> Profile:
         raise ProfileError("there is no such file", source=shown) from None
     except Exception as error:  # noqa: BLE001  # each of fsspec's many backends raises errors of its own
         raise ProfileError(f"it cannot be read ({type(error).__name__})", source=shown) from None
-    return _from_content(content, shown)
+    return _from_content(content, shown, external)
 
 
-def _from_content(content: str | bytes, source: str | None) -> Profile:
+def _from_content(content: str | bytes, source: str | None, external: bool) -> Profile:
     if len(content) > _MAX_SIZE:
         raise ProfileError("it has more than 1 MB; that is no profile", source=source)
-    return Profile.from_json(content, source)
+    return Profile.from_json(content, source, external=external)

@@ -172,6 +172,25 @@ def parse_table_url(url: str) -> tuple[str | None, Table]:
     return profile or None, Table.parse(name)
 
 
+def parse_bare_table(url: str) -> Table:
+    """Split ``<share>.<schema>.<table>`` of a table whose profile is given apart from it.
+
+    Args:
+        url: the three names; a ``#`` before them is ignored.
+
+    Raises:
+        TableNameError: it names a profile too, or is not three names.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"a table name is a str, not {type(url).__name__}")
+    profile, _, name = url.rpartition("#")
+    if profile:
+        raise TableNameError(
+            f"the profile is given twice, apart and in the table URL: leave out what stands before #{name}"
+        )
+    return Table.parse(name)
+
+
 def _required(item: Mapping[str, Any], key: str, kind: str) -> str:
     value = item.get(key)
     if not isinstance(value, str) or not value:

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.times import parse_iso8601
 
 #: Formats accepted when the caller has no wish: either, delta first, since it can say more.
 ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
+
+#: How callers say which response format they want.
+RequestedFormat: TypeAlias = Literal["auto", "delta", "parquet"]
+#: How callers say a time.
+Timestamp: TypeAlias = str | datetime | date
+
+
+def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
+    """Return the formats to accept for ``auto``, ``delta`` or ``parquet``; raise `ValueError` otherwise."""
+    if response_format == "auto":
+        return ANY_FORMAT
+    if response_format == "delta":
+        return ("delta",)
+    if response_format == "parquet":
+        return ("parquet",)
+    raise ValueError(f"response_format is {response_format!r}; it takes 'auto', 'delta' or 'parquet'")
 
 
 def format_timestamp(value: str | datetime | date) -> str:
@@ -121,6 +137,7 @@ class ChangesRequest:
         starting_version, starting_timestamp: where to start, inclusive; exactly one of them.
         ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
         include_historical_metadata: ask for the metadata of each version that changed it.
+        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
         max_files: files to a page; the server decides without.
         page_token: the page to read.
     """
@@ -131,6 +148,7 @@ class ChangesRequest:
     ending_version: int | None = None
     ending_timestamp: str | None = None
     include_historical_metadata: bool = False
+    include_historical_protocol: bool = False
     max_files: int | None = None
     page_token: str | None = field(default=None, repr=False)
 
@@ -153,4 +171,6 @@ class ChangesRequest:
         params = {key: str(value) for key, value in values.items() if value is not None}
         if self.include_historical_metadata:
             params["includeHistoricalMetadata"] = "true"
+        if self.include_historical_protocol:
+            params["includeHistoricalProtocol"] = "true"
         return params

@@ -82,9 +82,10 @@ class Catalog:
             key = (share.lower(), schema.lower(), name.lower())
             if key in self._tables:
                 raise ValueError(f"two tables have the name {full_name!r}; names are case-insensitive")
-            DeltaLog.for_table(path)
             root = Path(path).resolve()
-            log = DeltaLog.for_table(root)
+            # The links that are made from a log never lead out of the table's directory.
+            log = DeltaLog.for_table(root, allow_absolute_paths=True, any_features=True)
+            log.latest_version()
             self._tables[key] = ServedTable(share=share, schema=schema, name=name, path=root, log=log)
 
     @classmethod

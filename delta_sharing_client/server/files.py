@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from delta_sharing_client.server.links import FileStore
-from delta_sharing_client.server.sign import Signer
+from delta_sharing_client.server.sign import SIGNATURE, Signer
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)", re.IGNORECASE)
@@ -101,7 +101,7 @@ class FileResponse(Response):
 
 
 class FileEndpoint:
-    """`GET` and `HEAD` of `/files/{id}?expires=...&signature=...`."""
+    """`GET` and `HEAD` of `/files/{id}?expires=...&X-Amz-Signature=...`."""
 
     def __init__(self, *, store: FileStore, signer: Signer) -> None:
         self._store = store
@@ -118,7 +118,7 @@ class FileEndpoint:
 
     def _authorise(self, request: Request) -> Path:
         file_id = request.path_params["file_id"]
-        expires, signature = request.query_params.get("expires", ""), request.query_params.get("signature", "")
+        expires, signature = request.query_params.get("expires", ""), request.query_params.get(SIGNATURE, "")
         if not expires or not signature:
             raise StoreError(403, "AccessDenied", "Access Denied")
         if not self._signer.check_url(file_id, expires, signature):

@@ -10,7 +10,7 @@ from pathlib import Path
 from delta_sharing_client.delta_log import DeletionVector, resolve_path
 from delta_sharing_client.server.catalog import ServedTable
 from delta_sharing_client.server.problems import forbidden
-from delta_sharing_client.server.sign import Signer
+from delta_sharing_client.server.sign import SIGNATURE, Signer
 
 
 class FileStore:
@@ -99,4 +99,4 @@ class Links:
         file_id = self._store.add(self._table, path)
         self.used = True
         signature = self._signer.sign_url(file_id, self.expires)
-        return f"{self._prefix}{file_id}?expires={self.expires}&signature={signature}"
+        return f"{self._prefix}{file_id}?expires={self.expires}&{SIGNATURE}={signature}"

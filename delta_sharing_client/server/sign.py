@@ -12,7 +12,10 @@ import hashlib
 import hmac
 import json
 import secrets
-from typing import Any
+from typing import Any, Final
+
+#: Where the signature stands in a file URL: as S3 spells it, by which some readers know a pre-signed URL.
+SIGNATURE: Final = "X-Amz-Signature"
 
 
 class BadTokenError(ValueError):

@@ -93,7 +93,7 @@ def test_a_table_url_for_a_profile():
         ds.SharingClient("config.share#a.b.c")
 
 
-@pytest.mark.parametrize("name", ["load_as_spark", "load_table_changes_as_pandas"])
+@pytest.mark.parametrize("name", ["load_table_changes_as_spark"])
 def test_a_name_of_the_reference_client_that_is_not_there_yet(name):
     with pytest.raises(AttributeError, match="not in this release"):
         getattr(ds, name)

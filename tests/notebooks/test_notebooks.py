@@ -60,8 +60,8 @@ def printed(path: Path) -> list[list[tuple[str, str]]]:
     ]
 
 
-def test_there_is_one() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["quickstart.ipynb"]
+def test_they_are_there() -> None:
+    assert [path.name for path in NOTEBOOKS] == ["quickstart.ipynb", "spark.ipynb"]
 
 
 @each

@@ -30,7 +30,7 @@ from filter_oracle import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delta_sharing_client.protocol.hints import json_hint, sql_hints
+from delta_sharing_client.protocol.hints import HintColumns, json_hint, sql_hints
 from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.predicates import bind_filters
 from delta_sharing_client.read.row_filter import filter_batch
@@ -310,7 +310,8 @@ def check_hints(data, kinds):
 
 def hold(predicate, partition, kinds):
     """Assert that the hints are true of a partition, whatever way a server has of comparing."""
-    as_json, as_sql = json_hint(predicate, list(partition)), sql_hints(predicate, list(partition))
+    columns = HintColumns(partitions=frozenset(partition))
+    as_json, as_sql = json_hint(predicate, columns), sql_hints(predicate, columns)
     for utf16 in (False, True):
         for null_is_false in (False, True):
             if as_json is not None:

@@ -117,15 +117,15 @@ def test_signatures(served: tuple[Caller, str, bytes]) -> None:
     expires, signature = (part.split("=")[1] for part in query.split("&"))
     later = str(int(expires) + 10_000_000)
     for changed in (
-        f"{base}?expires={later}&signature={signature}",
-        f"{base}?expires={expires}&signature={signature[:-1]}",
-        f"{base}?expires={expires}&signature={'0' * 64}",
-        f"{base}?expires={expires}&signature=é",
-        f"{base}?expires=x&signature={signature}",
+        f"{base}?expires={later}&X-Amz-Signature={signature}",
+        f"{base}?expires={expires}&X-Amz-Signature={signature[:-1]}",
+        f"{base}?expires={expires}&X-Amz-Signature={'0' * 64}",
+        f"{base}?expires={expires}&X-Amz-Signature=é",
+        f"{base}?expires=x&X-Amz-Signature={signature}",
         f"{base[:-1]}{'0' if base[-1] != '0' else '1'}?{query}",
     ):
         check_error(caller.file(changed), 403, "SignatureDoesNotMatch")
-    for missing in (base, f"{base}?expires={expires}", f"{base}?signature={signature}"):
+    for missing in (base, f"{base}?expires={expires}", f"{base}?X-Amz-Signature={signature}"):
         check_error(caller.file(missing), 403, "AccessDenied")
     assert caller.file(url + "&x=y").status_code == 200
     assert caller.file(url, "POST").status_code == 405

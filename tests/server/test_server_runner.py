@@ -187,7 +187,7 @@ def test_recorded_requests(sample: Caller) -> None:
     assert refreshed.body == {"refreshToken": "***"}
     assert (listing.query, listing.status) == ({"pageToken": "***", "maxResults": "3"}, 400)
     assert (file.range, file.bytes_sent, file.status) == ("bytes=5-14", len(content), 206)
-    assert file.query["signature"] == "***"
+    assert file.query["X-Amz-Signature"] == "***"
     sample.server.reset_requests()
     assert sample.server.requests == []
 

@@ -1,0 +1,136 @@
+"""The private key of a profile, and the assertions that it signs (extra `oauth`)."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from delta_sharing_client.errors import MissingDependencyError, ProfileError
+from delta_sharing_client.protocol.credentials import PrivateKeyJwt
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.secrets import Secret
+
+#: How long an assertion is good, seconds.
+LIFETIME: Final = 120
+
+_MAX_KEY: Final = 64 * 1024
+
+
+def private_key_path(profile: Profile) -> Path | None:
+    """Return where a profile's private key is; None for a profile that names no file.
+
+    A relative path is taken from the profile's folder if there is such a file, and else from the working directory.
+    """
+    credential = profile.credential
+    if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:
+        return None
+    try:
+        path = Path(credential.private_key_file).expanduser()
+        if not path.is_absolute() and profile.source is not None:
+            beside = Path(profile.source).expanduser().parent / path
+            if beside.is_file():
+                return beside
+    except (OSError, ValueError, RuntimeError):  # a null in the path; no home directory
+        return Path(credential.private_key_file)
+    return path
+
+
+def read_private_key(profile: Profile) -> Secret:
+    """Return the private key of a profile of type `oauth_jwt_bearer_private_key_jwt`, in PEM.
+
+    Raises:
+        ProfileError: there is none, or its file cannot be read.
+    """
+    credential = profile.credential
+    if isinstance(credential, PrivateKeyJwt) and credential.private_key is not None:
+        return credential.private_key
+    path = private_key_path(profile)
+    if path is None:
+        raise ProfileError(f"it is of type {profile.type} and has no private key", source=profile.source)
+    name = "privateKeyFile"
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_KEY + 1)
+        text = content.decode("ascii")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ProfileError(
+            f"its private key {path} cannot be read: {reason}; correct {name!r}", field=name, source=profile.source
+        ) from None
+    except ValueError:  # a null in the path, or no text
+        text = ""
+    if len(text) > _MAX_KEY or "PRIVATE KEY-----" not in text:
+        raise ProfileError(
+            f"{path} is not a private key in PEM format; correct {name!r}", field=name, source=profile.source
+        )
+    return Secret(text)
+
+
+class AssertionSigner:
+    """Signs the assertions of a profile of type `oauth_jwt_bearer_private_key_jwt`.
+
+    Args:
+        profile: the profile.
+        now: gives the seconds since the epoch.
+
+    Raises:
+        MissingDependencyError: the extra `oauth` is not installed.
+        ProfileError: the private key cannot be read.
+    """
+
+    def __init__(self, profile: Profile, now: Callable[[], float] = time.time) -> None:
+        credential = profile.credential
+        if not isinstance(credential, PrivateKeyJwt):
+            raise TypeError(f"the profile is of type {profile.type}, which signs nothing")
+        self._jwt = _import_jwt()
+        self._profile = profile
+        self._credential = credential
+        self._now = now
+        self._key = read_private_key(profile)
+
+    def assertion(self) -> Secret:
+        """Return a new assertion, good for two minutes.
+
+        Raises:
+            ProfileError: the key does not go with the algorithm, or is no key.
+        """
+        credential = self._credential
+        issued = int(self._now())
+        claims: dict[str, Any] = {
+            "aud": credential.issuer,
+            "iss": credential.client_id,
+            "iat": issued,
+            "exp": issued + LIFETIME,
+            "jti": str(uuid.uuid4()),
+            "resource": credential.audience,
+        }
+        if credential.scope is not None:
+            claims["scope"] = credential.scope
+        try:
+            signed = self._jwt.encode(
+                claims, self._key.reveal(), algorithm=credential.algorithm, headers={"kid": credential.key_id}
+            )
+        except Exception as error:  # noqa: BLE001  # of PyJWT, of cryptography, of OpenSSL; they may show the key
+            raise ProfileError(
+                f"its private key cannot sign with {credential.algorithm} ({type(error).__name__}): it takes an "
+                "unencrypted PEM key for that algorithm",
+                field="privateKey",
+                source=self._profile.source,
+            ) from None
+        return Secret(signed)
+
+    def __repr__(self) -> str:
+        return f"AssertionSigner(key {self._credential.key_id!r})"
+
+
+def _import_jwt() -> Any:
+    purpose = f"a profile of type {PrivateKeyJwt.TYPE}"
+    try:
+        import cryptography  # noqa: F401
+        import jwt
+    except ImportError:
+        raise MissingDependencyError(package="PyJWT[crypto]", extra="oauth", purpose=purpose) from None
+    return jwt

@@ -1,0 +1,29 @@
+"""Shared tables in Spark, without a connector jar.
+
+`load_as_spark` of the package gives a DataFrame; `register` makes ``spark.read.format("deltaSharing")`` known to a
+session, which it is by itself where the package is installed beside Spark's driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession | None = None) -> None:
+    """Register the data source ``deltaSharing`` with a session.
+
+    Args:
+        spark: the session, classic or Connect; without it the active one, or a new local one.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkError: Spark is older than 4.0, which has no Python data sources.
+    """
+    from delta_sharing_client.spark.source import register
+
+    register(spark)

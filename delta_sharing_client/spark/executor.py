@@ -1,0 +1,130 @@
+"""The executor's side: one partition's files to record batches. Runs in Spark's Python workers."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.transport import StorageTransport
+from delta_sharing_client.protocol.actions import DeletionVector
+from delta_sharing_client.read.fetch import vector_key
+from delta_sharing_client.read.pipeline import read_batches
+from delta_sharing_client.read.storage import Refresh, StorageReader
+from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.spark.arrow_form import counting_batches, spark_batches
+from delta_sharing_client.spark.job import Job, Part, decode
+
+#: The column that stands for rows without columns.
+NO_COLUMN: Final = "no_column"
+#: Bytes of files on their way in one task: an executor runs one per core, in little memory.
+_MEMORY_BUDGET: Final = 128 * 1024 * 1024
+#: A URL that expires within this is renewed before it is tried, seconds.
+_TOO_LATE: Final = 20
+
+
+def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
+    """Read one partition.
+
+    Args:
+        job_bytes: the encoded job.
+        part_bytes: the encoded partition.
+
+    Yields:
+        Batches in exactly the form that Spark expects.
+
+    Raises:
+        DeltaSharingError: a file cannot be fetched or decoded. No URL and no credential is in it.
+    """
+    try:
+        job = _job(job_bytes)
+        part: Part = decode(part_bytes)
+        refresh = _refresh(job_bytes)
+        tasks = [_renewed(task, refresh) for task in part.tasks]
+        batches = read_batches(
+            tasks,
+            job.spec,
+            _storage(job.options, job.endpoint_is_loopback),
+            refresh=refresh,
+            limit=part.limit,
+            table_columns=job.table_columns,
+            memory_budget=_MEMORY_BUDGET,
+        )
+        try:
+            if job.counting:
+                yield from counting_batches(batches, NO_COLUMN)
+            else:
+                yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
+        finally:
+            batches.close()  # type: ignore[attr-defined]  # a task that is killed ends its transfers at once
+    except DeltaSharingError as error:
+        raise error from None
+    except Exception as error:  # noqa: BLE001  # whatever a library says may hold a URL
+        raise SparkError(
+            f"reading failed on an executor: {type(error).__name__}: {redact_text(str(error))}"
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def _job(job_bytes: bytes) -> Job:
+    job: Job = decode(job_bytes)
+    return job
+
+
+@lru_cache(maxsize=4)
+def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageReader:
+    """One reader per worker process, so that its connections outlive a task."""
+    return StorageReader(StorageTransport(options, endpoint_is_loopback), options)
+
+
+@lru_cache(maxsize=4)
+def _refresh(job_bytes: bytes) -> Refresh:
+    """What renews URLs; its code asks the sharing server, and is only loaded by those who may."""
+    job = _job(job_bytes)
+    if job.executor_credentials is None:
+        return _Refused(job.table)
+    refresh: Refresh = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
+    return refresh
+
+
+class _Refused:
+    """Stands where executors have no credential to renew URLs with."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __call__(self, file_id: str, expired: str) -> str:
+        raise UrlExpiredError(
+            f"its URL expired and executorCredentials is off, so that executors cannot renew it: load table "
+            f"{self._table} again and use it sooner, or leave executorCredentials on",
+            file_id=file_id,
+        )
+
+
+def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
+    """The task with URLs that can be used: those left out on the way, and those that expired, are asked for."""
+    usable = task.expiration is None or task.expiration / 1000 > time.time() + _TOO_LATE
+    if task.url and (usable or isinstance(refresh, _Refused)):
+        return task
+
+    def fresh(vector: DeletionVector, vector_id: str | None) -> DeletionVector:
+        if vector.storage_type == "i":
+            return vector
+        key = vector_key(task.file_id, vector_id)
+        return replace(vector, path_or_inline=refresh(key, vector.path_or_inline))
+
+    return replace(
+        task,
+        url=refresh(task.file_id, task.url),
+        expiration=None,
+        deletion_vector=task.deletion_vector and fresh(task.deletion_vector, task.deletion_vector_id),
+        only=task.only and replace(task.only, vector=fresh(task.only.vector, task.only.vector_id)),
+    )

@@ -1,0 +1,139 @@
+"""The Spark session: the one that is active, or a local one, and what it is able to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.errors import MissingDependencyError, SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger("delta_sharing_client.spark")
+
+#: The oldest Spark that is supported, and the first with Python data sources.
+OLDEST: Final = (3, 5)
+DATA_SOURCE_SINCE: Final = (4, 0)
+
+_cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def session_for(spark: SparkSession | None) -> SparkSession:
+    """Return the session to use.
+
+    Args:
+        spark: the caller's; without it the active one, and where none is active a new local one.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkError: there is no Java to start Spark with, or Spark is older than 3.5.
+        TypeError: `spark` is no session.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingDependencyError(package="pyspark", extra="spark", purpose="Loading into Spark") from None
+    if spark is not None and not hasattr(spark, "range"):
+        raise TypeError(f"spark takes a SparkSession, not {type(spark).__name__}")
+    session = spark or SparkSession.getActiveSession() or _new_session()
+    version = spark_version(session)
+    if version < OLDEST:
+        raise SparkError(f"Spark {version[0]}.{version[1]} is too old: PySpark 3.5 or later is needed")
+    return session
+
+
+def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """Return the release that a session's features depend on: of client and server the older one."""
+    return min(_parsed(spark.version), pyspark_version())
+
+
+def pyspark_version() -> tuple[int, int]:
+    """Return the release of the PySpark that is installed here."""
+    import pyspark
+
+    return _parsed(pyspark.__version__)
+
+
+def _parsed(version: str) -> tuple[int, int]:
+    major, minor = (int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2])
+    return major, minor
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Tell whether a session is one of Spark Connect."""
+    return ".connect." in type(spark).__module__
+
+
+def core_count(spark: SparkSession) -> int:
+    """Return how many tasks can run at a time; asked once per session."""
+    try:
+        return _cores[spark]
+    except KeyError:
+        cores = _cores[spark] = _count_cores(spark)
+        return cores
+
+
+def _count_cores(spark: SparkSession) -> int:
+    if not is_connect(spark):
+        return max(int(spark.sparkContext.defaultParallelism), 1)
+    # Connect has no Spark context. A range without a number of partitions is made for all cores.
+    from pyspark.sql import functions
+
+    numbers = spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("part"))
+    row = numbers.agg(functions.max("part")).first()
+    return 1 if row is None else int(row[0]) + 1
+
+
+@contextmanager
+def worker_python(spark: SparkSession) -> Iterator[None]:
+    """Have functions that are made meanwhile run by this Python, on a local master whose owner chose none.
+
+    Spark would take whatever `python3` is on the path, which need not have this package.
+    """
+    context = None if is_connect(spark) else spark.sparkContext
+    chosen = "PYSPARK_PYTHON" in os.environ or spark.conf.get("spark.pyspark.python", None)
+    if context is None or chosen or not str(context.master).startswith("local["):
+        yield
+        return
+    before = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before
+
+
+def _new_session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    if "SPARK_REMOTE" not in os.environ:
+        _check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("delta-sharing-client")
+    if not {"SPARK_REMOTE", "MASTER"} & os.environ.keys():
+        builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
+        logger.warning(
+            "no Spark session is active: starting a local one on all cores of this machine; "
+            "for another make it first, or pass spark=..."
+        )
+    return builder.getOrCreate()
+
+
+def _check_java() -> None:
+    """Raise where Spark would only say that its gateway exited."""
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    if not found and not (home and shutil.which("java", path=str(Path(home, "bin")))):
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the path"
+        raise SparkError(
+            f"Spark needs Java 17 or later, and {where}. Install one (apt install openjdk-17-jre-headless; "
+            "brew install openjdk@17; conda install openjdk=17), and set JAVA_HOME if it is not on the path"
+        )

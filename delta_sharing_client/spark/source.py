@@ -1,0 +1,126 @@
+"""The data source ``deltaSharing``: planned in Spark's driver, read by the same code as `load_as_spark`.
+
+Spark calls `describe` in one process and `plan` in another; see `shipping.data_source`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from delta_sharing_client.changes.plan import ChangesQuery, plan_changes
+from delta_sharing_client.errors import BadRequestError, SparkError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.protocol.predicates import columns_of
+from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.query import ScanPlan, SnapshotQuery, plan_snapshot
+from delta_sharing_client.rest import RestClient
+from delta_sharing_client.scan.plan import project
+from delta_sharing_client.scan.tasks import ReadSpec
+from delta_sharing_client.spark.columns import asked_columns, spark_schema
+from delta_sharing_client.spark.plan import divide, encode_plan
+from delta_sharing_client.spark.session import (
+    DATA_SOURCE_SINCE,
+    core_count,
+    pyspark_version,
+    session_for,
+    spark_version,
+    worker_python,
+)
+from delta_sharing_client.spark.shipping import data_source, package_loader
+from delta_sharing_client.spark.source_options import SourceOptions, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType as SparkStruct
+
+
+def register(spark: SparkSession | None = None) -> None:
+    """Register the data source ``deltaSharing`` with a session.
+
+    Args:
+        spark: the session, classic or Connect; without it the active one, or a new local one.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkError: Spark is older than 4.0, which has no Python data sources.
+    """
+    session = session_for(spark)
+    version = spark_version(session)
+    if version < DATA_SOURCE_SINCE:
+        raise SparkError(
+            f"format('deltaSharing') needs Spark 4.0 or later, and this is {version[0]}.{version[1]}: "
+            "use load_as_spark, which needs 3.5"
+        )
+    with worker_python(session):
+        session.dataSource.register(data_source(package_loader(), core_count(session)))
+
+
+def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
+    """Return the schema of what the options ask for, as JSON, and the version that it is of.
+
+    Args:
+        given: the options, by names in lower case.
+
+    Raises:
+        DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
+    """
+    options = parse_options(given)
+    with RestClient(options.profile, TransportOptions()) as rest:
+        if isinstance(options.query, ChangesQuery):
+            plan = plan_changes(rest, options.table, options.query)
+            columns, version = plan.spec.output, None
+        else:
+            query = options.query
+            info = rest.table_metadata(
+                options.table, query.formats, version=query.version, timestamp=query.timestamp
+            )
+            info.protocol.check_readable(f"table {options.table.full_name}")
+            columns, version = project(info.metadata.schema, query.columns), info.version
+    schema = spark_schema(columns, options.variant, pyspark_version())
+    return schema.jsonValue(), version
+
+
+def plan(
+    given: Mapping[str, str], pinned: int | None, schema: SparkStruct, cores: int | None
+) -> tuple[bytes, list[bytes]]:
+    """Return the encoded job and partitions of what the options ask for.
+
+    Args:
+        given: the options, by names in lower case.
+        pinned: the version that `describe` told; None where it was not asked or could not tell.
+        schema: the columns that Spark wants: those of `describe`, or the user's.
+        cores: tasks that can run at a time, where known.
+
+    Raises:
+        DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
+    """
+    options = parse_options(given)
+    with RestClient(options.profile, TransportOptions()) as rest:
+        if isinstance(options.query, ChangesQuery):
+            planned: ScanPlan = plan_changes(rest, options.table, options.query)
+        else:
+            planned = _plan_snapshot(rest, options, options.query, pinned)
+        offered = planned.spec.output
+        names = asked_columns(schema, offered, options.variant)
+        planned = replace(planned, spec=_narrowed(planned.spec, project(offered, names)))
+        parts = divide(planned, options.min_partitions or cores or os.cpu_count() or 1, options.partition_size)
+        return encode_plan(rest, planned, parts, executor_credentials=options.executor_credentials, names=names)
+
+
+def _plan_snapshot(rest: RestClient, options: SourceOptions, query: SnapshotQuery, pinned: int | None) -> ScanPlan:
+    """Plan what `describe` saw: rows of another version may not have the schema that Spark was told."""
+    if query.version is None and query.timestamp is None and pinned is not None:
+        with contextlib.suppress(BadRequestError):  # no history is shared: there is only the latest version
+            return plan_snapshot(rest, options.table, replace(query, version=pinned))
+    return plan_snapshot(rest, options.table, query)
+
+
+def _narrowed(spec: ReadSpec, output: StructType) -> ReadSpec:
+    """What to read when fewer columns are wanted; the row filter keeps those that it looks at."""
+    looked_at = columns_of(spec.predicate) if spec.predicate is not None else ()
+    extra = dict.fromkeys(column for column in looked_at if column not in output.fields)
+    return replace(spec, output=output, extra=tuple(extra))

@@ -1,0 +1,233 @@
+"""Options of the data source ``deltaSharing``, as the reference connector names them: from text to a query."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from delta_sharing_client.auth.profile import load_profile
+from delta_sharing_client.changes.plan import ChangesQuery
+from delta_sharing_client.protocol.names import Table, parse_bare_table, parse_table_url
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.protocol.request import check_version, format_timestamp, formats_for
+from delta_sharing_client.query import SnapshotQuery
+from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.spark.plan import check_partition_size
+
+T = TypeVar("T")
+
+#: Fields of a profile that may be given as options, instead of a profile file.
+PROFILE_OPTIONS: Final = (
+    "shareCredentialsVersion",
+    "type",
+    "endpoint",
+    "bearerToken",
+    "expirationTime",
+    "tokenEndpoint",
+    "clientId",
+    "clientSecret",
+    "scope",
+    "username",
+    "password",
+)
+#: What the data source takes beside them.
+OPTIONS: Final = (
+    "path",
+    "versionAsOf",
+    "timestampAsOf",
+    "readChangeFeed",
+    "startingVersion",
+    "endingVersion",
+    "startingTimestamp",
+    "endingTimestamp",
+    "responseFormat",
+    "columns",
+    "filters",
+    "limit",
+    "variant",
+    "executorCredentials",
+    "partitionSize",
+    "minPartitions",
+)
+_CHANGES_ONLY: Final = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
+_SNAPSHOT_ONLY: Final = ("versionAsOf", "timestampAsOf", "filters", "limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What a read through the data source asks for.
+
+    Attributes:
+        profile: where the server is, and the credential for it.
+        table: the table.
+        query: a snapshot, or changes.
+        executor_credentials: whether executors may renew URLs.
+        partition_size: bytes of files that make one partition.
+        min_partitions: as many at least, if the files are large enough; the number of cores without.
+    """
+
+    profile: Profile = field(repr=False)
+    table: Table
+    query: SnapshotQuery | ChangesQuery
+    executor_credentials: bool
+    partition_size: int
+    min_partitions: int | None
+
+    @property
+    def variant(self) -> VariantForm:
+        """What variants are read as."""
+        return self.query.variant
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return what the options ask for.
+
+    Args:
+        given: options by name, in lower case as Spark hands them over.
+
+    Raises:
+        ValueError: an option is unknown, or its text is not what it takes; no profile field is shown.
+        TableNameError: `path` is missing or no table.
+        ProfileError: the profile cannot be used.
+    """
+    options = _Options(given)
+    path = options.text("path")
+    if path is None:
+        raise ValueError("no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'")
+    fields = {name: value for name in PROFILE_OPTIONS if (value := options.text(name)) is not None}
+    if fields:
+        profile, table = _profile_of(fields), parse_bare_table(path)
+    else:
+        source, table = parse_table_url(path)
+        profile = load_profile(source)
+    changes = options.flag("readChangeFeed", False)
+    options.refuse(_SNAPSHOT_ONLY if changes else _CHANGES_ONLY, "with" if changes else "without")
+    return SourceOptions(
+        profile=profile,
+        table=table,
+        query=_changes(options) if changes else _snapshot(options),
+        executor_credentials=options.flag("executorCredentials", True),
+        partition_size=check_partition_size(options.number("partitionSize")),
+        min_partitions=options.number("minPartitions"),
+    )
+
+
+def _snapshot(options: _Options) -> SnapshotQuery:
+    version, timestamp = options.version("versionAsOf"), options.time("timestampAsOf")
+    if version is not None and timestamp is not None:
+        raise ValueError("the options versionAsOf and timestampAsOf cannot be given together")
+    return SnapshotQuery(
+        columns=options.names("columns"),
+        filters=options.text("filters"),
+        limit=options.number("limit"),
+        version=version,
+        timestamp=timestamp,
+        formats=formats_for(options.response_format()),
+        variant=options.variant(),
+    )
+
+
+def _changes(options: _Options) -> ChangesQuery:
+    first, first_time = options.version("startingVersion"), options.time("startingTimestamp")
+    last, last_time = options.version("endingVersion"), options.time("endingTimestamp")
+    if (first is None) == (first_time is None):
+        raise ValueError("readChangeFeed takes exactly one of the options startingVersion and startingTimestamp")
+    if last is not None and last_time is not None:
+        raise ValueError("the options endingVersion and endingTimestamp cannot be given together")
+    if first is not None and last is not None and last < first:
+        raise ValueError(f"the option endingVersion is {last}, which is before startingVersion, {first}")
+    return ChangesQuery(
+        starting_version=first,
+        starting_timestamp=first_time,
+        ending_version=last,
+        ending_timestamp=last_time,
+        columns=options.names("columns"),
+        commit_timestamp="timestamp",
+        formats=formats_for(options.response_format()),
+        variant=options.variant(),
+    )
+
+
+def _profile_of(fields: dict[str, str]) -> Profile:
+    known: dict[str, Any] = dict(fields)
+    version = known.get("shareCredentialsVersion", "1")
+    known["shareCredentialsVersion"] = int(version) if version.strip().isdigit() else version
+    return Profile.from_dict(known, "in the options")
+
+
+class _Options:
+    """Options by name, whatever its case, each of its type."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        known = {name.lower(): name for name in (*OPTIONS, *PROFILE_OPTIONS)}
+        if "readchangedata" in self._given:  # what the reference connector called it first
+            self._given.setdefault("readchangefeed", self._given.pop("readchangedata"))
+        for name in self._given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; is {known[close[0]]!r} meant?" if close else f"; there are {', '.join(OPTIONS)}"
+                raise ValueError(f"the option {name!r} is unknown{hint}")
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def refuse(self, names: tuple[str, ...], when: str) -> None:
+        for name in names:
+            if self.text(name) is not None:
+                raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise ValueError(f"the option {name} is {text!r}; it takes true or false")
+        return text.strip().lower() == "true"
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.strip().isascii() or not text.strip().isdigit():
+            raise ValueError(f"the option {name} is {text!r}; it takes a whole number, 0 or more")
+        return int(text)
+
+    def version(self, name: str) -> int | None:
+        return check_version(self.number(name), name)
+
+    def time(self, name: str) -> str | None:
+        text = self.text(name)
+        try:
+            return None if text is None else format_timestamp(text)
+        except ValueError as error:
+            raise ValueError(f"the option {name}: {error}") from None
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """A list of names: JSON, or the names with commas between them."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.lstrip().startswith("["):
+            names: Any = [part.strip() for part in text.split(",")]
+        else:
+            try:
+                names = json.loads(text)
+            except ValueError:
+                names = None
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
+            raise ValueError(f"the option {name} takes names with commas between them, or a JSON list of names")
+        return tuple(names)
+
+    def response_format(self) -> str:
+        text = (self.text("responseFormat") or "auto").replace(" ", "").lower()
+        return "auto" if text in ("delta,parquet", "parquet,delta") else text
+
+    def variant(self) -> VariantForm:
+        text = self.text("variant") or "variant"
+        if text not in ("variant", "json"):
+            raise ValueError(f"the option variant is {text!r}; it takes 'variant' or 'json'")
+        return "json" if text == "json" else "struct"

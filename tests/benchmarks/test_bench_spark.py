@@ -1,0 +1,28 @@
+"""The benchmark of Spark gives right answers: tiny tables, once, never a timing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "spark.py"
+
+
+@pytest.mark.slow
+def test_every_way_gives_the_sums_of_the_data(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARK), "--scale", "tiny", "--repeat", "1"]
+    command += ["--only", "sum,small", "--json", str(tmp_path / "runs.json")]
+    environment = {**os.environ, "DELTA_SHARING_BENCH_DATA": str(tmp_path / "data")}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr  # a wrong sum ends it
+    assert "| **sum of 1 of 14 columns** | load_as_spark, columns= |" in done.stdout
+    told = json.loads((tmp_path / "runs.json").read_text())
+    assert {name: len(ways) for name, ways in told["seconds"].items()} == {"sum": 5, "small": 3}
+    assert all(len(runs) == 1 and runs[0] > 0 for ways in told["seconds"].values() for runs in ways.values())

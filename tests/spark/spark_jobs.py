@@ -1,0 +1,161 @@
+"""What the tests run in a process of its own, on a cluster or through Spark Connect; see `Jobs`.
+
+    python spark_jobs.py '{"master": ..., "conf": {...}}' '[{"job": "totals", "url": ...}, ...]'
+
+The last line of the output is a list of what each job told, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from spark_processes import JAVA_OPTIONS
+
+import delta_sharing_client as ds
+
+
+def main(session: dict[str, Any], jobs: list[dict[str, Any]]) -> None:
+    """Make a session, run the jobs, and print what they told."""
+    spark = open_session(session)
+    try:
+        told = [JOBS[job.pop("job")](spark, **job) for job in jobs]
+    finally:
+        spark.stop()
+    print(json.dumps(told, default=str))
+
+
+def open_session(session: dict[str, Any]) -> SparkSession:
+    """Open a session on a master, or on a Connect server."""
+    if "remote" in session:
+        return SparkSession.builder.remote(session["remote"]).getOrCreate()
+    builder = SparkSession.builder.master(session["master"]).appName("jobs")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        **session.get("conf", {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def frame(spark: SparkSession, url: str, front: str, options: dict[str, Any]) -> DataFrame:
+    """Load a table, through one of the two fronts."""
+    if front == "load_as_spark":
+        return ds.load_as_spark(url, spark=spark, **options)
+    ds.spark.register(spark)
+    reader = spark.read.format("deltaSharing")
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load(url)
+
+
+def totals(spark: SparkSession, url: str, front: str = "load_as_spark", **options: Any) -> dict[str, Any]:
+    """Count and sum the orders."""
+    return summed(frame(spark, url, front, options))
+
+
+def summed(orders: DataFrame) -> dict[str, Any]:
+    """What tells that every order came through once."""
+    row = orders.agg(
+        f.count(f.lit(1)).alias("rows"),
+        f.countDistinct("order_id").alias("distinct"),
+        f.sum("order_id").alias("ids"),
+        f.sum("amount").alias("amount"),
+        f.sum("quantity").alias("quantity"),
+    ).first()
+    assert row is not None
+    return {**row.asDict(), "amount": str(row["amount"])}
+
+
+def joined(spark: SparkSession, orders: str, customers: str) -> list[list[Any]]:
+    """Join two shared tables in SQL."""
+    ds.load_as_spark(orders, spark=spark).createOrReplaceTempView("orders")
+    ds.load_as_spark(customers, spark=spark).createOrReplaceTempView("customers")
+    rows = spark.sql(
+        "SELECT c.address.city AS city, count(*) AS orders, sum(o.amount) AS turnover "
+        "FROM orders o JOIN customers c USING (customer_id) WHERE c.address IS NOT NULL "
+        "GROUP BY city ORDER BY city"
+    ).collect()
+    return [[row["city"], row["orders"], str(row["turnover"])] for row in rows]
+
+
+def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options: Any) -> dict[str, Any]:
+    """Tell which error a load ends with."""
+    try:
+        frame(spark, url, front, options).collect()
+    except Exception as error:  # noqa: BLE001 - told, and looked at by the test
+        return {"type": type(error).__name__, "ours": isinstance(error, ds.DeltaSharingError), "text": str(error)}
+    return {"type": None, "ours": False, "text": ""}
+
+
+def where(spark: SparkSession) -> dict[str, Any]:
+    """Tell whether the workers have the package on their path, and what runs them."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import importlib.util
+
+        for _ in batches:
+            found = importlib.util.find_spec("delta_sharing_client") is not None
+            yield pa.RecordBatch.from_pydict({"found": [found], "pid": [os.getppid()]})
+            time.sleep(0.5)  # long enough for the other task to run elsewhere
+
+    rows = spark.range(0, 2, 1, 2).mapInArrow(look, "found boolean, pid long").collect()
+    return {"found": [row["found"] for row in rows], "processes": len({row["pid"] for row in rows})}
+
+
+def interrupted(spark: SparkSession, url: str, marks: str, how: str, **options: Any) -> dict[str, Any]:
+    """Sum the orders while one task is broken off in the middle of its rows, the first time that it runs.
+
+    Args:
+        spark: the session.
+        url: the table.
+        marks: a folder, in which the first task to come leaves a mark.
+        how: `executor` kills the process that the task runs in, `task` raises in it.
+        **options: for the load.
+    """
+
+    def break_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows // 2)
+            with contextlib.suppress(FileExistsError):
+                (Path(marks) / how).touch(exist_ok=False)
+                if how == "task":
+                    raise RuntimeError("broken off by the test")
+                os.kill(executor(), signal.SIGKILL)
+                time.sleep(30)  # what is left of the task goes with its executor
+            yield batch.slice(batch.num_rows // 2)
+
+    def executor() -> int:
+        """The JVM that this worker belongs to: the nearest ancestor that is no Python."""
+        pid = os.getppid()
+        while "java" not in Path(f"/proc/{pid}/comm").read_text():
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return pid
+
+    orders = frame(spark, url, "load_as_spark", options)
+    told = summed(orders.mapInArrow(break_once, orders.schema))
+    return {**told, "partitions": orders.rdd.getNumPartitions(), "broken": (Path(marks) / how).exists()}
+
+
+JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted)}
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))

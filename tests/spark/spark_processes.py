@@ -1,0 +1,254 @@
+"""Spark processes that tests need beside their own: clusters, a Connect server, and programs that use them.
+
+Everything listens on loopback and on ports that the system chooses, is waited for by what it logs, and ends with
+its process group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_HOME = Path(pyspark.__file__).resolve().parent
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+#: The program that does a cluster's work; Spark takes one context per process.
+JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
+#: For a JVM that lives for seconds: it comes up sooner, and takes less of the processor.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+START_SECONDS = 60.0
+JOB_SECONDS = 100.0
+
+
+def java_home() -> Path | None:
+    """The Java that `scripts/java.py` finds, for this process and all that it starts."""
+    specification = importlib.util.spec_from_file_location("java_for_tests", ROOT / "scripts" / "java.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    home: Path | None = module.use()
+    return home
+
+
+def environment(worker_python: str = sys.executable, **more: str) -> dict[str, str]:
+    """The environment of a Spark process: loopback only, this PySpark, and a Python for its workers."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    kept.pop("PYTHONPATH", None)
+    return {
+        **kept,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": worker_python,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **more,
+    }
+
+
+def spark_home(folder: Path) -> str:
+    """Make a Spark home of links, in which Spark may write; return its path."""
+    home = folder / "spark-home"
+    home.mkdir()
+    for entry in SPARK_HOME.iterdir():
+        (home / entry.name).symlink_to(entry)
+    return str(home)
+
+
+def bare_python(folder: Path) -> str:
+    """Make a Python that has what the package needs, but not the package; return its path.
+
+    It is the interpreter that this environment was made with, and a folder of links to everything that is
+    installed here, without the package itself and without the `.pth` files that lead to a checkout.
+    """
+    links = folder / "site"
+    links.mkdir(parents=True)
+    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for entry in Path(place).iterdir():
+            ours = "delta_sharing" in entry.name.replace("-", "_")
+            if not ours and entry.suffix != ".pth" and not (links / entry.name).exists():
+                (links / entry.name).symlink_to(entry)
+    base = getattr(sys, "_base_executable", sys.executable)
+    python = folder / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        f"PYTHONPATH={shlex.quote(str(links))}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+        "export PYTHONPATH\n"
+        f'exec {shlex.quote(base)} -s "$@"\n',
+        encoding="utf-8",
+    )
+    python.chmod(0o755)
+    return str(python)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that has been started.
+
+    Attributes:
+        process: the process, the first of a group of its own.
+        log: what it has printed so far.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def until(self, ready: str) -> re.Match[str]:
+        """Wait until its output matches, and return the match.
+
+        Raises:
+            RuntimeError: it ended, or did not come up in time; with the end of its output.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while (found := re.search(ready, text := self.log.read_text(errors="replace"))) is None:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.log.name}: it did not come up:\n{text[-3000:]}")
+            time.sleep(0.1)
+        return found
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], log: Path, env: dict[str, str]) -> Iterator[Running]:
+    """Run a process until the block ends."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["/bin/bash", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            env=env,
+            start_new_session=True,
+        )
+    try:
+        yield Running(process, log)
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process and its whole group; kindly first."""
+    for sign, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sign)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+            if not group_lives(process.pid):
+                return
+            time.sleep(0.05)
+
+
+def group_lives(group: int) -> bool:
+    """Whether a process of a group is still there."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def standalone_cluster(folder: Path, worker_python: str, workers: int = 2) -> Iterator[str]:
+    """Run a standalone master and its workers, one core each; yield the master's URL."""
+    start = [str(SPARK_HOME / "bin" / "spark-class")]
+    where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    env = environment(
+        worker_python,
+        SPARK_WORKER_DIR=str(folder / "work"),
+        SPARK_DAEMON_MEMORY="256m",
+        SPARK_DAEMON_JAVA_OPTS=JAVA_OPTIONS,
+    )
+    with contextlib.ExitStack() as stack:
+        command = [*start, "org.apache.spark.deploy.master.Master", *where]
+        master = stack.enter_context(running(command, folder / "master.log", env))
+        url = master.until(r"Starting Spark master at (spark://\S+)")[1]
+        command = [*start, "org.apache.spark.deploy.worker.Worker", *where, "--cores", "1", "--memory", "1g", url]
+        logs = [folder / f"worker{number}.log" for number in range(workers)]
+        for worker in [stack.enter_context(running(command, log, env)) for log in logs]:
+            worker.until("Successfully registered with master")
+        yield url
+
+
+@contextlib.contextmanager
+def connect_server(folder: Path, worker_python: str) -> Iterator[str]:
+    """Run a Spark Connect server; yield its URL."""
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.memory": "768m",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    with running(command, folder / "connect.log", environment(worker_python)) as server:
+        port = server.until(r"Spark Connect server started at: \S+:(\d+)")[1]
+        yield f"sc://127.0.0.1:{port}"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Somewhere to run jobs: `spark_jobs.py` in a process of its own, against a master or a Connect server.
+
+    Attributes:
+        folder: where the program runs; nothing of this repository is there.
+        session: what its session is made of: `master` or `remote`, and `conf`.
+        worker_python: the Python of the workers.
+        env: more of its environment.
+    """
+
+    folder: Path
+    session: dict[str, Any]
+    worker_python: str = sys.executable
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, *jobs: dict[str, Any], **conf: str) -> list[dict[str, Any]]:
+        """Run jobs one after the other in one session; return what each one told.
+
+        Args:
+            *jobs: for each its name, `job`, and its arguments.
+            **conf: settings of the session, with `_` for every dot.
+        """
+        settings = {key.replace("_", "."): value for key, value in conf.items()}
+        session = {**self.session, "conf": {**self.session.get("conf", {}), **settings}}
+        output, errors = self.folder / "jobs.out", self.folder / "jobs.err"
+        with output.open("wb") as out, errors.open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, str(JOBS), json.dumps(session), json.dumps(jobs)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=self.folder,
+                env=environment(self.worker_python, **self.env),
+                start_new_session=True,
+            )
+        try:
+            process.wait(JOB_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the jobs did not end in time:\n{errors.read_text()[-3000:]}") from None
+        finally:
+            end(process)
+        if process.returncode:
+            raise RuntimeError(f"the jobs failed:\n{errors.read_text(errors='replace')[-6000:]}")
+        told: list[dict[str, Any]] = json.loads(output.read_text().strip().splitlines()[-1])
+        return told

@@ -1,0 +1,42 @@
+"""Shared tables through Spark Connect, whose server does not have the package installed."""
+
+from __future__ import annotations
+
+import pytest
+from spark_processes import VERSION, Jobs
+from test_clusters import FILTER, expected, turnover
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(VERSION < (4, 0), reason="the PySpark 3.5 of the index comes without a Connect server"),
+]
+
+
+def test_tables_are_read_joined_and_filtered(spark_connect: Jobs, sample_profile: str) -> None:
+    orders, customers = (f"{sample_profile}#retail.sales.{name}" for name in ("orders", "customers"))
+    where, join, totals, source, filtered = spark_connect.run(
+        {"job": "where"},
+        {"job": "joined", "orders": orders, "customers": customers},
+        {"job": "totals", "url": orders},
+        {"job": "totals", "url": orders, "front": "format"},
+        {"job": "totals", "url": orders, "filters": FILTER, "columns": ["order_id", "amount", "quantity"]},
+    )
+    assert where["found"] == [False, False]
+    assert join == turnover(orders, customers)
+    assert totals == source == expected(orders)
+    assert filtered == expected(orders, filters=FILTER)
+
+
+def test_mistakes_are_one_readable_error_each(spark_connect: Jobs, sample_profile: str) -> None:
+    orders = f"{sample_profile}#retail.sales.orders"
+    told = spark_connect.run(
+        {"job": "fails", "url": f"{sample_profile}.missing#retail.sales.orders"},
+        {"job": "fails", "url": f"{sample_profile}#retail.sales.order"},
+        {"job": "fails", "url": orders, "version": 99},
+        {"job": "fails", "url": orders, "columns": ["price"]},
+    )
+    assert [error["type"] for error in told] == ["ProfileError", "NotFoundError", "BadRequestError", "ColumnError"]
+    for error in told:
+        assert error["ours"]
+        assert "\n" not in error["text"]
+        assert len(error["text"]) < 500

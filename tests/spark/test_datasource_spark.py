@@ -1,0 +1,334 @@
+"""`spark.read.format("deltaSharing")`: its options, its schema, SQL, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from loading.loading_tables import File, column, write_table
+
+import delta_sharing_client as ds
+from delta_sharing_client.changes.plan import ChangesQuery
+from delta_sharing_client.errors import ColumnError, ProfileError, SparkError, TableNameError
+from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.query import SnapshotQuery
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark import session as sessions
+from delta_sharing_client.spark.columns import asked_columns
+from delta_sharing_client.spark.source_options import OPTIONS, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+PROFILE = {"shareCredentialsVersion": "1", "endpoint": "https://host/api", "bearerToken": "canary-token"}
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """A session that knows the data source."""
+    if sessions.spark_version(spark) < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    ds.spark.register(spark)
+    return spark
+
+
+@pytest.fixture
+def orders(sample_profile: str) -> str:
+    return f"{sample_profile}#retail.sales.orders"
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingServer]:
+    """A table of 8 files with 10 rows each."""
+    columns = [column("Id", "long"), column("part", "integer")]
+    files = [
+        File(
+            rows=pa.table({"Id": range(10 * i, 10 * i + 10), "part": pa.array([i] * 10, pa.int32())}),
+            name=f"{i}.parquet",
+        )
+        for i in range(8)
+    ]
+    root = write_table(tmp_path_factory.mktemp("numbers") / "t", columns, files)
+    with SharingServer({"s.d.numbers": root}) as server:
+        yield server
+
+
+def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
+    return spark.read.format("deltaSharing").options(**options).load(path)
+
+
+# -- rows
+
+
+def test_a_filter_of_spark_does_not_stay(source: SparkSession, orders: str) -> None:
+    """Spark 4.1 to 4.3 keep the planned reader: a reader that took filters would keep those of the first use."""
+    frame = read(source, orders, columns="order_id,region")
+    filtered = frame.where("region = 'Asia'")
+    some = filtered.count()
+    assert 0 < some < frame.count()
+    assert (
+        frame.where("region = 'Europe'").count() == ds.load_as_arrow(orders, filters="region = 'Europe'").num_rows
+    )
+    assert filtered.count() == some
+
+
+def test_nothing_is_pushed_down() -> None:
+    datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+    from delta_sharing_client.spark.shipping import data_source, package_loader
+
+    source = data_source(package_loader())
+    made = source({"path": "x"})
+    assert isinstance(made, datasource.DataSource)
+    reader = source.reader.__closure__  # where the class of the reader is
+    readers = [cell.cell_contents for cell in reader or () if isinstance(cell.cell_contents, type)]
+    (reader_class,) = [kind for kind in readers if issubclass(kind, datasource.DataSourceReader)]
+    base = getattr(datasource.DataSourceReader, "pushFilters", None)
+    assert getattr(reader_class, "pushFilters", None) is base
+
+
+def test_options_of_a_snapshot(source: SparkSession, orders: str) -> None:
+    frame = read(
+        source, orders, versionAsOf=0, columns='["order_id", "region"]', filters="order_id < 100", limit=12
+    )
+    assert frame.columns == ["order_id", "region"]
+    assert frame.select("order_id").collect() == [(i,) for i in range(12)]
+
+
+def test_changes(source: SparkSession, orders: str) -> None:
+    frame = read(source, orders, readChangeFeed="true", startingVersion=6)
+    expected = ds.load_table_changes_as_arrow(orders, 6, commit_timestamp="timestamp")
+    assert frame.columns == expected.column_names
+    assert dict(frame.dtypes)["_commit_timestamp"] == "timestamp"
+    assert frame.count() == expected.num_rows > 0
+    assert (
+        read(source, orders, readChangeData="true", startingVersion=6, endingVersion=6).count() < expected.num_rows
+    )
+
+
+def test_profile_fields_as_options(source: SparkSession, numbers: SharingServer) -> None:
+    fields = {name: str(value) for name, value in numbers.profile.items()}
+    assert read(source, "s.d.numbers", **fields).count() == 80
+    assert read(source, "s.d.numbers", **{name.lower(): value for name, value in fields.items()}).count() == 80
+
+
+def test_partitions_by_size(source: SparkSession, numbers: SharingServer) -> None:
+    fields = {name: str(value) for name, value in numbers.profile.items()}
+    frame = read(source, "s.d.numbers", partitionSize=1, **fields)
+    assert frame.rdd.getNumPartitions() == 8
+    assert [row["Id"] for row in frame.collect()] == list(range(80))
+
+
+def test_a_schema_of_the_user_prunes(source: SparkSession, numbers: SharingServer) -> None:
+    fields = {name: str(value) for name, value in numbers.profile.items()}
+    reader = source.read.format("deltaSharing").options(**fields, filters="part = 3")
+    frame = reader.schema("ID bigint").load("s.d.numbers")
+    assert frame.columns == ["ID"]
+    assert [row["ID"] for row in frame.collect()] == list(range(30, 40))
+
+
+def test_sql_views(source: SparkSession, orders: str) -> None:
+    source.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW some_orders (order_id BIGINT, region STRING) USING deltaSharing "
+        f"OPTIONS (path '{orders}', versionAsOf '0', filters \"region = 'Asia'\")"
+    )
+    told = source.sql("SELECT count(*), count(DISTINCT region), max(region) FROM some_orders").first()
+    expected = ds.load_as_arrow(orders, version=0, filters="region = 'Asia'").num_rows
+    assert tuple(told) == (expected, 1, "Asia")
+
+
+def test_the_version_of_the_schema_is_read(source: SparkSession, tmp_path: Path) -> None:
+    """The schema is asked for first, and the rows later: by then the table may have another one."""
+    first = pa.table({"id": [1]})
+    root = write_table(tmp_path / "t", [column("id", "long")], [File(rows=first, name="a.parquet")])
+    with SharingServer({"s.d.t": root}) as server:
+        fields = {name: str(value) for name, value in server.profile.items()}
+        frame = read(source, "s.d.t", **fields)
+        commit = {
+            "metaData": json.loads((root / "_delta_log" / f"{0:020}.json").read_text().splitlines()[1])["metaData"]
+        }
+        commit["metaData"]["schemaString"] = json.dumps(
+            {"type": "struct", "fields": [column("id", "string"), column("more", "string")]}
+        )
+        (root / "_delta_log" / f"{1:020}.json").write_text(json.dumps(commit) + "\n")
+        assert [tuple(row) for row in frame.collect()] == [(1,)]
+        assert read(source, "s.d.t", **fields).columns == ["id", "more"]
+
+
+def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2]})
+    root = write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows, name="a.parquet")])
+    with SharingServer({"s.d.t": root}, history=False) as server:
+        fields = {name: str(value) for name, value in server.profile.items()}
+        assert read(source, "s.d.t", **fields).count() == 2
+
+
+# -- where it is known
+
+
+def test_it_is_found_without_being_registered(java: Path, numbers: SharingServer, tmp_path: Path) -> None:
+    if sessions.pyspark_version() < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    profile = numbers.write_profile(tmp_path / "numbers.share")
+    toplevel = Path(ds.__file__).parent / "spark" / "toplevel"
+    script = f"""
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print("rows:", spark.read.format("deltaSharing").load({str(profile) + "#s.d.numbers"!r}).count())
+spark.stop()
+"""
+    path = os.pathsep.join([str(Path(ds.__file__).parents[1]), str(toplevel)])
+    env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, env=env, cwd=tmp_path
+    )
+    assert "rows: 80" in done.stdout, done.stderr[-2000:]
+
+
+def test_spark_3_5_has_no_data_sources(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    from delta_sharing_client.spark import source as front
+
+    monkeypatch.setattr(front, "spark_version", lambda _: (3, 5))
+    with pytest.raises(SparkError, match=r"needs Spark 4\.0 or later, and this is 3\.5: use load_as_spark"):
+        ds.spark.register(spark)
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("{profile}#retail.sales.nothing", {}, "NotFoundError: table retail.sales.nothing"),
+        ("{profile}.none#retail.sales.orders", {}, "ProfileError: profile .*there is no such file"),
+        ("{profile}#retail.sales.orders", {"versionAsOf": "99"}, "BadRequestError: .*there is no version 99"),
+        ("{profile}#retail.sales.orders", {"columns": "nope"}, "ColumnError: the table has no column 'nope'"),
+        ("{profile}#retail.sales.orders", {"verionAsOf": "1"}, "ValueError: .*is 'versionAsOf' meant"),
+    ],
+)
+def test_mistakes_are_one_short_error(
+    source: SparkSession, sample_profile: str, path: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        read(source, path.format(profile=sample_profile), **options).collect()
+    assert len(str(caught.value)) < 1200
+
+
+def test_a_wrong_token_shows_neither_itself_nor_more_than_a_sentence(
+    source: SparkSession, numbers: SharingServer
+) -> None:
+    fields = {name: str(value) for name, value in numbers.profile.items()} | {"bearerToken": "wrong-canary-token"}
+    with pytest.raises(Exception, match=r"AuthenticationError: table s\.d\.numbers") as caught:
+        read(source, "s.d.numbers", **fields).collect()
+    assert "canary" not in str(caught.value)
+    assert len(str(caught.value)) < 1200
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("other long", "names 'other', which the table lacks; it has id, part"),
+        ("id int", "has 'id' as integer, the table has it as long"),
+        ("id long NOT NULL", "leave NOT NULL out"),
+    ],
+)
+def test_schemas_that_do_not_fit(spark: SparkSession, ddl: str, message: str) -> None:
+    from pyspark.sql.types import StructType
+
+    from delta_sharing_client.protocol.schema import parse_schema
+
+    table = parse_schema(
+        json.dumps({"type": "struct", "fields": [column("id", "long"), column("part", "integer")]})
+    )
+    with pytest.raises(ColumnError, match=message):
+        asked_columns(StructType.fromDDL(ddl), table, "struct")
+
+
+# -- options
+
+
+def test_every_option_is_understood() -> None:
+    given = {
+        "path": "s.d.t",
+        "versionAsOf": "3",
+        "responseFormat": "parquet, delta",
+        "columns": "a, b",
+        "filters": "a > 1",
+        "limit": "5",
+        "variant": "json",
+        "executorCredentials": "FALSE",
+        "partitionSize": "1000",
+        "minPartitions": "7",
+    }
+    options = parse_options(PROFILE | given)
+    assert options.table == Table("t", "s", "d")
+    assert options.query == SnapshotQuery(
+        columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json", formats=("delta", "parquet")
+    )
+    assert (options.executor_credentials, options.partition_size, options.min_partitions) == (False, 1000, 7)
+    assert "canary" not in repr(options)
+    changes = {"path": "s.d.t", "readChangeFeed": "true", "startingTimestamp": "2024-01-01", "endingVersion": "9"}
+    assert parse_options(PROFILE | changes).query == ChangesQuery(
+        starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
+    )
+    assert {*given, *changes, "timestampAsOf", "startingVersion", "endingTimestamp"} == set(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no table is given"),
+        ({"path": "s.d.t", "limit": "-1"}, "the option limit is '-1'; it takes a whole number"),
+        ({"path": "s.d.t", "readChangeFeed": "yes"}, "readChangeFeed is 'yes'; it takes true or false"),
+        ({"path": "s.d.t", "readChangeFeed": "true"}, "exactly one of the options startingVersion"),
+        ({"path": "s.d.t", "startingVersion": "1"}, "startingVersion means nothing without readChangeFeed"),
+        (
+            {"path": "s.d.t", "readChangeFeed": "true", "startingVersion": "1", "limit": "3"},
+            "limit means nothing with readChangeFeed",
+        ),
+        (
+            {"path": "s.d.t", "readChangeFeed": "true", "startingVersion": "3", "endingVersion": "1"},
+            "endingVersion is 1, which is before startingVersion, 3",
+        ),
+        (
+            {
+                "path": "s.d.t",
+                "readChangeFeed": "true",
+                "startingVersion": "3",
+                "endingVersion": "4",
+                "endingTimestamp": "2024-01-01",
+            },
+            "cannot be given together",
+        ),
+        ({"path": "s.d.t", "versionAsOf": "1", "timestampAsOf": "2024-01-01"}, "cannot be given together"),
+        ({"path": "s.d.t", "timestampAsOf": "yesterday"}, "timestampAsOf: 'yesterday' is no time"),
+        ({"path": "s.d.t", "columns": "[1]"}, "columns takes names"),
+        ({"path": "s.d.t", "columns": "a,,b"}, "columns takes names"),
+        ({"path": "s.d.t", "columns": "[nonsense"}, "columns takes names"),
+        ({"path": "s.d.t", "responseFormat": "csv"}, "'csv'"),
+        ({"path": "s.d.t", "variant": "struct"}, "variant is 'struct'"),
+        ({"path": "s.d.t", "partitionSize": "0"}, "partition_size is 0"),
+        ({"path": "s.d.t", "unheard": "1"}, "the option 'unheard' is unknown; there are path"),
+    ],
+)
+def test_options_that_make_no_sense(given: Mapping[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        parse_options(PROFILE | dict(given))
+    assert "canary" not in str(caught.value)
+
+
+def test_a_profile_in_options_and_path(tmp_path: Path) -> None:
+    with pytest.raises(TableNameError, match="given twice"):
+        parse_options(PROFILE | {"path": "here.share#s.d.t"})
+    with pytest.raises(TableNameError, match="not a table URL"):
+        parse_options({"path": "s.d.t"})
+    with pytest.raises(ProfileError, match="'bearerToken' is missing"):
+        parse_options({"path": "s.d.t", "endpoint": "https://host/api"})
