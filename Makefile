@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+INTEROP := .venv-interop
 
-.PHONY: help demo test differential lint format notebooks wheel bench java matrix clean
+.PHONY: help demo test interop differential lint format notebooks wheel bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
@@ -14,6 +15,7 @@ help:
 	@echo "make format    let ruff lay out the code"
 	@echo "make notebooks run the notebooks and write their output back"
 	@echo "make wheel     build the wheel and the source archive into dist/"
+	@echo "make interop   open what we write with delta-spark, deltalake and DuckDB"
 	@echo "make bench     measure against the reference client; BENCH=--quick for a short run"
 	@echo "make java      find a Java for Spark, or set one up in the environment"
 	@echo "make matrix    run the Spark tests on every supported PySpark; MATRIX='3.5 4.0' picks some"
@@ -57,6 +59,16 @@ notebooks: $(STAMP)
 wheel: $(STAMP)
 	$(BIN)/python -m build
 
+interop: $(INTEROP)/.ready
+	DELTA_SHARING_INTEROP=1 $(INTEROP)/bin/python -m pytest tests/interop -p no:cacheprovider
+
+# Spark and delta-spark have to fit each other; delta-spark's jars come from Maven Central, and Java 17 must be there.
+$(INTEROP)/.ready: pyproject.toml
+	@test -x $(INTEROP)/bin/python || $(PYTHON) -m venv $(INTEROP)
+	@$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[server,duckdb]' \
+		pyspark==4.2.0 delta-spark==4.4.0 deltalake pytest pytest-timeout
+	@touch $@
+
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/compare.py $(BENCH)
 
@@ -67,4 +79,4 @@ matrix: $(STAMP)
 	@$(BIN)/python scripts/matrix.py $(MATRIX)
 
 clean:
-	rm -rf $(VENV) .venv-peer .venv-spark-* dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(INTEROP) .venv-peer .venv-spark-* dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

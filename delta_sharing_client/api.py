@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
@@ -40,6 +41,7 @@ def load_as_pandas(
     filters: Filters | None = None,
     dtype_backend: DtypeBackend | None = None,
     variant: VariantForm = "struct",
+    mirror: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> pd.DataFrame:
     """Load a shared table as a pandas frame.
@@ -59,6 +61,8 @@ def load_as_pandas(
         dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where integers or
             booleans are null; ``numpy_nullable`` or ``pyarrow`` as in pandas.
         variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.
+        mirror: a directory to keep the table in, as a local Delta table: only files that are new are fetched,
+            and the rows are read from disk. Not together with `timestamp`.
         progress: show a progress bar; by default in a terminal or notebook only.
 
     Returns:
@@ -79,7 +83,8 @@ def load_as_pandas(
             json_predicate_hints=jsonPredicateHints,
             variant=variant,
         )
-        return scan.to_pandas(
+        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        return rows.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
         )
 
@@ -95,6 +100,7 @@ def load_as_arrow(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
     variant: VariantForm = "struct",
+    mirror: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> pa.Table:
     """Load a shared table as an Arrow table; the arguments are those of `load_as_pandas`.
@@ -117,7 +123,8 @@ def load_as_arrow(
             json_predicate_hints=jsonPredicateHints,
             variant=variant,
         )
-        return scan.to_arrow(progress=progress)
+        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        return rows.to_arrow(progress=progress)
 
 
 def load_as_polars(
@@ -193,6 +200,7 @@ def load_as_spark(
     variant: Literal["variant", "json"] = "variant",
     executor_credentials: bool = True,
     partition_size: int | None = None,
+    mirror: str | os.PathLike[str] | None = None,
 ) -> SparkDataFrame:
     """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
 
@@ -214,6 +222,9 @@ def load_as_spark(
         executor_credentials: let executors renew URLs that expire before they are used; the profile's
             credential then travels with the job.
         partition_size: bytes of files that make one partition; 128 MB without.
+        mirror: a directory that the executors see too, to keep the table in as a local Delta table: only files
+            that are new are fetched, here and once, and Spark reads them with its own Parquet reader, which
+            prunes columns and pushes filters down. Takes no `filters`, `limit` or `timestamp`.
 
     Returns:
         A DataFrame whose columns may all be null.
@@ -234,6 +245,10 @@ def load_as_spark(
             response_format=_response_format(use_delta_format),
             variant=_spark_variant(variant),
         )
+        if mirror is not None:
+            from delta_sharing_client.spark.mirror import mirror_dataframe
+
+            return mirror_dataframe(scan.mirrored(mirror), spark)
         return scan.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Self
 
+from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.transport import StorageTransport
@@ -25,9 +26,14 @@ class SharingClient:
         profile: where the profile is: a path, an fsspec URL, a dictionary, JSON text, an open file or a
             `Profile`; by default what the environment variable `DELTA_SHARING_PROFILE` holds.
         options: time-outs, retries, connections, memory; the defaults fit most.
+        credential_provider: a function that returns a bearer token and when it expires (a datetime, a timedelta
+            from now on, or None where that is not known), for tokens of a vault or a workload identity. It is
+            asked when the first token is needed, ahead of each one's end, and when the server refuses one; by one
+            thread at a time. Of the profile only the endpoint counts then.
 
     Raises:
         ProfileError: the profile cannot be read or used.
+        InsecureUrlError: a credential would travel in clear text.
 
     Example:
         >>> client = SharingClient("config.share")  # doctest: +SKIP
@@ -35,12 +41,18 @@ class SharingClient:
         [Table(name='orders', share='retail', schema='sales')]
     """
 
-    def __init__(self, profile: ProfileSource = None, *, options: TransportOptions | None = None) -> None:
-        self._profile = load_profile(profile, stacklevel=3)
+    def __init__(
+        self,
+        profile: ProfileSource = None,
+        *,
+        options: TransportOptions | None = None,
+        credential_provider: CredentialProvider | None = None,
+    ) -> None:
+        self._profile = load_profile(profile, external=credential_provider is not None, stacklevel=3)
         if options is not None and not isinstance(options, TransportOptions):
             raise TypeError(f"options takes a TransportOptions, not {type(options).__name__}")
         options = options or TransportOptions()
-        self._rest = RestClient(self._profile, options)
+        self._rest = RestClient(self._profile, options, credential_provider=credential_provider)
         transport = StorageTransport(options, is_loopback(self._profile.endpoint))
         self._storage = StorageReader(transport, options)
 

@@ -3,6 +3,7 @@
     DeltaSharingError
     ├── ProfileError                    a profile cannot be read, parsed or used
     │   └── UnsupportedProfileError     a newer version, or a credential type this release does not know
+    ├── TokenError                      no access token: the token endpoint is down or refuses
     ├── TableNameError (ValueError)     "<profile>#<share>.<schema>.<table>" or a name in it is malformed
     ├── ColumnError (ValueError)        a column asked for is not in the table, or is asked for twice
     ├── FilterError (ValueError)        a filter cannot be understood, or does not fit its column
@@ -24,7 +25,7 @@
     ├── UnsupportedTableError           the table needs something this release cannot read
     │   ├── UnsupportedFeatureError     reader features, by name
     │   └── UnsupportedTypeError        a column type, by name
-    ├── SchemaChangedError              a column was renamed, dropped or given another type within the changes asked for
+    ├── SchemaChangedError              a column was renamed or dropped, or changed its type, within some changes
     ├── ChangesGoneError                changes that a poller needs can no longer be had
     │   └── TableReplacedError          the table is another one than before (its id changed)
     ├── CheckpointError                 a poller's checkpoint cannot be read or written, or another one uses it
@@ -38,6 +39,7 @@
     │   ├── CommitConflictError         somebody else committed that version first
     │   └── DiskFullError               there is no room; what was committed before is as it was
     ├── SparkError                      Spark cannot do it: no Java, too old a release, too many files for one plan
+    │   └── StreamError                 a streaming query cannot go on, or cannot start where it is asked to
     └── MissingDependencyError (ImportError)   an extra of this package is not installed
 
 Misuse of an argument raises `ValueError` or `TypeError`; the subclasses marked so are both. Each error
@@ -100,6 +102,20 @@ class ProfileError(DeltaSharingError):
 
 class UnsupportedProfileError(ProfileError):
     """The profile is of a newer version or of a credential type that this release does not know."""
+
+
+class TokenError(DeltaSharingError):
+    """No access token for the sharing server could be had.
+
+    Attributes:
+        status: the token endpoint's HTTP status, where it answered.
+        error_code: its `error`, such as ``invalid_client``, where it sent one.
+    """
+
+    def __init__(self, reason: str, *, status: int | None = None, error_code: str | None = None) -> None:
+        self.status = status
+        self.error_code = _said(error_code) if error_code else None
+        super().__init__(reason)
 
 
 class TableNameError(DeltaSharingError, ValueError):
@@ -177,7 +193,9 @@ class ServerError(RestError):
 
 
 class QueryError(DeltaSharingError):
-    """The server reported an error at the end of an answer it had begun (`EndStreamAction.errorMessage`).
+    """The server reported an error in an answer it had begun, or a query that it ran asynchronously failed.
+
+    Raised too when an asynchronous query is not answered in time.
 
     Attributes:
         what: the thing asked for.
@@ -393,6 +411,18 @@ class DiskFullError(DeltaLogError):
 
 class SparkError(DeltaSharingError):
     """Spark cannot do what was asked: there is no Java, its release is too old, or a plan is too large for it."""
+
+
+class StreamError(SparkError):
+    """A streaming query cannot go on: a version changes what it may not, or its checkpoint is of another query.
+
+    Attributes:
+        version: the version at which it stopped, where it is one.
+    """
+
+    def __init__(self, message: str, *, version: int | None = None) -> None:
+        self.version = version
+        super().__init__(message)
 
 
 class MissingDependencyError(DeltaSharingError, ImportError):

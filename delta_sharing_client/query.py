@@ -19,7 +19,7 @@ from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
-from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest
+from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.read.fetch import vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import StorageReader
@@ -76,7 +76,7 @@ class ScanPlan:
     tasks: Sequence[FileScanTask] = field(repr=False)
     pruned: Mapping[Pruned, int]
     limit: int | None
-    request: QueryRequest | ChangesRequest | None = field(repr=False, default=None)
+    request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
 
 
 def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan:
@@ -200,7 +200,7 @@ class UrlRefresher:
         """Ask for all files again; return the URLs by the ids of the files and of their deletion vectors."""
         plan = self._plan
         request = plan.request or QueryRequest()
-        if isinstance(request, ChangesRequest):
+        if isinstance(request, ChangesRequest | VersionsRequest):
             return _by_id(self._rest.table_changes(plan.table, request, _signed_urls).items)
         if request.version is None and request.timestamp is None and plan.version is not None:
             try:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
+from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for
+from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProtocolError, RestError, VersionMismatchError
 from delta_sharing_client.http.calls import Caller, next_page
 from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.queries import TableQuery
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Retrier
 from delta_sharing_client.http.transport import ApiTransport
@@ -33,6 +36,7 @@ from delta_sharing_client.protocol.answers import (
     read_metadata,
     read_page,
 )
+from delta_sharing_client.protocol.credentials import BearerToken, ExternalCredential
 from delta_sharing_client.protocol.decode import decode_actions
 from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
 from delta_sharing_client.protocol.profile import Profile
@@ -40,12 +44,13 @@ from delta_sharing_client.protocol.request import (
     ANY_FORMAT,
     ChangesRequest,
     QueryRequest,
+    VersionsRequest,
     check_version,
     format_timestamp,
 )
 
 T = TypeVar("T")
-R = TypeVar("R", QueryRequest, ChangesRequest)
+R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)
 
 _VERSION_HEADER: Final = "Delta-Table-Version"
 #: Statuses by which servers say that they lack an endpoint.
@@ -62,6 +67,7 @@ class RestClient:
         options: time-outs, retries, connections.
         transport: sends the requests; made from profile and options without.
         retrier: repeats them; made from the options without.
+        credential_provider: gives the tokens instead of the profile.
 
     Raises:
         InsecureUrlError: the credential would travel in clear text.
@@ -74,10 +80,13 @@ class RestClient:
         *,
         transport: ApiTransport | None = None,
         retrier: Retrier | None = None,
+        credential_provider: CredentialProvider | None = None,
     ) -> None:
         self.profile = profile
         self.options = options
-        transport = transport or ApiTransport(profile.endpoint, provider_for(profile), options)
+        transport = transport or ApiTransport(
+            profile.endpoint, provider_for(profile, options, credential_provider), options
+        )
         self._caller = Caller(transport, retrier or Retrier(options))
 
     def __repr__(self) -> str:
@@ -94,6 +103,21 @@ class RestClient:
     def close(self) -> None:
         """Close the pooled connections."""
         self._caller.transport.close()
+
+    def profile_elsewhere(self) -> Profile:
+        """Return the profile that another process can use without this one.
+
+        Tokens of a `credential_provider` cannot be renewed there: the present one goes into it.
+
+        Raises:
+            TokenError: there is no token to be had.
+        """
+        authorize = self._caller.transport.authorize
+        if not isinstance(authorize, RenewingAuth) or not isinstance(self.profile.credential, ExternalCredential):
+            return self.profile
+        token = authorize.present()
+        expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
+        return replace(self.profile, type=BearerToken.TYPE, credential=BearerToken(token.token, expires))
 
     @property
     def clock_offset(self) -> timedelta:
@@ -269,9 +293,10 @@ class RestClient:
             RestError: the server refused.
         """
         path, what = _table_path(table)
+        query = TableQuery(self._caller, path, what, self.options.query_deadline, _NO_TABLE)
 
         def fetch(asked: QueryRequest, duplicates: Duplicates) -> Page[Any]:
-            def read(response: Response) -> Page[Any]:
+            def read(response: Response, actions: Iterator[Action]) -> Page[Any]:
                 version = _version_of(response)
                 if asked.version is not None and version not in (None, asked.version):
                     raise VersionMismatchError(
@@ -279,33 +304,29 @@ class RestClient:
                         expected=asked.version,
                         actual=version,
                     )
-                actions = _actions(response, asked.formats, what)
                 return read_page(actions, version=version, what=what, convert=convert, duplicates=duplicates)
 
-            return self._caller.call(
-                "POST",
-                (*path, "query"),
-                what,
-                read,
-                headers={capabilities.HEADER: capabilities.request_capabilities(asked.formats)},
-                body=asked.body(),
-                hints=_NO_TABLE,
-            )
+            return query.page(asked, read)
 
         page = self._all_pages(request, fetch, what, changes=False)
         protocol, metadata = page.head(what)
         return QueryAnswer(page.version, protocol, metadata, page.items, page.end)
 
     @overload
-    def table_changes(self, table: Table, request: ChangesRequest) -> ChangesAnswer[FileAction]: ...
-    @overload
-    def table_changes(self, table: Table, request: ChangesRequest, convert: Convert[T]) -> ChangesAnswer[T]: ...
     def table_changes(
-        self, table: Table, request: ChangesRequest, convert: Convert[Any] = keep_files
+        self, table: Table, request: ChangesRequest | VersionsRequest
+    ) -> ChangesAnswer[FileAction]: ...
+    @overload
+    def table_changes(
+        self, table: Table, request: ChangesRequest | VersionsRequest, convert: Convert[T]
+    ) -> ChangesAnswer[T]: ...
+    def table_changes(
+        self, table: Table, request: ChangesRequest | VersionsRequest, convert: Convert[Any] = keep_files
     ) -> ChangesAnswer[Any]:
-        """Return the files of a table's changes, all pages of them ("Read Change Data Feed from a Table").
+        """Return the files of a table's changes, all pages of them.
 
-        Files after the ending version asked for are dropped: to the server it is but a hint.
+        Those of its change feed ("Read Change Data Feed from a Table"), or those that its versions added and
+        removed ("Read Data from a Table" with `startingVersion`), as the request says. Files after the ending version asked for are dropped: to the server it is but a hint.
 
         Args:
             table: the table.
@@ -320,7 +341,7 @@ class RestClient:
         """
         path, what = _table_path(table)
 
-        def fetch(asked: ChangesRequest, duplicates: Duplicates) -> Page[Any]:
+        def fetch(asked: ChangesRequest | VersionsRequest, duplicates: Duplicates) -> Page[Any]:
             def read(response: Response) -> Page[Any]:
                 return read_page(
                     _actions(response, asked.formats, what),
@@ -332,17 +353,14 @@ class RestClient:
                     ending_version=asked.ending_version,
                 )
 
-            return self._caller.call(
-                "GET",
-                (*path, "changes"),
-                what,
-                read,
-                params=asked.params(),
-                headers={capabilities.HEADER: capabilities.request_capabilities(asked.formats)},
-                hints=_NO_TABLE,
-            )
+            headers = {capabilities.HEADER: capabilities.request_capabilities(asked.formats)}
+            if isinstance(asked, VersionsRequest):
+                where, body = (*path, "query"), asked.body()
+                return self._caller.call("POST", where, what, read, headers=headers, body=body, hints=_NO_TABLE)
+            where, params = (*path, "changes"), asked.params()
+            return self._caller.call("GET", where, what, read, params=params, headers=headers, hints=_NO_TABLE)
 
-        page = self._all_pages(request, fetch, what, changes=True)
+        page: Page[Any] = self._all_pages(request, fetch, what, changes=True)
         protocol, metadata = page.head(what)
         history = tuple(page.historical), tuple(page.protocols)
         return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, *history)

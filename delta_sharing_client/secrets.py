@@ -97,9 +97,10 @@ _AUTH = re.compile(
 )
 _JWT = re.compile(r"\beyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?")
 _PEM = re.compile(r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)")
-#: The end of a field's name, its closing quote (perhaps escaped) and what stands before the value.
+#: The end of a field's name, its closing quote (perhaps escaped) and what stands before the value. A URL that ends
+#: in `/token` is no field: behind its colon stands what went wrong there.
 _FIELD = re.compile(
-    r"(?i)(?:token|secret|password|assertion|signature|(?:access|private|account|api)_?key|(?P<header>authorization)"
+    r"(?i)(?<!/)(?:token|secret|password|assertion|signature|(?:access|private|account|api)_?key|(?P<header>authorization)"
     r"""|(?<![a-z0-9_])sig(?=\\*+["']\s*+:|=)|x-(?:amz|goog)-[a-z-]{1,40})"""
     r"""\\*+["']?\s*+[:=]\s*+"""
 )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.changes.plan import CommitTimestamp
     from delta_sharing_client.materialize.snapshot import Materialized, MaterializedData
     from delta_sharing_client.mirror.mirror import Mirror
+    from delta_sharing_client.mirror.scan import MirrorScan
     from delta_sharing_client.poll.clock import Clock
     from delta_sharing_client.poll.options import SchemaChanges, StartingVersion
     from delta_sharing_client.poll.poller import ChangePoller
@@ -392,6 +393,27 @@ class TableScan(TableRows):
         rest, storage = self._connections()
         name, kind = self.table.name, check_data(data)
         return materialize_snapshot(rest, storage, name, request, directory, data=kind, progress=progress)
+
+    def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:
+        """Sync the mirror in a directory, and return the same scan over its local files.
+
+        Hints for the server and the response format do not matter to it. A `version` that an earlier sync stopped
+        at is read without asking the server.
+
+        Args:
+            directory: the mirror's directory, made where it is missing.
+            progress: show a progress bar for the download; by default in a terminal or notebook only.
+
+        Raises:
+            ValueError: the scan has a timestamp; a mirror goes by versions.
+            DeltaSharingError: as for `Mirror.sync`.
+        """
+        if self.timestamp is not None:
+            raise ValueError("a mirror is read by version, and the scan has a timestamp: give a version instead")
+        mirror = self.table.mirror(directory)
+        if self.version is None or not mirror.holds(self.version):
+            mirror.sync(at_version=self.version, progress=progress)
+        return mirror.scan(self.columns, self.filters, self.limit, self.version, variant=self.variant)
 
     def explain(self) -> str:
         """Return in words what the scan would read: files named, pruned and left, and the bytes to fetch.

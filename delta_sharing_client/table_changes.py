@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import (
+    ChangesRequest,
     RequestedFormat,
     Timestamp,
     check_version,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_sharing_client.changes.plan import ChangesPlan, CommitTimestamp
+    from delta_sharing_client.materialize.snapshot import Materialized
     from delta_sharing_client.read.storage import StorageReader
     from delta_sharing_client.rest import RestClient
 
@@ -152,6 +155,41 @@ class TableChanges(TableRows):
         )
         columns = project_changes(info.metadata.schema, self.columns)
         return arrow_schema(change_schema(columns, self.commit_timestamp), self.variant)
+
+    def materialize(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> Materialized:
+        """Write the changes to disk as a Delta table from which any Delta engine reads the same change rows.
+
+        The table has one commit for each version of the range, with its number and its time; before the first
+        one there is nothing but the schema. It is for reading changes: its snapshot is not the shared table's.
+
+        Args:
+            directory: the local table's directory; there must be no table in it yet.
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Raises:
+            ValueError: the changes have columns; files are copied whole.
+            DeltaLogError: there is a table in the directory already, or it cannot be written.
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.materialize.changes import materialize_changes
+
+        if self.columns is not None:
+            raise ValueError(
+                "materialize copies whole files, and the changes have columns: leave that out, "
+                "or load the rows with to_arrow() and write those"
+            )
+        formats = formats_for(self.response_format)
+        request = ChangesRequest(
+            formats=formats,
+            starting_version=self.starting_version,
+            starting_timestamp=self.starting_timestamp,
+            ending_version=self.ending_version,
+            ending_timestamp=self.ending_timestamp,
+            include_historical_metadata=True,
+            include_historical_protocol="delta" in formats,
+        )
+        rest, storage = self._connections()
+        return materialize_changes(rest, storage, self.name, request, directory, progress=progress)
 
     def explain(self) -> str:
         """Return in words what would be read: versions, files by kind of change, and the bytes to fetch.

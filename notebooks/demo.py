@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pandas as pd
+from deltalake import DeltaTable
 from quiet_spark import java, local_session
 
 import delta_sharing_client as ds
@@ -61,6 +62,7 @@ class Tour:
         self.types()
         self.formats()
         self.errors()
+        self.follow()
         self.spark()
 
     def list_tables(self) -> None:
@@ -187,7 +189,7 @@ class Tour:
 
     def spark(self) -> None:
         """Two shared tables, joined in Spark SQL."""
-        head("10. Spark, without a connector jar")
+        head("11. Spark, without a connector jar")
         if java() is None:
             say("Left out: Spark needs Java 17 or later, and there is none here. `make java` sets one up.")
             return
@@ -218,6 +220,34 @@ class Tour:
         both = orders.merge(customers.dropna(subset="address"), on="customer_id")
         check(sum(row[2] for row in rows) == both["amount"].sum(), "Spark's turnover is that of pandas")
         say("The same join in pandas gives the same turnover, to the cent.")
+
+    def follow(self) -> None:
+        """A table that grows, and a poller that brings what is new, and only that."""
+        head("10. Follow a table as it changes")
+        say("poller = table.poll_changes(checkpoint, starting_version='latest')")
+        checkpoint = self._folder / "orders.checkpoint"
+        orders = DeltaTable(self._folder / "retail" / "sales" / "orders")
+        with self._orders.poll_changes(checkpoint, starting_version="latest") as poller:
+            check(poller.pull() is None, "nothing is new yet")
+            self._server.reset_requests()
+            check(poller.pull() is None, "nothing is new yet")
+            say("poller.pull()   # nothing is new: None")
+            self._requests()
+            line()
+            say("Meanwhile the shop has four orders returned, and deletes ten.")
+            orders.update(updates={"status": "'returned'"}, predicate="order_id % 2500 = 9 AND order_id < 10000")
+            orders.delete("order_id % 1000 = 998 AND order_date = '2024-01-02'")
+            self._server.reset_requests()
+            with timed("batch = poller.pull(); frame = batch.to_pandas(); batch.commit()"):
+                batch = poller.pull()
+                frame = pd.DataFrame() if batch is None else batch.to_pandas()
+            if batch is not None:
+                batch.commit()
+            self._requests()
+        counts = frame.groupby(["_commit_version", "_change_type"]).size()
+        rows = [(str(version), str(kind), f"{count:,}") for (version, kind), count in counts.items()]
+        show(("version", "change", "rows"), rows)
+        check([row[2] for row in rows] == ["4", "4", "10"], "the changes are those that were made")
 
     def _fails(self, call: str, url: str, columns: list[str] | None) -> None:
         say(call)

@@ -28,8 +28,8 @@ def requirements(wanted: str) -> list[str]:
         return ["pyspark[connect]"]
     exact = wanted.count(".") >= 2
     spark = f"pyspark[connect]=={wanted}" if exact else f"pyspark[connect]=={wanted}.*"
-    # PySpark 3.5 was made for pandas 2, and does not say so.
-    return [spark, "pandas<3", "setuptools"] if wanted.startswith("3.") else [spark]
+    # PySpark 3.5 was made for the libraries of its time, and only its extras say so, in part.
+    return [spark, "numpy<2", "pandas<3", "pyarrow<18"] if wanted.startswith("3.") else [spark]
 
 
 def environment(wanted: str) -> Path:

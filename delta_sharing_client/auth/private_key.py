@@ -22,7 +22,7 @@ _MAX_KEY: Final = 64 * 1024
 def private_key_path(profile: Profile) -> Path | None:
     """Return where a profile's private key is; None for a profile that names no file.
 
-    A relative path is taken from the profile's folder if there is such a file, and else from the working directory.
+    A relative path is taken from the profile's folder if there is such a file, else from the working directory.
     """
     credential = profile.credential
     if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:

@@ -8,6 +8,7 @@ import re
 import stat
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.http.urls import is_loopback
+from delta_sharing_client.protocol.credentials import ExternalCredential
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.secrets import redact_url
 
@@ -56,7 +58,9 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
         ProfileWarning: the token has expired, or the file can be read by others.
     """
     if isinstance(source, Profile):
-        return source
+        return (
+            replace(source, type=ExternalCredential.TYPE, credential=ExternalCredential()) if external else source
+        )
     profile = _read(source, external, stacklevel + 1)
     _check_key(profile, stacklevel + 1)
     if profile.expired():

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from delta_sharing_client.auth.external import CredentialProvider, ExternalTokens
+from delta_sharing_client.auth.oauth import ClientCredentialsTokens, OAuthTokens, PrivateKeyJwtTokens
+from delta_sharing_client.auth.renewal import RenewingAuth
+from delta_sharing_client.errors import ProfileError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.transport import Authorizer
+from delta_sharing_client.protocol.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
 from delta_sharing_client.protocol.profile import Profile
 
 
-class BearerAuth:
-    """Sends the profile's bearer token with each request.
+class _FixedAuth:
+    """Sends what the profile holds with each request.
 
     Args:
-        profile: a profile with a bearer token.
+        profile: a profile whose credential is sent as it is.
         now: gives the present time in UTC.
     """
 
-    #: There is but one token: asking again gives the same.
+    #: There is but one credential: asking again gives the same.
     renewable = False
+    _noun = "credential"
 
     def __init__(self, profile: Profile, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._profile = profile
         self._now = now
+
+    def hint(self) -> str:
+        """Return what to tell the user when the server refuses the credential."""
+        profile = self._profile
+        which = f"the profile {profile.source}" if profile.source else "the profile"
+        if profile.expired(self._now()):
+            return (
+                f"The {self._noun} in {which} has expired: its expirationTime is "
+                f"{format_time(profile.expiration_time)}. Ask the provider for a new profile"
+            )
+        return f"The {self._noun} in {which} is missing, wrong or revoked; ask the provider for a new profile"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._profile.endpoint})"
+
+
+class BearerAuth(_FixedAuth):
+    """Sends the profile's bearer token with each request (type `bearer_token`)."""
+
+    _noun = "token"
 
     def headers(self, *, force: bool = False) -> Mapping[str, str]:
         """Return the `Authorization` header ("REST APIs").
@@ -31,24 +60,62 @@ class BearerAuth:
         """
         return {"Authorization": f"Bearer {self._profile.bearer_token.reveal()}"}
 
-    def hint(self) -> str:
-        """Return what to tell the user when the server refuses the token."""
-        profile = self._profile
-        which = f"the profile {profile.source}" if profile.source else "the profile"
-        if profile.expired(self._now()):
-            return (
-                f"The token in {which} has expired: its expirationTime is {format_time(profile.expiration_time)}. "
-                "Ask the provider for a new profile"
-            )
-        return f"The token in {which} is missing, wrong or revoked; ask the provider for a new profile"
 
-    def __repr__(self) -> str:
-        return f"BearerAuth({self._profile.endpoint})"
+class BasicAuth(_FixedAuth):
+    """Sends the profile's user name and password with each request (type `basic`).
+
+    Args:
+        profile: the profile.
+        credential: its credential.
+    """
+
+    _noun = "user name or password"
+
+    def __init__(self, profile: Profile, credential: Basic) -> None:
+        super().__init__(profile)
+        self._credential = credential
+
+    def headers(self, *, force: bool = False) -> Mapping[str, str]:
+        """Return the `Authorization` header of HTTP Basic authentication, in UTF-8.
+
+        Args:
+            force: asks for a fresh credential; there is but one.
+        """
+        pair = f"{self._credential.username}:{self._credential.password.reveal()}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def provider_for(profile: Profile) -> BearerAuth:
-    """Return the provider for a profile's kind of credential."""
-    return BearerAuth(profile)
+def provider_for(
+    profile: Profile,
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> Authorizer:
+    """Return the provider for a profile's kind of credential.
+
+    Args:
+        profile: the profile.
+        options: how a token endpoint is reached; the defaults without.
+        credential_provider: gives the tokens instead of the profile.
+
+    Raises:
+        InsecureUrlError: a credential would travel to the token endpoint in clear text.
+        ProfileError: the profile says that tokens come from elsewhere, and nothing gives them.
+    """
+    if credential_provider is not None:
+        return RenewingAuth(ExternalTokens(credential_provider))
+    credential = profile.credential
+    if isinstance(credential, BearerToken):
+        return BearerAuth(profile)
+    if isinstance(credential, Basic):
+        return BasicAuth(profile, credential)
+    tokens: OAuthTokens
+    if isinstance(credential, ClientCredentials):
+        tokens = ClientCredentialsTokens(credential, options or TransportOptions())
+    elif isinstance(credential, PrivateKeyJwt):
+        tokens = PrivateKeyJwtTokens(profile, credential, options or TransportOptions())
+    else:
+        raise ProfileError("it holds no credential; pass a credential_provider", source=profile.source)
+    return RenewingAuth(tokens)
 
 
 def format_time(moment: datetime | None) -> str:

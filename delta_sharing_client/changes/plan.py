@@ -123,7 +123,7 @@ def plan_changes(rest: RestClient, table: Table, query: ChangesQuery) -> Changes
         mapping=history.mapping,
         what=what,
     )
-    tasks = list(_Tasks(what, query, answer.version).of(answer.items))
+    tasks = list(change_tasks(answer.items, query, what, answer.version))
     versions = [int(task.constants[COMMIT_VERSION] or 0) for task in tasks]
     if versions and query.ending_version is None and query.ending_timestamp is None:
         # Files that are asked for again, with fresh URLs, are those of the same versions.
@@ -160,14 +160,13 @@ def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query
     answer = rest.query_table(table, request)
     answer.protocol.check_readable(what)
     spec = read_spec(answer.metadata, columns, None, query.variant, answer.protocol)
-    maker = _Tasks(what, query, version)
     return ChangesPlan(
         table=table,
         version=version,
         protocol=answer.protocol,
         metadata=answer.metadata,
         spec=change_spec(spec, query.commit_timestamp, what=what),
-        tasks=[maker.inserted(file, version) for file in answer.items],
+        tasks=list(inserted_tasks(answer.items, version, query, what)),
         pruned={},
         limit=None,
         request=request,
@@ -233,6 +232,41 @@ def change_spec(
     )
 
 
+def change_tasks(
+    files: Sequence[FileAction], query: ChangesQuery, what: str, first: int | None = None
+) -> Iterator[FileScanTask]:
+    """Yield what to read of the files of changes: version by version, within a version in the server's order.
+
+    A task's constants hold `_commit_version` and `_commit_timestamp`, and `_change_type` unless the file's rows
+    have their own.
+
+    Args:
+        files: the answer's files.
+        query: which changes they are.
+        what: the table, for messages.
+        first: the first version of the range, where the query does not say it.
+
+    Raises:
+        ProtocolError: the files break the protocol.
+    """
+    yield from _Tasks(what, query, first).of(files)
+
+
+def inserted_tasks(
+    files: Sequence[FileAction], version: int, query: ChangesQuery, what: str
+) -> Iterator[FileScanTask]:
+    """Yield what to read of the files of a whole table, each row as one inserted by a version.
+
+    Args:
+        files: the answer's files.
+        version: the version.
+        query: in which form its columns are wanted; its range counts for nothing.
+        what: the table, for messages.
+    """
+    maker = _Tasks(what, query, version)
+    return (maker.inserted(file, version) for file in files)
+
+
 class _Tasks:
     """Makes the tasks of an answer: version by version, within a version in the server's order."""
 
@@ -290,6 +324,8 @@ class _Tasks:
             raise ProtocolError(
                 f"{self._what}: version {files[0].version} names a file with two different deletion vectors"
             )
+        if not removed or not added:
+            return {}
         pairs = [(file, added[name]) for name, file in removed.items() if name in added]
         # Of a server whose ids change with the vector, the file is still the same object of the store.
         others = {_object(file): file for name, file in added.items() if name not in removed}

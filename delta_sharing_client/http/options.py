@@ -37,6 +37,8 @@ class TransportOptions:
             outlasts a restart of the server.
         api_deadline: how long all those attempts together may wait for an answer; 120 s, so that a caller
             learns of an outage within minutes. Time in which an answer is arriving does not count.
+        query_deadline: how long an answer may take that the server prepares asynchronously; 10 minutes, which
+            a view over a large table may need. Meanwhile the server is asked every 10 s at the most.
         backoff_base: the first wait between attempts is random up to this, each further one up to double;
             0.2 s, since most faults are gone at once.
         backoff_cap: the most that a wait grows to; 20 s. A server's `Retry-After` is honoured beyond it.
@@ -63,6 +65,7 @@ class TransportOptions:
     read_timeout: timedelta = timedelta(seconds=60)
     api_attempts: int = 6
     api_deadline: timedelta = timedelta(seconds=120)
+    query_deadline: timedelta = timedelta(minutes=10)
     backoff_base: timedelta = timedelta(seconds=0.2)
     backoff_cap: timedelta = timedelta(seconds=20)
     storage_attempts: int = 5
@@ -75,7 +78,14 @@ class TransportOptions:
     user_agent: str = field(default_factory=default_user_agent)
 
     def __post_init__(self) -> None:
-        for name in ("connect_timeout", "read_timeout", "api_deadline", "backoff_base", "backoff_cap"):
+        for name in (
+            "connect_timeout",
+            "read_timeout",
+            "api_deadline",
+            "query_deadline",
+            "backoff_base",
+            "backoff_cap",
+        ):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
                 raise TypeError(f"{name} is a timedelta, not {type(value).__name__}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -135,6 +137,10 @@ class Response:
         sent = self._response.request.headers.get("Authorization", "")
         for word in sent.split()[1:]:
             text = text.replace(word, MASK)
+            if sent.lower().startswith("basic "):
+                with contextlib.suppress(ValueError):
+                    password = base64.b64decode(word).decode().partition(":")[2]
+                    text = text.replace(password, MASK) if password else text
         return text
 
     def _raw_chunks(self) -> Iterator[bytes]:

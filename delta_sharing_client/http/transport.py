@@ -1,7 +1,8 @@
-"""The two transports. No other module of the package opens a connection.
+"""The transports. No other module of the package opens a connection.
 
 The API transport has the credential and speaks to one origin. The storage transport has none, neither from
-the profile nor from a netrc file nor as a cookie, and checks every URL before it goes there.
+the profile nor from a netrc file nor as a cookie, and checks every URL before it goes there. The token transport
+speaks to one OAuth token endpoint.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Authorizer(Protocol):
 
 
 class _Transport:
-    """What both transports share: connection pools, made anew after a fork.
+    """What the transports share: connection pools, made anew after a fork.
 
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
     netrc files, keep cookies, and read a redirect's whole body.
@@ -237,6 +238,46 @@ class ApiTransport(_Transport):
             if response.status == 303:
                 method, data = "GET", None
         raise LastingTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
+
+
+class TokenTransport(_Transport):
+    """Asks an OAuth token endpoint for tokens. Redirects are not followed: each request carries a credential.
+
+    Args:
+        endpoint: the endpoint's URL.
+        options: time-outs, certificates.
+
+    Raises:
+        InsecureUrlError: the credential would travel in clear text.
+    """
+
+    def __init__(self, endpoint: str, options: TransportOptions) -> None:
+        super().__init__(options)
+        self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http)
+
+    def post(self, form: Mapping[str, str], *, headers: Mapping[str, str], timeout: float | None) -> Response:
+        """Send one form, without retries, and return the answer whatever its status.
+
+        Args:
+            form: the fields of the form.
+            headers: further headers.
+            timeout: seconds in which an answer has to begin; never more than the options allow.
+
+        Returns:
+            The answer, its body unread.
+
+        Raises:
+            TransportError: no answer came.
+        """
+        sent = {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "Content-Type": "application/x-www-form-urlencoded",
+            **headers,
+        }
+        body = urlencode(form).encode()
+        what = "the access token"
+        return self._send("POST", self.endpoint, headers=sent, body=body, timeout=timeout, what=what)
 
 
 class StorageTransport(_Transport):

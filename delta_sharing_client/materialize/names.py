@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 _PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+#: The folder of rows whose partition value is null.
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Bytes that a folder's name may have; file systems allow 255.
 _LONGEST: Final = 200
 _HASH: Final = 32
@@ -42,7 +43,7 @@ def data_file(file_id: str, values: Mapping[str, str | None], partition_columns:
     folders = []
     for column in partition_columns:
         value = values.get(column)
-        folder = f"{encode_folder(column)}={encode_folder(value) if value else _NO_VALUE}"
+        folder = f"{encode_folder(column)}={encode_folder(value) if value else NO_VALUE}"
         if len(folder) > _LONGEST:
             folder = f"{folder[: _LONGEST - _HASH].rstrip('%')}-{digest(column, value or '')}"
         # Readers take folders that begin with an underscore or a dot for hidden ones.

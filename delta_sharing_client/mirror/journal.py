@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from delta_sharing_client.delta_log.durable import remove_quietly, replace_file, writing
+from delta_sharing_client.delta_log.durable import TEMPORARY, remove_quietly, replace_file, writing
+from delta_sharing_client.delta_log.listing import LOG_DIRECTORY, SIDECARS
 from delta_sharing_client.materialize.fetch_files import PARTIAL, PRIVATE_FOLDER
 
 _NAME: Final = "pending.json"
@@ -36,7 +37,7 @@ class Journal:
         with writing("the mirror's journal", self._directory):
             replace_file(self._file, json.dumps(sorted(self.pending)).encode())
 
-    def end(self, committed: Iterable[str]) -> int:
+    def end(self, committed: Iterable[str] = ()) -> int:
         """Remove what no commit names, and forget the rest.
 
         Args:
@@ -45,20 +46,24 @@ class Journal:
         Returns:
             How many files were removed.
         """
-        left = self.pending - set(committed) if self.pending else set()
         removed = 0
-        for path in left:
+        for path in self.pending - set(committed):
             file = self._directory / path
             if file.is_file():
                 remove_quietly(file)
                 removed += 1
-        partial = self._directory / PRIVATE_FOLDER / PARTIAL
-        if partial.is_dir():
-            for file in partial.iterdir():
-                remove_quietly(file)
+        for file in self._unfinished():
+            remove_quietly(file)
         self.pending = set()
         remove_quietly(self._file)
         return removed
+
+    def _unfinished(self) -> Iterator[Path]:
+        """Yield the files that a process was writing when it died: nobody else writes while we have the lock."""
+        log = self._directory / LOG_DIRECTORY
+        yield from (self._directory / PRIVATE_FOLDER / PARTIAL).glob("*")
+        for folder in (self._directory / PRIVATE_FOLDER, log, log / SIDECARS):
+            yield from folder.glob(f".*{TEMPORARY}")
 
     def _read(self) -> set[str]:
         try:

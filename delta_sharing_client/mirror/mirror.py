@@ -66,6 +66,14 @@ class Mirror:
         """
         return shared_version(self._snapshot())
 
+    def holds(self, version: int) -> bool:
+        """Tell whether a sync stopped at a version of the shared table, which can then be read.
+
+        Raises:
+            DeltaLogError: the directory holds something else than this table's mirror.
+        """
+        return shared_version(self._snapshot()) == version or local_version_of(self.log, version) is not None
+
     def sync(
         self,
         at_version: int | None = None,

@@ -95,13 +95,16 @@ class Syncer:
         snapshot = log.snapshot()
         check_source(snapshot, self._table, self._directory)
         journal = Journal(self._directory)
+        if journal.pending:
+            # It died after its commit: what that names is no left-over, even if the next version drops it.
+            journal.pending -= set(self._paths(snapshot))
         current = shared_version(snapshot)
         unsound = self._unsound(snapshot) if repair and current is not None else False
         wanted = at_version
         if current is not None and wanted is None:
             wanted = self._rest.table_version(self._table)
         if current is not None and wanted == current and not unsound:
-            collected = journal.end(self._paths(snapshot)) if journal.pending and alone else 0
+            collected = journal.end() if alone else 0
             return SyncResult(version=snapshot.version, shared_version=current, collected=collected)
         pinned = at_version is not None
         steps: list[int | None] = [wanted if pinned else None]
@@ -144,7 +147,7 @@ class Syncer:
         if committed:
             parameters = {"table": self._table.full_name, "sharedVersion": reached}
             local = transaction.commit(actions, "SYNC", parameters)
-        collected = journal.end(self._paths(log.snapshot())) if alone else 0
+        collected = journal.end(self._paths(log.snapshot()) if journal.pending else ()) if alone else 0
         return replace(
             before,
             version=local,

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from delta_sharing_client.errors import ChangesGoneError, FileGoneError
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError
 from delta_sharing_client.poll.checkpoint import BatchRange
 from delta_sharing_client.rows import RowSource
 
@@ -83,9 +83,9 @@ class ChangeBatch(RowSource):
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield from super()._batches(plan, progress, memory_budget)
-        except FileGoneError as error:
+        except (FileGoneError, BadRequestError) as error:  # the latter when URLs are renewed
             raise ChangesGoneError(
-                f"table {plan.table.full_name}: a file of the changes of {self._versions()} is gone ({error}). "
+                f"table {plan.table.full_name}: files of the changes of {self._versions()} are gone ({error}). "
                 f"{self._advice}",
                 version=self.first_version,
             ) from None

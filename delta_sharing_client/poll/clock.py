@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+#: Seconds that a wait lasts at a time: Windows tells of Ctrl-C only in between.
+_SLICE: Final = 1.0
 
 
 class StopSignal:
@@ -37,8 +40,13 @@ class StopSignal:
 
     def wait(self, seconds: float | None = None, until: Callable[[], bool] = bool) -> None:
         """Wait until told to stop, until `until` is true, or for some seconds."""
+        end = None if seconds is None else time.monotonic() + seconds
         with self._condition:
-            self._condition.wait_for(lambda: self._stopped or until(), seconds)
+            while not (self._stopped or until()):
+                left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+                if left <= 0:
+                    return
+                self._condition.wait(left)
 
 
 class Clock(Protocol):

@@ -227,4 +227,17 @@ class EndStreamAction:
     http_status_error_code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """What stands in for an answer that is not there yet ("Asynchronous query").
+
+    Attributes:
+        query_id: the name under which the answer is asked for.
+        retry_after: seconds after which to ask, where the server told.
+    """
+
+    query_id: str
+    retry_after: float | None = None
+
+
 Action: TypeAlias = Protocol | Metadata | FileAction | EndStreamAction

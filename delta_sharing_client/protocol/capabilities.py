@@ -11,15 +11,21 @@ from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES, ResponseFo
 HEADER: Final = "delta-sharing-capabilities"
 
 
-def request_capabilities(formats: Sequence[ResponseFormat]) -> str:
+def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: bool = False) -> str:
     """Return the header's value for a request that accepts these response formats, best first.
 
     The end-of-stream line is always asked for: it is what tells a complete answer from a cut one.
+
+    Args:
+        formats: the response formats.
+        asynchronous: whether the answer may be one that has to be asked for again later.
     """
     parts = [f"responseformat={','.join(formats)}"]
     if "delta" in formats:
         parts.append(f"readerfeatures={','.join(sorted(SUPPORTED_FEATURES))}")
     parts.append("includeendstreamaction=true")
+    if asynchronous:
+        parts.append("asyncquery=true")
     return ";".join(parts)
 
 

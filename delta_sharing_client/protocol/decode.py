@@ -221,7 +221,7 @@ def decode_line(item: Json) -> Action:
         message = ": ".join(str(item[k]) for k in ("errorCode", "message") if item.get(k))
         raise QueryError(what="the request", server_message=message)
     if "queryStatus" in item:
-        raise ProtocolError("the server answers asynchronously, although that was not asked for")
+        raise ProtocolError("the server answers asynchronously, where that was not asked for")
     names = ", ".join(sorted(map(repr, item)))[:200]
     raise ProtocolError(f"unknown action {names}; a newer delta-sharing-client may know it")
 

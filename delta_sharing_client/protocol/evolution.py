@@ -56,7 +56,8 @@ def column_changes(
     name, so that a rename cannot be told from a drop.
 
     Args:
-        before, after: the metadata of two versions.
+        before: the metadata of one version.
+        after: that of a later one.
         modes: the column mapping that is in force before and after.
     """
     if before.schema_string == after.schema_string and modes[0] == modes[1]:

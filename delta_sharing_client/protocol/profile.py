@@ -69,8 +69,8 @@ class Profile:
         credential_class = KINDS.get(kind)
         if credential_class is None:
             raise UnsupportedProfileError(
-                f"the credential type {kind[:60]!r} is unknown to this release (known: {', '.join(KINDS)}); upgrade "
-                "delta-sharing-client, or ask the provider for a bearer token",
+                f"the credential type {kind[:60]!r} is unknown to this release (known: {', '.join(KINDS)}); "
+                "upgrade delta-sharing-client, or ask the provider for a bearer token",
                 field="type",
                 source=source,
             )

@@ -85,6 +85,7 @@ class QueryRequest:
         max_files: files to a page; the server decides without.
         page_token: the page to read.
         include_refresh_token, refresh_token: ask for a refresh token; use one.
+        idempotency_key: makes one query of all requests that carry it, tries and pages; asynchronous ones need it.
     """
 
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
@@ -97,6 +98,7 @@ class QueryRequest:
     page_token: str | None = field(default=None, repr=False)
     include_refresh_token: bool = False
     refresh_token: str | None = field(default=None, repr=False)
+    idempotency_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.version is not None and self.timestamp is not None:
@@ -117,6 +119,7 @@ class QueryRequest:
             ("timestamp", self.timestamp),
             ("maxFiles", self.max_files),
             ("pageToken", self.page_token),
+            ("idempotencyKey", self.idempotency_key),
         ):
             if value is not None:
                 body[key] = value
@@ -126,6 +129,11 @@ class QueryRequest:
             if self.refresh_token is not None:
                 body["refreshToken"] = self.refresh_token
         return body
+
+    def paging(self) -> dict[str, Any]:
+        """The JSON body that asks for a page of an asynchronous query's answer."""
+        values = {"maxFiles": self.max_files, "pageToken": self.page_token}
+        return {key: value for key, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,3 +182,41 @@ class ChangesRequest:
         if self.include_historical_protocol:
             params["includeHistoricalProtocol"] = "true"
         return params
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VersionsRequest:
+    """The files that versions of a table added and removed: POST /query with `startingVersion`.
+
+    Unlike the change feed it needs no table property, and says nothing of single rows. The answer has the
+    metadata of each version that changed it ("Read Data from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        starting_version: the first version.
+        ending_version: the last version, inclusive; the latest without.
+        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    starting_version: int
+    ending_version: int | None = None
+    include_historical_protocol: bool = False
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON body; nothing that was not asked for is in it."""
+        body: dict[str, Any] = {"startingVersion": self.starting_version}
+        for key, value in (
+            ("endingVersion", self.ending_version),
+            ("maxFiles", self.max_files),
+            ("pageToken", self.page_token),
+        ):
+            if value is not None:
+                body[key] = value
+        if self.include_historical_protocol:
+            body["includeHistoricalProtocol"] = True
+        return body

@@ -43,6 +43,11 @@ class RowPositions:
         return len(self._bitmap)
 
     @property
+    def positions(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The positions, ascending."""
+        return self._all()
+
+    @property
     def leaves_nothing(self) -> bool:
         """Whether no row counts, whatever the file holds."""
         return self._kept and not len(self._bitmap)

@@ -30,6 +30,7 @@ from delta_sharing_client.server.links import FileStore
 from delta_sharing_client.server.listing import list_page
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
+from delta_sharing_client.server.queries import SubmittedQueries
 from delta_sharing_client.server.query import QueryBody, query_snapshot, table_metadata, table_version
 from delta_sharing_client.server.recording import BODY_KEY
 from delta_sharing_client.server.sign import Signer
@@ -37,6 +38,7 @@ from delta_sharing_client.server.sign import Signer
 PREFIX: Final = "/delta-sharing"
 
 _JSON: Final = "application/json; charset=utf-8"
+_LINES: Final = "application/x-ndjson; charset=utf-8"
 _LOGGER: Final = logging.getLogger(__name__)
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-_:\[\]]+")
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
@@ -59,6 +61,7 @@ class Api:
     token: Secret
     token_expires: float
     signer: Signer = field(default_factory=Signer)
+    queries: SubmittedQueries = field(default_factory=SubmittedQueries)
     store: FileStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class Api:
             Route(_TABLE, self._endpoint(self._version), methods=["HEAD"]),
             Route(f"{_TABLE}/metadata", self._endpoint(self._metadata), methods=["GET"]),
             Route(f"{_TABLE}/query", self._endpoint(self._query), methods=["POST"]),
+            Route(f"{_TABLE}/queries/{{query}}", self._endpoint(self._query_result), methods=["POST"]),
             Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
         ]
         files = FileEndpoint(store=self.store, signer=self.signer)
@@ -163,9 +167,26 @@ class Api:
         raw = await _json_body(request)
         request.scope[BODY_KEY] = raw
         body = QueryBody.parse(raw)
-        if body.starting_version is not None:
-            return await _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
-        return await _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
+        key = text(raw.get("idempotencyKey", raw.get("idempotency_key")), "idempotencyKey")
+        if asked.capabilities.asynchronous and key is not None and body.page_token is None:
+            query = self.queries.submit(asked, raw, key)
+            if query.pending:
+                return _status(query.status("pending"), asked)
+        return await _answer_query(asked, body)
+
+    async def _query_result(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        paging = await _json_body(request)
+        request.scope[BODY_KEY] = paging
+        query = self.queries.find(asked, request.path_params["query"])
+        if query.pending:
+            return _status(query.status("pending"), asked)
+        page = query.page(paging)
+        try:
+            return await _answer_query(asked, QueryBody.parse(page))
+        except (Problem, DeltaLogError) as error:
+            problem = error if isinstance(error, Problem) else from_log_error(error, asked.table.full_name)
+            return _status(query.status("failed", problem.message), asked)
 
     async def _changes(self, request: Request) -> Response:
         asked = self._table_request(request)
@@ -187,6 +208,18 @@ class Api:
             store=self.store,
             base_url=f"{request.url.scheme}://{host}",
         )
+
+
+async def _answer_query(asked: TableRequest, body: QueryBody) -> Response:
+    if body.starting_version is not None:
+        return await _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
+    return await _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
+
+
+def _status(line: dict[str, Any], asked: TableRequest) -> Response:
+    """Answer with what stands in for a query's answer; it is for no version and in no format yet."""
+    headers = {"delta-table-version": "0", HEADER: asked.capabilities.echo(asked.capabilities.formats[0])}
+    return Response(json.dumps(line) + "\n", headers=headers, media_type=_LINES)
 
 
 def _as_endpoint(files: FileEndpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -219,9 +252,7 @@ async def _stream(answer: Answer, request: TableRequest) -> Response:
     pieces = encode(answer, request)
     # What fails before the first piece is there can still be told by the status.
     first = await run_in_threadpool(next, pieces, b"")
-    return StreamingResponse(
-        chain([first], pieces), headers=headers, media_type="application/x-ndjson; charset=utf-8"
-    )
+    return StreamingResponse(chain([first], pieces), headers=headers, media_type=_LINES)
 
 
 def _problem_response(problem: Problem) -> Response:

@@ -29,11 +29,13 @@ class Capabilities:
         formats: the response formats it takes.
         reader_features: the reader features it can handle in delta format.
         end_stream_action: it wants an EndStreamAction.
+        asynchronous: it takes answers to a query that come later, and this server gives them.
     """
 
     formats: tuple[str, ...] = (PARQUET,)
     reader_features: tuple[str, ...] = ()
     end_stream_action: bool = False
+    asynchronous: bool = False
 
     @classmethod
     def parse(cls, header: str | None, options: ServerOptions) -> Capabilities:
@@ -52,6 +54,7 @@ class Capabilities:
             formats=(values.get("responseformat") or (PARQUET,)) if knows_formats else (PARQUET,),
             reader_features=values.get("readerfeatures", ()) if knows_formats else (),
             end_stream_action=values.get("includeendstreamaction") == ("true",) and options.send_end_stream_action,
+            asynchronous=values.get("asyncquery") == ("true",) and options.query_time is not None,
         )
 
     def echo(self, chosen: str) -> str:
@@ -65,6 +68,8 @@ class Capabilities:
             parts.append("readerfeatures=" + ",".join(self.reader_features))
         if self.end_stream_action:
             parts.append("includeendstreamaction=true")
+        if self.asynchronous:
+            parts.append("asyncquery=true")
         return ";".join(parts)
 
 

@@ -28,6 +28,8 @@ class ServerOptions:
         prefer_format: `auto` (the default) answers in parquet format where the client takes it and the
             table allows it; `delta` answers in delta format where the client takes it; `parquet` makes an
             older server, which knows no other format and ignores the capabilities header.
+        query_time: how long a query is prepared asynchronously for a client that takes that; None (the default)
+            answers every query at once.
         default_share: the share of tables in a directory that does not say one; `local` by default.
         default_schema: the schema of tables in a directory that does not say one; `default` by default.
     """
@@ -43,6 +45,7 @@ class ServerOptions:
     all_tables: bool = True
     history: bool = True
     prefer_format: Literal["auto", "delta", "parquet"] = "auto"
+    query_time: timedelta | None = None
     default_share: str = "local"
     default_schema: str = "default"
 
@@ -56,6 +59,8 @@ class ServerOptions:
             raise ValueError("token must be ASCII text without spaces")
         if self.url_lifetime <= timedelta(0) or self.token_lifetime <= timedelta(0):
             raise ValueError("url_lifetime and token_lifetime must be positive")
+        if self.query_time is not None and self.query_time <= timedelta(0):
+            raise ValueError("query_time must be positive, or None")
         if self.page_size < 1:
             raise ValueError("page_size must be at least 1")
         if self.max_files_per_page is not None and self.max_files_per_page < 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ _KIND_OF_TYPE: Final[dict[str, Kind]] = {
 # Statistics of timestamps are cut to milliseconds, those of long texts to their first 32 characters.
 _STATS_KINDS: Final = ("long", "double", "string", "date", "timestamp")
 _CUT_TIME: Final = timedelta(milliseconds=1)
+_LAST_TIME: Final = datetime.max.replace(tzinfo=UTC) - _CUT_TIME
 _CUT_TEXT: Final = 32
 
 
@@ -130,7 +131,7 @@ class _FileValues:
             high = _bound(_leaf(stats, "maxValues", field.physical_name), kind)
         if high is not None:
             if kind == "timestamp":
-                high += _CUT_TIME
+                high = high + _CUT_TIME if high < _LAST_TIME else None
             elif kind == "double" or (kind == "string" and len(high) >= _CUT_TEXT):
                 # Statistics don't see NaN, which is greater than any number; a cut text may go on.
                 high = None

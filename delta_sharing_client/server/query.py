@@ -28,7 +28,14 @@ from delta_sharing_client.server.pruning import apply_limit, prune
 from delta_sharing_client.server.wire import Wire, make_wire
 
 # What may differ between the pages of one query.
-_PAGING: Final = {"maxFiles", "pageToken", "includeRefreshToken", "refreshToken"}
+_PAGING: Final = {
+    "maxFiles",
+    "pageToken",
+    "includeRefreshToken",
+    "refreshToken",
+    "idempotencyKey",
+    "idempotency_key",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from delta_sharing_client.spark.executor import NO_COLUMN
 from delta_sharing_client.spark.plan import check_partition_size, divide, encode_plan
 from delta_sharing_client.spark.session import core_count, session_for, spark_version, worker_python
 from delta_sharing_client.spark.shipping import package_loader, partition_reader
+from delta_sharing_client.spark.source import make_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,4 +67,5 @@ def to_dataframe(
         # PySpark warns of releases of pandas and of distutils; what is done here takes neither.
         warnings.simplefilter("ignore")
         frame = numbers.mapInArrow(partition_reader(job, parts, package_loader()), schema)
+    make_known(session)
     return frame.select() if counting else frame

@@ -69,7 +69,7 @@ def encode_plan(
     renewal = None
     if executor_credentials:
         key = secrets.token_hex(16)
-        renewal = pickle.dumps(Renewal(rest.profile, rest.options, _bare_plan(plan), key))
+        renewal = pickle.dumps(Renewal(rest.profile_elsewhere(), rest.options, _bare_plan(plan), key))
     job = encode(
         Job(
             table=plan.table.full_name,

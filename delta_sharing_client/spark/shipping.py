@@ -10,6 +10,7 @@ before it has the package is defined inside one here, and uses the standard libr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -146,7 +147,11 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
         load: what `package_loader` returned.
         cores: tasks that can run at a time; those of the driver's machine without.
     """
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+    available_now: Any = object
+    with contextlib.suppress(ImportError):  # Spark 4.2 and later
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as available_now
 
     class SharedTableReader(DataSourceReader):
         def __init__(self, job: bytes, parts: list[bytes]) -> None:
@@ -161,6 +166,64 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
             if partition is None or not partition.value:
                 return iter(())
             return load("spark.executor").read_part(self.job, partition.value)  # type: ignore[no-any-return]
+
+    class SharedTableStreamReader(DataSourceStreamReader, available_now):
+        """One of them lives as long as a query and plans it; what runs on executors is another, without options."""
+
+        def __init__(self, asked: dict[str, str], pinned: int | None, schema: Any) -> None:
+            self.asked = asked
+            self.pinned = pinned
+            self.schema = schema
+            self.stream: Any = None
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {}  # for executors, which get all they need with their partition
+
+        def call(self, method: str, *arguments: Any) -> Any:
+            try:
+                if self.stream is None:
+                    opened = load("spark.stream").TableStream
+                    self.stream = opened(self.asked, self.pinned, self.schema, cores)
+                return getattr(self.stream, method)(*arguments)
+            except Exception as error:  # noqa: BLE001
+                raise error.with_traceback(None) from None
+
+        def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+            return self.call("initial_offset")  # type: ignore[no-any-return]
+
+        # Spark before 4.2 gives neither; later ones look whether there are parameters at all.
+        def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+            told = None
+            if limit is not None:
+                told = type(limit).__name__, next(iter(vars(limit).values()), 0)
+            return self.call("latest_offset", start, told)  # type: ignore[no-any-return]
+
+        def getDefaultReadLimit(self) -> Any:  # noqa: N802
+            from pyspark.sql.streaming import datasource
+
+            kind, number = self.call("default_limit")
+            return getattr(datasource, kind)(number)
+
+        def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+            return self.call("report_latest_offset")  # type: ignore[no-any-return]
+
+        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+            self.call("prepare_for_available_now")
+
+        def partitions(self, start: Any, end: Any) -> list[Any]:
+            return [InputPartition(pair) for pair in self.call("partitions", start, end)]
+
+        def read(self, partition: Any) -> Iterator[Any]:
+            if partition is None or not partition.value:
+                return iter(())
+            return load("spark.executor").read_part(*partition.value)  # type: ignore[no-any-return]
+
+        def commit(self, end: Any) -> None:
+            self.call("commit", end)
+
+        def stop(self) -> None:
+            if self.stream is not None:
+                self.stream.stop()
 
     class SharedTableSource(DataSource):
         def __init__(self, options: Any) -> None:
@@ -187,5 +250,9 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
             except Exception as error:  # noqa: BLE001
                 raise error.with_traceback(None) from None
             return SharedTableReader(job, parts)
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802
+            asked, self.asked = self.asked, {}
+            return SharedTableStreamReader(asked, self.pinned, schema)
 
     return SharedTableSource

@@ -6,12 +6,14 @@ Spark calls `describe` in one process and `plan` in another; see `shipping.data_
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from delta_sharing_client.changes.plan import ChangesQuery, plan_changes
+from delta_sharing_client.changes.plan import ChangesQuery, change_schema, plan_changes, project_changes
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.protocol.predicates import columns_of
@@ -25,17 +27,22 @@ from delta_sharing_client.spark.plan import divide, encode_plan
 from delta_sharing_client.spark.session import (
     DATA_SOURCE_SINCE,
     core_count,
+    is_connect,
     pyspark_version,
     session_for,
     spark_version,
     worker_python,
 )
 from delta_sharing_client.spark.shipping import data_source, package_loader
-from delta_sharing_client.spark.source_options import SourceOptions, parse_options
+from delta_sharing_client.spark.source_options import STREAM_OPTIONS, SourceOptions, parse_options
+from delta_sharing_client.spark.stream_options import StreamOptions, parse_stream_options
+from delta_sharing_client.spark.stream_start import describe_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
+
+_known: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def register(spark: SparkSession | None = None) -> None:
@@ -55,8 +62,30 @@ def register(spark: SparkSession | None = None) -> None:
             f"format('deltaSharing') needs Spark 4.0 or later, and this is {version[0]}.{version[1]}: "
             "use load_as_spark, which needs 3.5"
         )
-    with worker_python(session):
-        session.dataSource.register(data_source(package_loader(), core_count(session)))
+    from pyspark.errors import AnalysisException
+
+    try:
+        with worker_python(session):
+            session.dataSource.register(data_source(package_loader(), core_count(session)))
+    except AnalysisException as error:
+        # Spark 4.0 takes no other than the one that it has found by itself, which is the same.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+
+
+def make_known(session: SparkSession) -> None:
+    """Register the data source with a session that has none yet and would not find it by itself.
+
+    For who loads a table and then goes on in SQL. A server that takes no data sources is left alone.
+    """
+    from pyspark.errors import PySparkException
+
+    found = not is_connect(session) and importlib.util.find_spec("pyspark_delta_sharing") is not None
+    if found or session in _known or spark_version(session) < DATA_SOURCE_SINCE:
+        return
+    _known.add(session)
+    with contextlib.suppress(PySparkException):
+        register(session)
 
 
 def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
@@ -68,9 +97,18 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
     Raises:
         DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
     """
-    options = parse_options(given)
+    # Spark does not say whether it asks for a batch or for a stream.
+    try:
+        options = parse_options(given)
+    except ValueError:
+        stream = _stream_options(given)
+        if stream is None:
+            raise
+        return describe_stream(stream)
     with RestClient(options.profile, TransportOptions()) as rest:
         if isinstance(options.query, ChangesQuery):
+            if options.query.ending_version is None and options.query.ending_timestamp is None:
+                return _describe_changes(rest, options, options.query)
             plan = plan_changes(rest, options.table, options.query)
             columns, version = plan.spec.output, None
         else:
@@ -82,6 +120,27 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
             columns, version = project(info.metadata.schema, query.columns), info.version
     schema = spark_schema(columns, options.variant, pyspark_version())
     return schema.jsonValue(), version
+
+
+def _stream_options(given: Mapping[str, str]) -> StreamOptions | None:
+    """What the options mean to a stream; None where they make no sense there either, and are no stream's."""
+    try:
+        return parse_stream_options(given)
+    except ValueError:
+        if any(name.lower() in given for name in STREAM_OPTIONS):
+            raise
+        return None
+
+
+def _describe_changes(
+    rest: RestClient, options: SourceOptions, query: ChangesQuery
+) -> tuple[dict[str, Any], int | None]:
+    """Changes up to the latest version have the columns that the table has now; no file is listed for that."""
+    what = f"table {options.table.full_name}"
+    info = rest.table_metadata(options.table, query.formats)
+    info.protocol.check_readable(what)
+    columns = change_schema(project_changes(info.metadata.schema, query.columns), query.commit_timestamp, what)
+    return spark_schema(columns, options.variant, pyspark_version()).jsonValue(), info.version
 
 
 def plan(

@@ -30,6 +30,7 @@ PROFILE_OPTIONS: Final = (
     "clientId",
     "clientSecret",
     "scope",
+    "audience",
     "username",
     "password",
 )
@@ -51,6 +52,18 @@ OPTIONS: Final = (
     "executorCredentials",
     "partitionSize",
     "minPartitions",
+)
+#: What only streams take.
+STREAM_OPTIONS: Final = (
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "maxVersionsPerRpc",
+    "queryTableVersionIntervalSeconds",
+    "ignoreDeletes",
+    "ignoreChanges",
+    "skipChangeCommits",
+    "schemaTrackingLocation",
+    "allowSourceColumnRenameAndDrop",
 )
 _CHANGES_ONLY: Final = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _SNAPSHOT_ONLY: Final = ("versionAsOf", "timestampAsOf", "filters", "limit")
@@ -93,16 +106,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         TableNameError: `path` is missing or no table.
         ProfileError: the profile cannot be used.
     """
-    options = _Options(given)
-    path = options.text("path")
-    if path is None:
-        raise ValueError("no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'")
-    fields = {name: value for name in PROFILE_OPTIONS if (value := options.text(name)) is not None}
-    if fields:
-        profile, table = _profile_of(fields), parse_bare_table(path)
-    else:
-        source, table = parse_table_url(path)
-        profile = load_profile(source)
+    options = GivenOptions(given)
+    for name in STREAM_OPTIONS:
+        if options.text(name) is not None:
+            raise ValueError(f"the option {name} is for streams, spark.readStream; leave it out")
+    profile, table = options.profile_and_table()
     changes = options.flag("readChangeFeed", False)
     options.refuse(_SNAPSHOT_ONLY if changes else _CHANGES_ONLY, "with" if changes else "without")
     return SourceOptions(
@@ -115,7 +123,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _snapshot(options: _Options) -> SnapshotQuery:
+def _snapshot(options: GivenOptions) -> SnapshotQuery:
     version, timestamp = options.version("versionAsOf"), options.time("timestampAsOf")
     if version is not None and timestamp is not None:
         raise ValueError("the options versionAsOf and timestampAsOf cannot be given together")
@@ -130,7 +138,7 @@ def _snapshot(options: _Options) -> SnapshotQuery:
     )
 
 
-def _changes(options: _Options) -> ChangesQuery:
+def _changes(options: GivenOptions) -> ChangesQuery:
     first, first_time = options.version("startingVersion"), options.time("startingTimestamp")
     last, last_time = options.version("endingVersion"), options.time("endingTimestamp")
     if (first is None) == (first_time is None):
@@ -158,12 +166,12 @@ def _profile_of(fields: dict[str, str]) -> Profile:
     return Profile.from_dict(known, "in the options")
 
 
-class _Options:
+class GivenOptions:
     """Options by name, whatever its case, each of its type."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
-        known = {name.lower(): name for name in (*OPTIONS, *PROFILE_OPTIONS)}
+        known = {name.lower(): name for name in (*OPTIONS, *STREAM_OPTIONS, *PROFILE_OPTIONS)}
         if "readchangedata" in self._given:  # what the reference connector called it first
             self._given.setdefault("readchangefeed", self._given.pop("readchangedata"))
         for name in self._given:
@@ -171,6 +179,18 @@ class _Options:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = f"; is {known[close[0]]!r} meant?" if close else f"; there are {', '.join(OPTIONS)}"
                 raise ValueError(f"the option {name!r} is unknown{hint}")
+
+    def profile_and_table(self) -> tuple[Profile, Table]:
+        path = self.text("path")
+        if path is None:
+            raise ValueError(
+                "no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'"
+            )
+        fields = {name: value for name in PROFILE_OPTIONS if (value := self.text(name)) is not None}
+        if fields:
+            return _profile_of(fields), parse_bare_table(path)
+        source, table = parse_table_url(path)
+        return load_profile(source), table
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower())

@@ -11,7 +11,12 @@ import pytest
 from change_tables import COLUMNS, FEED, ChangeTable, column, rows, told
 from loading_tables import array_of, map_of, struct_of
 
-from delta_sharing_client.errors import ColumnError, SchemaChangedError, TableReplacedError, UnsupportedFeatureError
+from delta_sharing_client.errors import (
+    ColumnError,
+    SchemaChangedError,
+    TableReplacedError,
+    UnsupportedFeatureError,
+)
 from delta_sharing_client.table import SharedTable
 
 Share = Callable[..., SharedTable]

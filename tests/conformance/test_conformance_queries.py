@@ -130,7 +130,7 @@ class TestLimits:
 
 
 def operand(name: str, value: Any = None) -> dict[str, Any]:
-    kind = TYPED_VALUES[name][1]
+    kind = "long" if name == "id" else TYPED_VALUES[name][1]
     if value is None:
         return {"op": "column", "name": name, "valueType": kind}
     return {"op": "literal", "value": value, "valueType": kind}
@@ -310,6 +310,7 @@ class TestHints:
             hint("equal", operand("p_bool"), operand("p_bool", "true")),
             hint("greaterThan", operand("p_double"), operand("p_double", "0.5")),
             hint("not", hint("isNull", operand("p_float"))),
+            hint("greaterThan", operand("id"), operand("id", "3")),
         )
         assert body["predicateHints"] == [
             "p_int >= -5",
@@ -325,10 +326,24 @@ class TestHints:
     def test_a_part_of_an_or_is_not_said_alone(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
+        either = [[("p_int", "=", 12)], [("id", "not in", [1, 2, 3, *range(4, 100)])]]
+        assert {row["id"] for row in load(newest, TYPED, filters=either)} == {0, 3}
+        (body,) = [request.body for request in newest.server.requests if request.method == "POST"]
+        assert body is not None
+        assert not {"jsonPredicateHints", "predicateHints"} & set(body)
+
+    def test_what_is_said_of_data_columns(self, newest: Target) -> None:
+        assert newest.server is not None
+        newest.server.reset_requests()
         either = [[("p_int", "=", 12)], [("id", "=", 0)]]
         assert {row["id"] for row in load(newest, TYPED, filters=either)} == {0, 3}
         (body,) = [request.body for request in newest.server.requests if request.method == "POST"]
-        assert body == {}
+        assert body is not None
+        assert json.loads(body["jsonPredicateHints"]) == hint(
+            "or",
+            hint("equal", operand("p_int"), operand("p_int", "12")),
+            hint("equal", operand("id"), operand("id", "0")),
+        )
 
 
 def repr_sql(text: str) -> str:

@@ -20,7 +20,6 @@ from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, DeltaSharingError, UnsupportedFeatureError
 from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.table import SharedTable
 
 TABLES = Path(__file__).parent / "tables"
 #: Reader features that concern the log alone: such tables can be served in parquet format.
@@ -310,11 +309,16 @@ def test_versions_by_the_time_in_their_commits(client: SharingClient, case: Case
             check(table.scan(timestamp=moment).to_arrow(), case, int(version))
 
 
-@pytest.mark.skipif(not hasattr(SharedTable, "changes"), reason="tables have no changes() yet")
+@pytest.mark.parametrize("response_format", ["delta", "parquet"])
 @pytest.mark.parametrize(("case", "told"), CHANGES)
-def test_changes(client: SharingClient, case: Case, told: dict[str, Any]) -> None:
-    table: Any = client.table(case.table_name)
-    actual = table.changes(starting_version=told["first"], ending_version=told["last"]).to_arrow()
+def test_changes(client: SharingClient, case: Case, told: dict[str, Any], response_format: Any) -> None:
+    changes = client.table(case.table_name).changes(told["first"], told["last"], response_format=response_format)
+    if response_format == "parquet" and case.needed(case.latest) - LOG_FEATURES:
+        with pytest.raises(BadRequestError, match="responseformat=delta"):
+            changes.to_arrow()
+        return
+    actual = changes.to_arrow()
+    assert changes.count() == actual.num_rows
     assert actual.column_names[-1] == "_commit_timestamp"
     actual = actual.drop_columns(["_commit_timestamp"])
     expected = pq.read_table(TABLES / case.name / "expected" / told["file"], partitioning=None)

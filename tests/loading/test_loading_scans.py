@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import duckdb
@@ -143,6 +143,21 @@ class TestRows:
         matching = [number for number in files if number >= 36 and number % 3]
         assert len(file_requests(server)) == len(unknown) + len(matching)
 
+    @pytest.mark.parametrize(
+        ("term", "kept"),
+        [
+            (("id", ">=", 900), range(36, FILES)),
+            (("id", "!=", 7), range(FILES)),
+            (("id", "in", [30, 31, 999]), [1, FILES - 1]),
+        ],
+    )
+    def test_the_server_prunes_by_statistics_too(
+        self, scan: TableScan, term: tuple[str, str, Any], kept: Sequence[int]
+    ) -> None:
+        unknown = {number for number in range(FILES) if number % 3 == 0}
+        named = len(unknown.union(kept))
+        assert f"{named} named by the server, 0 pruned" in scan.replace(filters=[term]).explain()
+
     def test_json_hints_prune_files_and_filter_no_rows(
         self, server: SharingServer, scan: TableScan, served: list[int]
     ) -> None:
@@ -158,7 +173,8 @@ class TestRows:
         assert found["id"].to_pylist() == [n for n in served if n // ROWS % 4 == 2]
         assert len(file_requests(server)) == FILES // 4
         (query,) = [request for request in server.requests if not request.is_file]
-        assert query.body == {"jsonPredicateHints": hint("p", "2")}
+        assert query.body["jsonPredicateHints"] == hint("p", "2")
+        assert set(query.body) == {"jsonPredicateHints", "idempotencyKey"}
         by_id = scan.replace(json_predicate_hints=hint("id", "30"), columns=["id"]).to_arrow()["id"].to_pylist()
         assert set(range(25, 50)) <= set(by_id)
         assert scan.replace(json_predicate_hints="{not json").to_arrow().num_rows == FILES * ROWS

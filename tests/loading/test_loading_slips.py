@@ -93,12 +93,6 @@ def test_a_table_url_for_a_profile():
         ds.SharingClient("config.share#a.b.c")
 
 
-@pytest.mark.parametrize("name", ["load_table_changes_as_spark"])
-def test_a_name_of_the_reference_client_that_is_not_there_yet(name):
-    with pytest.raises(AttributeError, match="not in this release"):
-        getattr(ds, name)
-
-
 @pytest.mark.parametrize("name", ["My Table", "with.dot"])
 def test_a_folder_that_cannot_be_a_name_is_shown_whole(tmp_path, name):
     write_deltalake(tmp_path / name, pa.table({"a": [1]}))

@@ -102,6 +102,10 @@ def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
         'load_as_spark("local.share#retail.sales.orders").createOrReplaceTempView("orders")',
         "FROM orders o JOIN customers c USING (customer_id)",
         "The same join in pandas gives the same turnover, to the cent.",
+        "poller.pull()   # nothing is new: None",
+        "requests: 1 to the API, 0 for files",
+        "requests: 2 to the API, 2 for files",
+        "update_preimage",
     ):
         assert fact in output
     assert re.search(r"\(12,2\).*Decimal 4\.99", output)

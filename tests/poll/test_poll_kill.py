@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,50 @@ with ds.SharingClient(profile) as client, open(out, "a") as log:
     poller.close()
 print("done", flush=True)
 """
+
+
+#: Follows a table until it is told to stop, by Ctrl-C or by a handler of its own.
+FOLLOWER = """
+import json, signal, sys
+import delta_sharing_client as ds
+
+with ds.SharingClient(json.loads(sys.argv[1])) as client:
+    poller = client.table("s.s.t").poll_changes(starting_version="latest")
+    if sys.argv[2] == "handler":
+        signal.signal(signal.SIGTERM, lambda *_: poller.stop())
+    poller.pull()
+    print("waiting", flush=True)
+    for batch in poller:
+        print(batch, flush=True)
+print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "sent", "status", "said"),
+    [("ctrl-c", signal.SIGINT, -signal.SIGINT, ""), ("handler", signal.SIGTERM, 0, "stopped\n")],
+)
+def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, status: int, said: str) -> None:
+    table = ChangeTable(tmp_path / "t")
+    table.commit(table.add("f", rows(1)))
+    with (
+        SharingServer({"s.s.t": table.root}) as server,
+        subprocess.Popen(
+            [sys.executable, "-c", FOLLOWER, json.dumps(dict(server.profile)), how],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.3)
+        sent_at = time.monotonic()
+        process.send_signal(sent)
+        output, errors = process.communicate(timeout=30)
+    assert time.monotonic() - sent_at < 5
+    assert (process.returncode, output) == (status, said)
+    assert ("KeyboardInterrupt" in errors) == (how == "ctrl-c")
 
 
 @pytest.mark.slow

@@ -200,7 +200,9 @@ class TestQuery:
         assert ids(answer) == ["f1", "f2"]
         assert all(type(item) is AddFile for item in answer.items)
         assert (answer.version, answer.metadata.id) == (7, "m")
-        assert server.requests[0].json() == {"limitHint": 5}
+        sent = server.requests[0].json()
+        assert len(sent.pop("idempotencyKey")) == 36
+        assert sent == {"limitHint": 5}
         assert "canary" not in repr(answer)
 
     def test_no_files_at_all(self, server, rest):
@@ -232,8 +234,10 @@ class TestQuery:
         assert answer.end.next_page_token is None
         assert answer.end.min_url_expiration_timestamp == 9_999_999_998_000
         first, second, third = [sent.json() for sent in server.requests]
-        assert first == {"maxFiles": 1, "includeRefreshToken": True, "predicateHints": ["a > 1"]}
-        assert second == {"maxFiles": 1, "pageToken": "t1", "predicateHints": ["a > 1"]}
+        key = first["idempotencyKey"]
+        both = {"maxFiles": 1, "predicateHints": ["a > 1"], "idempotencyKey": key}
+        assert first == {**both, "includeRefreshToken": True}
+        assert second == {**both, "pageToken": "t1"}
         assert third["pageToken"] == "t2"
 
     def test_the_refresh_token_is_that_of_the_first_page(self, server, rest):

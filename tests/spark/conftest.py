@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let PySpark leave sockets to the garbage collector, as older releases do; warnings are errors otherwise."""
+    theirs = pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
+        "ignore:PySpark does not yet fully support pandas:FutureWarning",
+        "ignore::DeprecationWarning:pyspark",
+    )
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(theirs)
+
+
 @pytest.fixture(scope="session")
 def java() -> Path:
     """The Java that Spark runs on."""

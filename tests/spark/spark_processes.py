@@ -31,8 +31,8 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
 #: For a JVM that lives for seconds: it comes up sooner, and takes less of the processor.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-START_SECONDS = 60.0
-JOB_SECONDS = 100.0
+START_SECONDS = 90.0
+JOB_SECONDS = 240.0
 
 
 def java_home() -> Path | None:

@@ -48,6 +48,7 @@ def customers(sample_profile: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # several processes come up, on a busy machine one after the other
 def test_a_standalone_cluster_without_the_package_reads_tables(
     standalone: Jobs, orders: str, customers: str
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, orders: str) -> None:
     filtered, limited, older, wrong = local_cluster.run(
         {"job": "totals", "url": orders, "filters": FILTER},

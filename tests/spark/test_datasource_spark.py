@@ -18,6 +18,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.changes.plan import ChangesQuery
 from delta_sharing_client.errors import ColumnError, ProfileError, SparkError, TableNameError
 from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.protocol.schema import parse_schema
 from delta_sharing_client.query import SnapshotQuery
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
@@ -174,6 +175,8 @@ def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSes
 # -- where it is known
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_it_is_found_without_being_registered(java: Path, numbers: SharingServer, tmp_path: Path) -> None:
     if sessions.pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
@@ -188,9 +191,29 @@ spark.stop()
     path = os.pathsep.join([str(Path(ds.__file__).parents[1]), str(toplevel)])
     env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, env=env, cwd=tmp_path
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=env, cwd=tmp_path
     )
     assert "rows: 80" in done.stdout, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_loading_a_table_makes_it_known_where_spark_would_not_find_it(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, numbers: SharingServer, installed: bool
+) -> None:
+    import importlib.util
+    import weakref
+
+    from delta_sharing_client.spark import source as front
+
+    if sessions.spark_version(spark) < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    registered: list[Any] = []
+    monkeypatch.setattr(front, "_known", weakref.WeakSet())
+    monkeypatch.setattr(front, "register", registered.append)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
+    for _ in range(2):
+        ds.load_as_spark("s.d.numbers", delta_sharing_profile=numbers.profile, spark=spark)
+    assert registered == ([] if installed else [spark])
 
 
 def test_spark_3_5_has_no_data_sources(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
@@ -233,23 +256,29 @@ def test_a_wrong_token_shows_neither_itself_nor_more_than_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("ddl", "message"),
+    ("name", "kind", "nullable", "message"),
     [
-        ("other long", "names 'other', which the table lacks; it has id, part"),
-        ("id int", "has 'id' as integer, the table has it as long"),
-        ("id long NOT NULL", "leave NOT NULL out"),
+        ("other", "long", True, "names 'other', which the table lacks; it has id, part"),
+        ("id", "integer", True, "has 'id' as integer, the table has it as long"),
+        ("id", "long", False, "leave NOT NULL out"),
+        (
+            "many",
+            {"type": "array", "elementType": "long", "containsNull": False},
+            True,
+            "leave NOT NULL out",
+        ),
     ],
 )
-def test_schemas_that_do_not_fit(spark: SparkSession, ddl: str, message: str) -> None:
+def test_schemas_that_do_not_fit(name: str, kind: Any, nullable: bool, message: str) -> None:
     from pyspark.sql.types import StructType
 
-    from delta_sharing_client.protocol.schema import parse_schema
-
-    table = parse_schema(
-        json.dumps({"type": "struct", "fields": [column("id", "long"), column("part", "integer")]})
-    )
+    asked = {"type": "struct", "fields": [column(name, kind, nullable=nullable)]}
+    columns = [column("id", "long"), column("part", "integer")]
+    if name == "many":
+        columns.append(column("many", {"type": "array", "elementType": "long", "containsNull": True}))
+    table = parse_schema(json.dumps({"type": "struct", "fields": columns}))
     with pytest.raises(ColumnError, match=message):
-        asked_columns(StructType.fromDDL(ddl), table, "struct")
+        asked_columns(StructType.fromJson(asked), table, "struct")
 
 
 # -- options

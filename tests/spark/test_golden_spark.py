@@ -36,7 +36,10 @@ def collected(frame: DataFrame) -> pa.Table:
     """The rows of a DataFrame as Spark hands them to Arrow."""
     if hasattr(frame, "toArrow"):
         return frame.toArrow()
-    return pa.Table.from_batches(frame._collect_as_arrow(), None if frame.columns else pa.schema([]))
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    batches = frame._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
 
 
 def same_rows(actual: pa.Table, expected: pa.Table, key: list[str]) -> None:

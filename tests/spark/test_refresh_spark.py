@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
-LIFETIME = timedelta(seconds=1)
+LIFETIME = timedelta(seconds=2)
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +222,7 @@ def test_a_plan_that_is_too_large_leaves_its_urls_behind(
     monkeypatch: pytest.MonkeyPatch, client: SharingClient, server: SharingServer
 ) -> None:
     whole = sum(map(len, encoded(client)[1]))
-    monkeypatch.setattr(plans, "MAX_PLAN", whole - 1)
+    monkeypatch.setattr(plans, "MAX_PLAN", whole * 9 // 10)
     job, parts = encoded(client)
     assert all(task.url == "" for part in parts for task in decode(part).tasks)
     vectors = [task.deletion_vector for part in parts for task in decode(part).tasks if task.deletion_vector]

@@ -50,7 +50,7 @@ for frame in bad:
     try:
         frame.collect()
     except Exception as error:
-        print("failed:", error)
+        print("\\nCAUGHT", type(error), error)
 spark.stop()
 """
 
@@ -67,6 +67,8 @@ def tables(tmp_path: Path) -> dict[str, Path]:
     return tables
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
     java: Path, tables: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -81,13 +83,13 @@ def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
         events.mkdir()
         env = spark_processes.environment(PYTHONPATH=str(spark_processes.ROOT))
         command = [sys.executable, "-W", "ignore", "-c", JOB, str(profile), json.dumps(fields), str(events)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=env, cwd=tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=env, cwd=tmp_path)
         said = done.stdout + done.stderr
         (log,) = events.iterdir()
         kept = log.read_text()
     fronts = 3 if pyspark_version() >= (4, 0) else 1
     assert said.count("rows: 10") == fronts, said[-3000:]
-    assert said.count("failed:") == min(fronts, 2)
+    assert said.count("\nCAUGHT") == min(fronts, 2)
     assert "DataError" in said
     assert "SparkListenerSQLExecutionStart" in kept
     for text in (said, kept):

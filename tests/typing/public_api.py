@@ -14,6 +14,8 @@ import polars as pl
 
 import delta_sharing_client as ds
 from delta_sharing_client import (
+    ChangeBatch,
+    ChangePoller,
     DeltaSharingError,
     Metadata,
     Profile,
@@ -23,6 +25,7 @@ from delta_sharing_client import (
     SharedTable,
     SharingClient,
     Table,
+    TableChanges,
     TableScan,
     TransportOptions,
     errors,
@@ -33,6 +36,8 @@ from delta_sharing_client import (
     load_as_duckdb,
     load_as_pandas,
     load_as_polars,
+    load_table_changes_as_arrow,
+    load_table_changes_as_pandas,
 )
 from delta_sharing_client.server import RecordedRequest, ServerOptions, SharingServer, write_sample_tables
 
@@ -140,6 +145,39 @@ def filters(orders: SharedTable) -> None:
     orders.scan(filters=[terms, [("quantity", "<", 3)]])
     orders.scan(columns=("order_id",))
     orders.scan(columns=(name for name in ["order_id"]))
+
+
+def changes(orders: SharedTable) -> None:
+    feed = orders.changes(starting_version=3, ending_version=5, columns=["order_id"], commit_timestamp="timestamp")
+    assert_type(feed, TableChanges)
+    assert_type(feed.replace(ending_version=None), TableChanges)
+    assert_type(feed.to_pandas(dtype_backend="pyarrow"), pd.DataFrame)
+    assert_type(feed.to_polars(), pl.DataFrame)
+    assert_type(feed.to_duckdb(), duckdb.DuckDBPyRelation)
+    assert_type(feed.count(), int)
+    orders.changes(starting_timestamp=datetime(2024, 1, 1, tzinfo=UTC), ending_timestamp="2024-02-01")
+    assert_type(load_table_changes_as_pandas(URL, 0, 7), pd.DataFrame)
+    print(load_table_changes_as_arrow(URL, starting_timestamp=date(2024, 1, 1)).num_rows)
+
+
+def polling(orders: SharedTable) -> None:
+    with orders.poll_changes(
+        Path("orders.checkpoint"),
+        starting_version="snapshot",
+        poll_interval=timedelta(minutes=1),
+        max_versions=10,
+        schema_changes="follow",
+        columns=["order_id"],
+    ) as poller:
+        assert_type(poller, ChangePoller)
+        assert_type(poller.pull(), ChangeBatch | None)
+        for batch in poller:
+            assert_type(batch, ChangeBatch)
+            assert_type(batch.first_version, int)
+            assert_type(batch.is_snapshot, bool)
+            assert_type(batch.to_pandas(), pd.DataFrame)
+            batch.commit()
+            poller.stop()
 
 
 def functions() -> None:

@@ -1,0 +1,280 @@
+"""Access tokens from an OAuth token endpoint (RFC 6749, RFC 7523)."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+from delta_sharing_client.auth.private_key import AssertionSigner
+from delta_sharing_client.auth.renewal import AccessToken
+from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.response import Response
+from delta_sharing_client.http.retry import RETRYABLE_STATUSES, Attempt, Retrier, RetryLater, parse_retry_after
+from delta_sharing_client.http.transport import TokenTransport
+from delta_sharing_client.protocol.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.protocol.decode import parse_object
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
+
+logger = logging.getLogger(__name__)
+
+#: How long a token endpoint is tried where there is no token to go on with.
+PATIENCE: Final = timedelta(seconds=60)
+#: And how long where there is one: a request waits for it.
+_IMPATIENCE: Final = timedelta(seconds=10)
+
+_MAX_ANSWER: Final = 1024 * 1024
+_MAX_SAID: Final = 500
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+class OAuthTokens(ABC):
+    """Asks a token endpoint for access tokens.
+
+    Args:
+        endpoint: the endpoint's URL.
+        client_id: the client's id, for messages.
+        options: time-outs, retries, certificates.
+        now: gives the seconds since the epoch.
+        make_retrier: makes what repeats a request.
+
+    Raises:
+        InsecureUrlError: the credential would travel in clear text.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        client_id: str,
+        options: TransportOptions,
+        *,
+        now: Callable[[], float] = time.time,
+        make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
+    ) -> None:
+        self._transport = TokenTransport(endpoint, options)
+        self._client_id = client_id
+        self._options = options
+        self._now = now
+        self._make_retrier = make_retrier
+        self._shown = redact_url(endpoint)
+
+    def fetch(self, *, patient: bool) -> AccessToken:
+        """Return a new token.
+
+        Args:
+            patient: try for a minute, as often as the options allow; otherwise once, for 10 s at the most.
+
+        Raises:
+            TokenError: the endpoint refuses, cannot be reached, or gives no usable token.
+            ProfileError: the private key cannot be used.
+            MissingDependencyError: the extra `oauth` is needed and not installed.
+        """
+        deadline = min(PATIENCE if patient else _IMPATIENCE, self._options.api_deadline)
+        attempts = self._options.api_attempts if patient else 1
+        options = replace(self._options, api_deadline=deadline, api_attempts=attempts)
+        try:
+            return self._make_retrier(options).call(self._once)
+        except (TokenError, ProfileError, MissingDependencyError):
+            raise
+        except DeltaSharingError as error:
+            raise TokenError(f"no access token for client {self._client_id!r}: {error}") from None
+        finally:
+            self._transport.close()
+
+    def hint(self) -> str:
+        """Return what to tell the user when the sharing server refuses a new token."""
+        return (
+            f"The access token is a new one of {self._shown} for client {self._client_id!r}: ask the provider "
+            "whether this client has access, and whether scope and audience in the profile are right"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._shown}, client {self._client_id!r})"
+
+    @abstractmethod
+    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
+        """Send the request; return the answer, and what must not be shown of it."""
+
+    def _post(self, attempt: Attempt, form: Mapping[str, str], headers: Mapping[str, str]) -> Response:
+        return self._transport.post(form, headers=headers, timeout=attempt.timeout)
+
+    def _once(self, attempt: Attempt) -> AccessToken:
+        asked_at = self._now()
+        response, secrets = self._ask(attempt)
+        with response:
+            attempt.answered()
+            body = response.read(_MAX_ANSWER + 1)
+            fields = _json(body)
+            if not response.ok or fields is None or fields.get("error"):
+                raise self._refusal(response, fields, secrets)
+        return self._token(fields, asked_at)
+
+    def _refusal(
+        self, response: Response, fields: Mapping[str, Any] | None, secrets: tuple[Secret, ...]
+    ) -> TokenError | RetryLater:
+        code, said = _text(fields, "error"), _text(fields, "error_description")
+        for secret in secrets:
+            code, said = (text.replace(secret.reveal(), MASK) if text else None for text in (code, said))
+        details = ": ".join(response.scrub(redact_text(text))[:_MAX_SAID] for text in (code, said) if text)
+        sentence = f"the token endpoint {self._shown} answered {response.status}"
+        if details:
+            sentence += f" ({details})"
+        if 300 <= response.status < 400:
+            sentence += (
+                ": a redirect, which is not followed with a credential; correct tokenEndpoint in the profile"
+            )
+        elif fields is None and response.ok:
+            sentence += ", but not with a JSON object; correct tokenEndpoint in the profile"
+        elif code == "invalid_client" or response.status in (401, 403):
+            sentence += f": the credential of client {self._client_id!r} is wrong, expired or not allowed here"
+        error = TokenError(sentence, status=response.status, error_code=code)
+        if response.status in RETRYABLE_STATUSES:
+            return RetryLater(error, parse_retry_after(response.headers) or 0.0)
+        return error
+
+    def _token(self, fields: Mapping[str, Any], asked_at: float) -> AccessToken:
+        token = fields.get("access_token")
+        if not isinstance(token, str) or not HEADER_SAFE.fullmatch(token):
+            raise TokenError(
+                f"the token endpoint {self._shown} answered without a usable 'access_token'", status=200
+            )
+        kind = fields.get("token_type")
+        if kind is not None and str(kind).lower() != "bearer":
+            raise TokenError(
+                f"the token endpoint {self._shown} gave a token of type {str(kind)[:40]!r}; sharing servers take "
+                "bearer tokens",
+                status=200,
+            )
+        lifetime = _seconds(fields.get("expires_in"))
+        if lifetime is not None and not lifetime > 0:
+            raise TokenError(
+                f"the token endpoint {self._shown} answered with an 'expires_in' that is none", status=200
+            )
+        logger.debug("a new access token for client %r, good for %s s", self._client_id, lifetime)
+        return AccessToken.living(Secret(token), asked_at, lifetime)
+
+
+class ClientCredentialsTokens(OAuthTokens):
+    """Trades a client's id and secret for access tokens (type `oauth_client_credentials`).
+
+    Args:
+        credential: id and secret.
+        options: time-outs, retries, certificates.
+        now: gives the seconds since the epoch.
+        make_retrier: makes what repeats a request.
+
+    Raises:
+        InsecureUrlError: the secret would travel in clear text.
+    """
+
+    def __init__(
+        self,
+        credential: ClientCredentials,
+        options: TransportOptions,
+        *,
+        now: Callable[[], float] = time.time,
+        make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
+    ) -> None:
+        super().__init__(
+            credential.token_endpoint, credential.client_id, options, now=now, make_retrier=make_retrier
+        )
+        self._credential = credential
+        self._encoded = False
+
+    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
+        credential = self._credential
+        form = {"grant_type": "client_credentials"}
+        if credential.scope is not None:
+            form["scope"] = credential.scope
+        if credential.audience is not None:
+            form["audience"] = credential.audience
+        response = self._post(attempt, form, self._authorization(encoded=self._encoded))
+        other = self._authorization(encoded=not self._encoded)
+        if response.status in (400, 401) and other != self._authorization(encoded=self._encoded):
+            # RFC 6749 wants id and secret form-encoded inside the header; most servers take them as they are.
+            response.close()
+            self._encoded = not self._encoded
+            response = self._post(attempt, form, other)
+        return response, (credential.client_secret,)
+
+    def _authorization(self, *, encoded: bool) -> Mapping[str, str]:
+        name, secret = self._credential.client_id, self._credential.client_secret.reveal()
+        pair = f"{quote_plus(name)}:{quote_plus(secret)}" if encoded else f"{name}:{secret}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+
+
+class PrivateKeyJwtTokens(OAuthTokens):
+    """Trades assertions signed with a private key for access tokens (type `oauth_jwt_bearer_private_key_jwt`).
+
+    The key is read when the first token is needed.
+
+    Args:
+        profile: the profile.
+        credential: its credential.
+        options: time-outs, retries, certificates.
+        now: gives the seconds since the epoch.
+        make_retrier: makes what repeats a request.
+
+    Raises:
+        InsecureUrlError: the assertion would travel in clear text.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        credential: PrivateKeyJwt,
+        options: TransportOptions,
+        *,
+        now: Callable[[], float] = time.time,
+        make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
+    ) -> None:
+        super().__init__(
+            credential.token_endpoint, credential.client_id, options, now=now, make_retrier=make_retrier
+        )
+        self._profile = profile
+        self._signer: AssertionSigner | None = None
+
+    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
+        if self._signer is None:
+            self._signer = AssertionSigner(self._profile, self._now)
+        assertion = self._signer.assertion()
+        form = {"grant_type": _JWT_BEARER, "assertion": assertion.reveal()}
+        return self._post(attempt, form, {}), (assertion,)
+
+
+def _json(body: bytes) -> dict[str, Any] | None:
+    if len(body) > _MAX_ANSWER:
+        return None
+    try:
+        return parse_object(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(fields: Mapping[str, Any] | None, name: str) -> str | None:
+    value = (fields or {}).get(name)
+    if not isinstance(value, str) or not value:
+        return None
+    return " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * _MAX_SAID]).split())
+
+
+def _seconds(value: Any) -> float | None:
+    """A number of seconds, or one as text; None where there is none, -1 for what is no number."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return -1.0
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return -1.0
+    return seconds if math.isfinite(seconds) else -1.0

@@ -1,0 +1,119 @@
+"""Each kind of credential goes to Spark's executors by the one path that there is, and renews URLs there."""
+
+import pickle
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from deltalake import write_deltalake
+from faults.server import FaultServer, Reply
+from token_server import SECRET, TokenServer
+
+from delta_sharing_client import Profile, SharingClient
+from delta_sharing_client.errors import ProfileError
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark.credential import profile_fields
+from delta_sharing_client.spark.executor import read_part
+from delta_sharing_client.spark.plan import divide, encode_plan
+
+CLIENT = {"clientId": "client-1", "tokenEndpoint": "https://login.example/token"}
+
+
+@pytest.fixture(scope="module")
+def key():
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = serialization.PrivateFormat.PKCS8
+    return private.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A server whose URLs are about to expire from the start."""
+    path = tmp_path_factory.mktemp("travel") / "t"
+    write_deltalake(path, pa.table({"x": [1, 2, 3]}))
+    with SharingServer({"s.d.t": path}, url_lifetime=timedelta(seconds=15)) as server:
+        yield server
+
+
+@pytest.fixture
+def token_endpoint(shared):
+    with FaultServer() as server:
+        yield server
+
+
+def fields_of(kind, shared, token_endpoint, key, tmp_path):
+    tokens = TokenServer(token_endpoint)
+    # The token that it gives is the server's own.
+    token_endpoint.on(
+        "POST", "/token", Reply.of_json({"access_token": shared.profile["bearerToken"], "expires_in": 60})
+    )
+    if kind == "oauth_client_credentials":
+        return tokens.fields(endpoint=shared.endpoint, scope="s", audience="a")
+    file = tmp_path / "key.pem"
+    file.touch(0o600)
+    file.write_text(key)
+    return {**tokens.key_fields({"privateKeyFile": str(file)}, scope="s"), "endpoint": shared.endpoint}
+
+
+@pytest.mark.parametrize("kind", ["oauth_client_credentials", "oauth_jwt_bearer_private_key_jwt"])
+def test_an_executor_renews_urls_with_a_token_of_its_own(kind, shared, token_endpoint, key, tmp_path):
+    with SharingClient(fields_of(kind, shared, token_endpoint, key, tmp_path)) as client:
+        plan = client.table("s.d.t").scan().plan()
+        job, parts = encode_plan(client._rest, plan, divide(plan, 1), executor_credentials=True)
+    (tmp_path / "key.pem").unlink(missing_ok=True)  # the executor's host has no such file
+    asked, listed = len(token_endpoint.requests), len(shared.requests)
+    batches = list(read_part(job, parts[0]))
+    assert sum(batch.num_rows for batch in batches) == 3
+    assert len(token_endpoint.requests) == asked + 1
+    assert any(request.path.endswith("/query") for request in shared.requests[listed:])
+
+
+def test_tokens_of_a_function_travel_as_they_are_now(shared):
+    calls = []
+
+    def provider():
+        calls.append(1)
+        return shared.profile["bearerToken"], timedelta(hours=1)
+
+    with SharingClient({"endpoint": shared.endpoint}, credential_provider=provider) as client:
+        plan = client.table("s.d.t").scan().plan()
+        job, parts = encode_plan(client._rest, plan, divide(plan, 1), executor_credentials=True)
+        elsewhere = client._rest.profile_elsewhere()
+    assert (elsewhere.type, elsewhere.expired()) == ("bearer_token", False)
+    assert sum(batch.num_rows for batch in read_part(job, parts[0])) == 3
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "bearer_token", "bearerToken": SECRET, "expirationTime": "2099-01-01T00:00:00+00:00"},
+        {"type": "basic", "username": "u", "password": f" {SECRET} "},
+        {"type": "oauth_client_credentials", **CLIENT, "clientSecret": SECRET, "scope": "s", "audience": None},
+        {
+            "type": "oauth_jwt_bearer_private_key_jwt",
+            "auth": {
+                **CLIENT,
+                "issuer": "i",
+                "audience": "a",
+                "scope": None,
+                "privateKey": {"privateKey": "PEM canary", "keyId": "k", "algorithm": "ES256"},
+            },
+        },
+    ],
+    ids=lambda fields: fields["type"],
+)
+def test_the_fields_make_the_same_profile_again(fields):
+    fields = {"shareCredentialsVersion": 2, "endpoint": "https://h", **fields}
+    profile = Profile.from_dict(fields)
+    assert profile_fields(profile) == fields
+    assert Profile.from_dict(profile_fields(profile)) == profile
+    with pytest.raises(TypeError):
+        pickle.dumps(profile)
+
+
+def test_what_cannot_travel_says_so():
+    with pytest.raises(ProfileError, match="no credential"):
+        profile_fields(Profile.from_dict({"endpoint": "https://h"}, external=True))

@@ -1,0 +1,150 @@
+"""Tokens of the caller's own function."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from faults.server import Reply
+from token_server import Clock, at_once
+
+from delta_sharing_client import Profile, SharingClient
+from delta_sharing_client.auth.external import ExternalTokens
+from delta_sharing_client.auth.renewal import RenewingAuth
+from delta_sharing_client.errors import AuthenticationError, ProfileError, TokenError
+
+CANARY = "canary-from-a-vault"
+
+
+class Vault:
+    def __init__(self, expiry=timedelta(hours=1)):
+        self.expiry = expiry
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return f"{CANARY}-{self.calls}", self.expiry
+
+
+@pytest.fixture
+def open_server(server):
+    server.on("GET", "*", Reply.of_json({"items": []}))
+    return server
+
+
+def sent(server):
+    return [request.headers["authorization"] for request in server.requests]
+
+
+def test_its_token_is_sent_and_kept(open_server):
+    vault = Vault()
+    with SharingClient({"endpoint": open_server.url}, credential_provider=vault) as client:
+        assert vault.calls == 0
+        client.list_shares()
+        client.list_shares()
+    assert sent(open_server) == [f"Bearer {CANARY}-1"] * 2
+
+
+def test_the_profiles_own_credential_does_not_count(open_server, tmp_path):
+    file = tmp_path / "p.share"
+    file.touch(0o600)
+    file.write_text('{"shareCredentialsVersion": 2, "type": "x", "endpoint": "' + open_server.url + '"}')
+    for profile in (open_server.profile, Profile.from_dict(open_server.profile), file):
+        with SharingClient(profile, credential_provider=Vault()) as client:
+            client.list_shares()
+            assert client.profile.type == "external"
+            with pytest.raises(ProfileError, match="external"):
+                client.profile.bearer_token  # noqa: B018
+    assert sent(open_server) == [f"Bearer {CANARY}-1"] * 3
+
+
+def test_the_endpoint_is_needed_all_the_same():
+    with pytest.raises(ProfileError, match="endpoint"):
+        SharingClient({}, credential_provider=Vault())
+    with pytest.raises(ProfileError, match="shareCredentialsVersion"):
+        SharingClient({"endpoint": "https://h", "shareCredentialsVersion": 3}, credential_provider=Vault())
+
+
+@pytest.mark.parametrize("kind", ["timedelta", "aware", "naive"])
+def test_it_is_asked_again_ahead_of_the_end(kind):
+    clock = Clock()
+    end = datetime.fromtimestamp(clock.now + 3600, UTC)
+    expiry = {"timedelta": timedelta(hours=1), "aware": end, "naive": end.replace(tzinfo=None)}[kind]
+    vault = Vault(expiry)
+    auth = RenewingAuth(ExternalTokens(vault, now=clock), now=clock)
+    auth.headers()
+    clock.now += 2999
+    auth.headers()
+    assert vault.calls == 1
+    clock.now += 2
+    auth.headers()
+    assert vault.calls == 2
+
+
+def test_it_is_asked_again_after_a_401_once(server):
+    server.on("GET", "*", Reply(status=401), Reply.of_json({"items": []}), Reply(status=401))
+    client = SharingClient({"endpoint": server.url}, credential_provider=Vault(None))
+    assert client.list_shares() == []
+    assert sent(server) == [f"Bearer {CANARY}-1", f"Bearer {CANARY}-2"]
+    with pytest.raises(AuthenticationError, match="credential provider"):
+        client.list_shares()
+    assert len(server.requests) == 4
+
+
+def test_threads_share_a_call(open_server):
+    vault = Vault()
+    client = SharingClient({"endpoint": open_server.url}, credential_provider=vault)
+    assert at_once(8, client.list_shares) == [[]] * 8
+    assert vault.calls == 1
+
+
+def test_a_function_that_fails(open_server, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    def broken():
+        raise RuntimeError(f'vault said {{"token": "{CANARY}"}}')
+
+    client = SharingClient({"endpoint": open_server.url}, credential_provider=broken)
+    with pytest.raises(TokenError, match="RuntimeError: vault said") as caught:
+        client.list_shares()
+    assert CANARY not in str(caught.value) + caplog.text
+    assert caught.value.__cause__ is None
+    assert open_server.requests == []
+
+
+def test_a_token_that_is_still_good_outlives_a_function_that_fails():
+    clock = Clock()
+    vault = Vault()
+    auth = RenewingAuth(ExternalTokens(vault, now=clock), now=clock)
+    first = auth.headers()
+    vault.__class__ = type("Broken", (), {"__call__": lambda self: 1 / 0})
+    clock.now += 3100
+    assert auth.headers() == first
+    clock.now += 500
+    with pytest.raises(TokenError, match="ZeroDivisionError"):
+        auth.headers()
+
+
+@pytest.mark.parametrize(
+    ("answer", "match"),
+    [
+        (CANARY, "tuple"),
+        (None, "NoneType"),
+        ((CANARY,), "tuple"),
+        ((CANARY, 3600), "int"),
+        (("", None), "empty"),
+        ((CANARY.encode(), None), "no text"),
+        (("a\nb", None), "line ends"),
+        ((CANARY, timedelta(0)), "expired already"),
+        ((CANARY, datetime(2020, 1, 1)), "expired already"),
+    ],
+)
+def test_answers_that_are_none(open_server, answer, match):
+    client = SharingClient({"endpoint": open_server.url}, credential_provider=lambda: answer)
+    with pytest.raises(TokenError, match=match) as caught:
+        client.list_shares()
+    assert CANARY not in str(caught.value)
+
+
+def test_it_has_to_be_a_function():
+    with pytest.raises(TypeError, match="function"):
+        SharingClient({"endpoint": "https://h"}, credential_provider="token")

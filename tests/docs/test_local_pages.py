@@ -1,0 +1,59 @@
+"""The pages about local tables: their code runs, and their words hold."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_readme import python_blocks
+
+from delta_sharing_client.delta_log import DeltaLog
+from delta_sharing_client.delta_log.cache import EXPIRY
+from delta_sharing_client.delta_log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.mirror.mirror import Mirror
+from delta_sharing_client.server import SharingServer
+
+
+def run(path: Path) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for line, block in python_blocks(path.read_text(encoding="utf-8")):
+        exec(compile("\n" * (line - 1) + block, str(path), "exec"), namespace)
+    return namespace
+
+
+def test_the_page_about_mirrors_runs(
+    root: Path, workplace: SharingServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    namespace = run(root / "docs" / "mirror.md")
+    output = capsys.readouterr().out
+    assert "False" in output  # the loads before had synced it
+    assert namespace["result"].bytes_fetched == 0
+    assert "True\n0 old files removed" in output
+    assert set(namespace["eu"].columns) == {"order_id", "amount"}
+    assert DeltaLog.for_table("copies/orders").snapshot().version == 0
+    namespace["orders"]._rest.close()
+
+
+def test_the_page_about_logs_runs(root: Path, workplace: SharingServer) -> None:
+    namespace = run(root / "docs" / "delta_log.md")
+    assert namespace["new"].latest_version() == 1
+    assert namespace["new"].snapshot().transactions["my-job"].version == 7
+
+
+def test_their_figures_are_the_defaults(root: Path) -> None:
+    mirrors, logs = ((root / "docs" / f"{name}.md").read_text("utf-8") for name in ("mirror", "delta_log"))
+    assert inspect.signature(Mirror.vacuum).parameters["retain"].default == timedelta(days=7)
+    assert "7 days by default" in mirrors
+    assert timedelta(hours=1) == EXPIRY
+    assert timedelta(days=7) == DELETED_FILE_RETENTION
+    assert "for an hour" in logs
+    for name in ("sync", "scan", "verify", "vacuum", "shared_version", "log"):
+        assert f"| `{name}" in mirrors
+        assert hasattr(Mirror, name)
+    public = [n for n in vars(DeltaLog) if not n.startswith("_") and n != "checkpoint_if_due"]
+    told = {"latest_version", "commit_timestamp", "version_at_or_after", "version_at_or_before"}
+    for name in set(public) - told:
+        assert name in logs

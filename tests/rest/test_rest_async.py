@@ -1,0 +1,187 @@
+"""Queries that a server answers asynchronously: asked for by name until the answer is there, or a clear error."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from faults.server import Reply
+from test_rest_tables import QUERY, TABLE, add, ids, page
+
+from delta_sharing_client.errors import NotFoundError, ProtocolError, QueryError, ServerError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.retry import Retrier
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.rest import RestClient
+
+POLL = QUERY.replace("/query", "/queries/q-1")
+
+
+def pending(**fields):
+    status = {"queryStatus": {"queryId": "q-1", **fields}}
+    return Reply.of_lines(status, headers={"Delta-Table-Version": "0"})
+
+
+class TestTheRequests:
+    def test_the_answer_is_asked_for_until_it_is_there(self, server, rest, clock):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, pending(status="pending"), pending(status="RUNNING"), page(add(1), add(2)))
+        answer = rest.query_table(TABLE, QueryRequest(limit_hint=5))
+        assert ids(answer) == ["f1", "f2"]
+        assert answer.version == 7
+        first, *polls = server.requests
+        assert [request.path for request in polls] == [POLL] * 3
+        assert [request.json() for request in polls] == [{}] * 3
+        assert first.json()["limitHint"] == 5
+        for request in server.requests:
+            assert request.headers["delta-sharing-capabilities"].endswith(";asyncquery=true")
+        assert clock.slept == [0.5, 0.75, 1.125]
+
+    def test_waits_grow_to_ten_seconds(self, server, rest, clock):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, *[pending()] * 12, page(add(1)))
+        rest.query_table(TABLE, QueryRequest())
+        assert clock.slept == sorted(clock.slept)
+        assert clock.slept[-1] == 10
+
+    def test_a_time_to_come_back_is_kept(self, server, rest, clock):
+        server.on("POST", QUERY, pending().but(headers={"Retry-After": "7"}))
+        server.on("POST", POLL, page(add(1)))
+        rest.query_table(TABLE, QueryRequest())
+        assert clock.slept == [7]
+
+    def test_tries_carry_the_same_key_and_queries_do_not(self, server, rest):
+        server.on("POST", QUERY, Reply(status=503), Reply(drop=True), pending(), pending())
+        server.on("POST", POLL, page(add(1)))
+        rest.query_table(TABLE, QueryRequest())
+        rest.query_table(TABLE, QueryRequest())
+        keys = [request.json()["idempotencyKey"] for request in server.seen(QUERY)]
+        assert len(keys) == 4
+        assert len(set(keys[:3])) == 1
+        assert len(set(keys)) == 2
+
+    def test_pages_are_asked_for_by_the_querys_name(self, server, rest):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, page(add(1), token="t1"), pending(), page(add(2)))
+        answer = rest.query_table(TABLE, QueryRequest(max_files=1, include_refresh_token=True))
+        assert ids(answer) == ["f1", "f2"]
+        bodies = [request.json() for request in server.seen(POLL)]
+        assert bodies == [{"maxFiles": 1}, *[{"maxFiles": 1, "pageToken": "t1"}] * 2]
+
+    def test_a_page_may_be_late_though_the_first_was_not(self, server, rest):
+        server.on("POST", QUERY, page(add(1), token="t1"), pending())
+        server.on("POST", POLL, page(add(2)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
+        first, second = (request.json() for request in server.seen(QUERY))
+        assert second == {"idempotencyKey": first["idempotencyKey"], "pageToken": "t1"}
+        assert server.seen(POLL)[0].json() == {"pageToken": "t1"}
+
+    def test_polls_are_tried_again_like_any_request(self, server, rest):
+        server.on("POST", QUERY, pending())
+        cut = page(add(1), add(2))
+        server.on("POST", POLL, Reply(status=502), Reply(drop=True), cut.but(cut_at=90), page(add(1)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
+        assert len(server.seen(POLL)) == 4
+
+    def test_a_name_is_one_segment_of_the_path(self, server, rest):
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": "a/../b?c"}}))
+        server.on("POST", re.compile("/queries/a%2F..%2Fb%3Fc$"), page(add(1)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
+
+    def test_a_server_that_says_more_after_the_status(self, server, rest):
+        more = Reply.of_lines({"queryStatus": {"queryId": "q-1"}}, {"endStreamAction": {}})
+        capable = {"delta-sharing-capabilities": "includeendstreamaction=true;asyncquery=true"}
+        server.on("POST", QUERY, pending().but(headers=capable, body=b"\n" + more.body))
+        server.on("POST", POLL, page(add(1)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        "status",
+        [
+            {"status": "failed", "message": "no warehouse"},
+            {"status": "FAILED", "errorMessage": "no warehouse"},
+            {"status": "failed", "error": {"code": "X", "message": "no warehouse"}},
+            {"errorMessage": "no warehouse"},
+            {"message": "no warehouse"},
+            {"status": "canceled", "statusMessage": "no warehouse"},
+        ],
+    )
+    @pytest.mark.parametrize("when", ["at once", "later"])
+    def test_a_query_that_failed(self, server, rest, status, when):
+        server.on("POST", QUERY, pending(**status) if when == "at once" else pending())
+        server.on("POST", POLL, pending(**status))
+        with pytest.raises(QueryError, match="no warehouse") as caught:
+            rest.query_table(TABLE, QueryRequest())
+        assert "share.schema" in str(caught.value) or TABLE.full_name in str(caught.value)
+        assert len(server.requests) == (1 if when == "at once" else 2)
+
+    def test_a_failure_without_a_reason(self, server, rest):
+        server.on("POST", QUERY, pending(status="failed"))
+        with pytest.raises(QueryError, match="FAILED, without a reason"):
+            rest.query_table(TABLE, QueryRequest())
+
+    def test_a_secret_in_the_reason_does_not_show(self, server, rest):
+        token = rest.profile.bearer_token.reveal()
+        server.on("POST", QUERY, pending(status="failed", message=f"for {token}: https://h/p?sig=canary-sig"))
+        with pytest.raises(QueryError) as caught:
+            rest.query_table(TABLE, QueryRequest())
+        assert "canary" not in str(caught.value)
+
+    def test_one_that_is_never_ready(self, server, clock):
+        options = TransportOptions(query_deadline=timedelta(seconds=60))
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, pending())
+        retrier = Retrier(options, clock=clock, sleep=clock.sleep)
+        with (
+            RestClient(Profile.from_dict(server.profile), options, retrier=retrier) as rest,
+            pytest.raises(QueryError, match=r"q-1 is still pending after 60 s; raise .*query_deadline"),
+        ):
+            rest.query_table(TABLE, QueryRequest())
+        assert clock.now == pytest.approx(60)
+
+    def test_a_time_to_come_back_past_the_deadline(self, server, rest, clock):
+        server.on("POST", QUERY, pending().but(headers={"Retry-After": "100000"}))
+        server.on("POST", POLL, pending())
+        with pytest.raises(QueryError, match="still pending after 600 s"):
+            rest.query_table(TABLE, QueryRequest())
+        assert clock.now == pytest.approx(600)
+
+    def test_one_that_the_server_forgot(self, server, rest):
+        server.on("POST", QUERY, pending())
+        with pytest.raises(NotFoundError, match="run it again"):
+            rest.query_table(TABLE, QueryRequest())
+        assert len(server.requests) == 2
+
+    def test_a_server_that_breaks_down(self, server, rest):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, Reply(status=500))
+        with pytest.raises(ServerError):
+            rest.query_table(TABLE, QueryRequest())
+
+    @pytest.mark.parametrize("name", [None, "", ".", "..", 7, ["q"], "x" * 2000])
+    def test_a_status_without_a_usable_name(self, server, rest, name):
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": name}}))
+        with pytest.raises(ProtocolError, match="queryId"):
+            rest.query_table(TABLE, QueryRequest())
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("status", [None, [], "pending", 1])
+    def test_a_status_that_is_none(self, server, rest, status):
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": status}))
+        with pytest.raises(ProtocolError):
+            rest.query_table(TABLE, QueryRequest())
+
+    def test_a_status_in_the_middle_of_an_answer(self, server, rest):
+        lines = page(add(1)).body.splitlines()
+        body = b"\n".join([*lines[:-1], b'{"queryStatus": {"queryId": "q"}}', lines[-1]])
+        server.on("POST", QUERY, page().but(body=body))
+        with pytest.raises(ProtocolError, match="asynchronously"):
+            rest.query_table(TABLE, QueryRequest())
+
+    def test_other_endpoints_do_not_offer_it(self, server, rest):
+        server.on("GET", "*", pending())
+        with pytest.raises(ProtocolError, match="asynchronously"):
+            rest.table_metadata(TABLE)
+        assert "asyncquery" not in server.requests[0].headers["delta-sharing-capabilities"]

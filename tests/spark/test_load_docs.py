@@ -1,0 +1,86 @@
+"""docs/spark.md holds: its code runs, and its tables say what the code does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import delta_sharing_client as ds
+from delta_sharing_client.spark.job import encode
+from delta_sharing_client.spark.packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
+from delta_sharing_client.spark.plan import MAX_PLAN
+from delta_sharing_client.spark.session import OLDEST, pyspark_version
+from delta_sharing_client.spark.source_options import OPTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+MB = 1024 * 1024
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+def first_cells(head: str) -> list[str]:
+    """The code in the first column of the table whose head begins so."""
+    table = PAGE.read_text(encoding="utf-8").split(f"\n| {head} |", 1)[1].split("\n\n", 1)[0]
+    lines = table.splitlines()[2:]
+    return [name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])]
+
+
+def test_the_code_runs(spark: SparkSession, sample_profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if pyspark_version() < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    text = PAGE.read_text(encoding="utf-8").replace("config.share", sample_profile)
+    namespace: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(block, namespace)
+    output = capsys.readouterr().out
+    assert "sum(amount)" in output
+    assert "address.city" in output or "city" in output
+    asian = ds.load_as_arrow(
+        f"{sample_profile}#retail.sales.orders", columns=[], filters="region = 'Asia'"
+    ).num_rows
+    assert f"|{asian:>8}|" in output
+    assert namespace["spark"] is not None
+
+
+def test_the_arguments_are_those_of_the_function() -> None:
+    assert set(first_cells("argument")) == set(inspect.signature(ds.load_as_spark).parameters) - {"url"}
+
+
+def test_the_options_are_those_of_the_data_source() -> None:
+    assert first_cells("option") == sorted(OPTIONS, key=first_cells("option").index)
+    assert len(first_cells("option")) == len(OPTIONS)
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"about {PARTITION_SIZE // MB} MB of files" in text
+    assert f"as cores if each gets {MIN_PARTITION_SIZE // MB} MB, and at most {MAX_PARTITIONS:,}" in text
+    assert f"beyond {MAX_PLAN // MB} MB, compressed" in text
+    assert f"| {OLDEST[0]}.{OLDEST[1]} | 4.0 and later |" in text
+
+
+def test_a_plan_of_half_a_million_files_keeps_its_urls() -> None:
+    import secrets
+    import uuid
+
+    from delta_sharing_client.scan.tasks import FileScanTask
+    from delta_sharing_client.spark.job import Part
+
+    def url() -> str:
+        return (
+            f"https://bucket.s3.eu-central-1.amazonaws.com/warehouse/table/part-00000-{uuid.uuid4()}-c000.parquet"
+            "?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20240101T000000Z&X-Amz-SignedHeaders=host"
+            f"&X-Amz-Expires=3600&X-Amz-Credential=AKIA%2Fs3%2Faws4_request&X-Amz-Signature={secrets.token_hex(32)}"
+        )
+
+    tasks = [
+        FileScanTask(url=url(), file_id=secrets.token_hex(32), size=secrets.randbelow(10**8)) for _ in range(125)
+    ]
+    assert len(encode(Part(tasks=tasks))) * 4000 < MAX_PLAN
