@@ -405,7 +405,7 @@ def get_table_metadata(url: str, use_delta_format: bool = True) -> Metadata:
         use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
     """
     with _table(url) as table:
-        return table.metadata(response_format="auto" if use_delta_format else "parquet")
+        return table.metadata(response_format="auto" if _checked(use_delta_format) else "parquet")
 
 
 def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
@@ -416,7 +416,7 @@ def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
         use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
     """
     with _table(url) as table:
-        return table.protocol(response_format="auto" if use_delta_format else "parquet")
+        return table.protocol(response_format="auto" if _checked(use_delta_format) else "parquet")
 
 
 @contextmanager
@@ -434,7 +434,13 @@ def _table(url: str, given: ProfileSource = None) -> Iterator[SharedTable]:
 def _response_format(use_delta_format: bool | None) -> RequestedFormat:
     if use_delta_format is None:
         return "auto"
-    return "delta" if use_delta_format else "parquet"
+    return "delta" if _checked(use_delta_format) else "parquet"
+
+
+def _checked(use_delta_format: bool) -> bool:
+    if not isinstance(use_delta_format, bool):
+        raise TypeError(f"use_delta_format is True, False or None, not {use_delta_format!r}")
+    return use_delta_format
 
 
 def _spark_variant(variant: str) -> VariantForm:

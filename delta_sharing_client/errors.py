@@ -25,6 +25,7 @@
     ├── UnsupportedTableError           the table needs something this release cannot read
     │   ├── UnsupportedFeatureError     reader features, by name
     │   └── UnsupportedTypeError        a column type, by name
+    ├── DirectoryAccessError            a table offered by directory only cannot be read that way
     ├── SchemaChangedError              a column was renamed or dropped, or changed its type, within some changes
     ├── ChangesGoneError                changes that a poller needs can no longer be had
     │   └── TableReplacedError          the table is another one than before (its id changed)
@@ -38,6 +39,8 @@
     │   ├── VersionNotFoundError        the local table does not have that version (any more)
     │   ├── CommitConflictError         somebody else committed that version first
     │   └── DiskFullError               there is no room; what was committed before is as it was
+    ├── SinkError                       a sink cannot take a batch; nothing of it was stored
+    │   └── SinkKeyError                the key columns do not tell the rows apart: null, twice, missing
     ├── SparkError                      Spark cannot do it: no Java, too old a release, too many files for one plan
     │   └── StreamError                 a streaming query cannot go on, or cannot start where it is asked to
     └── MissingDependencyError (ImportError)   an extra of this package is not installed
@@ -285,6 +288,20 @@ class UnsupportedTypeError(UnsupportedTableError):
         super().__init__(message)
 
 
+class DirectoryAccessError(DeltaSharingError):
+    """A table is offered by its directory only (temporary credentials), and cannot be read that way.
+
+    Attributes:
+        location: the directory's URL, where the server told.
+        access_modes: how the server offers the table, where it told.
+    """
+
+    def __init__(self, reason: str, *, location: str | None = None, access_modes: Sequence[str] = ()) -> None:
+        self.location = redact_url(location) if location else None
+        self.access_modes = tuple(access_modes)
+        super().__init__(f"{self.location}: {reason}" if self.location else reason)
+
+
 class SchemaChangedError(DeltaSharingError):
     """The table's schema changed within the changes asked for so that one schema cannot hold their rows.
 
@@ -345,11 +362,13 @@ class StorageError(DeltaSharingError):
     Attributes:
         file_id: the file's id in the sharing protocol.
         status: the store's HTTP status, where it answered.
+        table: the table's full name, where a table is being loaded.
     """
 
     def __init__(self, reason: str, *, file_id: str | None = None, status: int | None = None) -> None:
         self.file_id = file_id
         self.status = status
+        self.table: str | None = None
         super().__init__(f"file {file_id}: {reason}" if file_id else reason)
 
 
@@ -366,11 +385,20 @@ class DataError(DeltaSharingError):
 
     Attributes:
         file_id: the file's id in the sharing protocol.
+        table: the table's full name, where a table is being loaded.
     """
 
     def __init__(self, reason: str, *, file_id: str | None = None) -> None:
         self.file_id = file_id
+        self.table: str | None = None
         super().__init__(f"file {file_id}: {reason}" if file_id else reason)
+
+
+def name_table(error: StorageError | DataError, table: str) -> None:
+    """Put the table's name before an error's sentence; what reads files does not know it."""
+    if error.table is None:
+        error.table = table
+        error.args = (f"table {table}, {error}",)
 
 
 class DeltaLogError(DeltaSharingError):
@@ -407,6 +435,24 @@ class CommitConflictError(DeltaLogError):
 
 class DiskFullError(DeltaLogError):
     """There is no room for a file of a local table; what was committed before is as it was."""
+
+
+class SinkError(DeltaSharingError):
+    """A sink cannot take a batch: columns or types do not fit, or the store refuses. Nothing of it was stored.
+
+    Attributes:
+        target: the table that is written to.
+        columns: the columns at fault, where some are.
+    """
+
+    def __init__(self, reason: str, *, target: str | None = None, columns: Sequence[str] = ()) -> None:
+        self.target = target
+        self.columns = tuple(columns)
+        super().__init__(f"{target}: {reason}" if target else reason)
+
+
+class SinkKeyError(SinkError):
+    """The key columns of a sink do not tell the rows apart: one is null or missing, or two rows have the same key."""
 
 
 class SparkError(DeltaSharingError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import BadRequestError, StorageError
+from delta_sharing_client.errors import BadRequestError, DataError, StorageError, name_table
 from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol, ResponseFormat
 from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
@@ -22,7 +22,7 @@ from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_fi
 from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.read.fetch import vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
-from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
@@ -78,6 +78,11 @@ class ScanPlan:
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
 
+    @property
+    def source(self) -> tuple[StorageReader, Refresh] | None:
+        """What fetches the files and renews their URLs, if not what fetches those of other plans."""
+        return None
+
 
 def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan:
     """Ask the server for a table's files and plan what to read of them.
@@ -101,7 +106,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
     if query.filters or query.limit == 0:
         info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
         info.protocol.check_readable(what)
-        predicate = _bind(query, info.metadata)
+        predicate = bind_query(query, info.metadata)
         if query.limit == 0:
             spec = read_spec(info.metadata, query.columns, predicate, query.variant, info.protocol)
             return ScanPlan(
@@ -129,7 +134,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
 
     def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
         protocol.check_readable(what)
-        specs.append(read_spec(metadata, query.columns, _bind(query, metadata), query.variant, protocol))
+        specs.append(read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol))
         return task_maker(specs[-1])
 
     answer = rest.query_table(table, request, convert)
@@ -152,7 +157,8 @@ def _sayable(protocol: Protocol, metadata: Metadata) -> HintColumns:
     return HintColumns.of(metadata.schema, metadata.partition_columns, mode)
 
 
-def _bind(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
+def bind_query(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
+    """Return a query's row filter, bound to the table's schema."""
     return bind_filters(query.filters, metadata.schema) if query.filters else None
 
 
@@ -262,24 +268,30 @@ def read_plan(
     Yields:
         Batches of the plan's columns, filtered exactly, in the server's order, `plan.limit` rows at the most.
     """
-    return read_batches(
-        plan.tasks,
-        plan.spec,
-        storage,
-        refresh=UrlRefresher(rest, plan),
-        limit=plan.limit,
-        table_columns=plan.metadata.schema,
-        memory_budget=memory_budget,
-        progress=progress,
-    )
+    storage, refresh = plan.source or (storage, UrlRefresher(rest, plan))
+    try:
+        yield from read_batches(
+            plan.tasks,
+            plan.spec,
+            storage,
+            refresh=refresh,
+            limit=plan.limit,
+            table_columns=plan.metadata.schema,
+            memory_budget=memory_budget,
+            progress=progress,
+        )
+    except (StorageError, DataError) as error:
+        name_table(error, plan.table.full_name)
+        raise
 
 
 def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
     """Say what reading a plan would fetch; fetches the footers of its large files."""
+    storage, refresh = plan.source or (storage, UrlRefresher(rest, plan))
     return estimate_fetch(
         plan.tasks,
         plan.spec,
         storage,
-        refresh=UrlRefresher(rest, plan),
+        refresh=refresh,
         table_columns=plan.metadata.schema,
     )

@@ -48,6 +48,7 @@ from delta_sharing_client.protocol.request import (
     check_version,
     format_timestamp,
 )
+from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials, need_urls
 
 T = TypeVar("T")
 R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)
@@ -293,6 +294,7 @@ class RestClient:
             RestError: the server refused.
         """
         path, what = _table_path(table)
+        need_urls(table)
         query = TableQuery(self._caller, path, what, self.options.query_deadline, _NO_TABLE)
 
         def fetch(asked: QueryRequest, duplicates: Duplicates) -> Page[Any]:
@@ -326,7 +328,8 @@ class RestClient:
         """Return the files of a table's changes, all pages of them.
 
         Those of its change feed ("Read Change Data Feed from a Table"), or those that its versions added and
-        removed ("Read Data from a Table" with `startingVersion`), as the request says. Files after the ending version asked for are dropped: to the server it is but a hint.
+        removed ("Read Data from a Table" with `startingVersion`), as the request says. Files after the ending
+        version asked for are dropped: to the server it is but a hint.
 
         Args:
             table: the table.
@@ -339,6 +342,7 @@ class RestClient:
             QueryError: the server failed while answering.
             RestError: the server refused.
         """
+        need_urls(table)
         path, what = _table_path(table)
 
         def fetch(asked: ChangesRequest | VersionsRequest, duplicates: Duplicates) -> Page[Any]:
@@ -364,6 +368,28 @@ class RestClient:
         protocol, metadata = page.head(what)
         history = tuple(page.historical), tuple(page.protocols)
         return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, *history)
+
+    def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
+        """Return credentials that open the directory of a table for a while ("temporary-table-credentials").
+
+        Args:
+            table: the table.
+            location: one of its locations; its own without.
+
+        Raises:
+            ProtocolError: the answer is malformed, or holds a credential of an unknown kind.
+            RestError: the server refused.
+        """
+        path, what = _table_path(table)
+        answer = self._caller.call(
+            "POST",
+            (*path, "temporary-table-credentials"),
+            what,
+            self._caller.json(what),
+            body={} if location is None else {"location": location},
+            hints=_NO_TABLE,
+        )
+        return TemporaryCredentials.from_json(answer, what)
 
     # -- below the endpoints
 

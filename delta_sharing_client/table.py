@@ -332,7 +332,8 @@ class TableScan(TableRows):
 
     def plan(self) -> ScanPlan:
         """Ask the server for the files and say which are left to read; fetches none of them."""
-        from delta_sharing_client.query import SnapshotQuery, plan_snapshot
+        from delta_sharing_client.directory import plan_table
+        from delta_sharing_client.query import SnapshotQuery
 
         query = SnapshotQuery(
             columns=self.columns,
@@ -344,7 +345,7 @@ class TableScan(TableRows):
             json_predicate_hints=self.json_predicate_hints,
             variant=self.variant,
         )
-        return plan_snapshot(self.table._rest, self.table.name, query)
+        return plan_table(self.table._rest, self.table.name, query)
 
     @property
     def schema(self) -> pa.Schema:

@@ -114,9 +114,9 @@ class Tour:
             line(" " * 5 + text)
         line()
         files = self._orders.metadata().num_files
-        say(f"The table has {files} files. The server names those of the days asked for, the files'")
-        say("statistics tell which of them can hold such an order_id, and the filter on the region")
-        say("is applied to the rows.")
+        say(f"The table has {files} files. The server names those of the days asked for whose statistics")
+        say("say that they can hold such an order_id, and the filter on the region is applied to the")
+        say("rows.")
 
     def count(self) -> None:
         """Counting without fetching."""

@@ -42,6 +42,20 @@ def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
                 yield action
 
 
+def sidecars(checkpoint: Checkpoint) -> list[Path]:
+    """Return the files that the top-level files of a checkpoint name as its sidecars.
+
+    Raises:
+        DeltaLogError: a top-level file is missing or damaged.
+    """
+    return [
+        _sidecar_path(file.parent, action)
+        for file in checkpoint.files
+        for action in (read_commit(file) if file.suffix == ".json" else _read_parquet(file))
+        if isinstance(action, OtherAction) and action.name == "sidecar"
+    ]
+
+
 def _sidecar_path(log: Path, sidecar: OtherAction) -> Path:
     # Sidecars always lie in _delta_log/_sidecars, so only the name counts, however it is written.
     name = unquote(str(sidecar.raw.get("path", ""))).rsplit("/", 1)[-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ LAST_CHECKPOINT: Final = "_last_checkpoint"
 SIDECARS: Final = "_sidecars"
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
+_COMPACTED: Final = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2: Final = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:parquet|json)")
@@ -60,10 +61,12 @@ class LogListing:
     Attributes:
         commits: the commit file of each version, ascending.
         checkpoints: complete checkpoints, newest first; of one version the single-file ones first.
+        compacted: files that hold the commits of a range of versions, by its first and last one.
     """
 
     commits: dict[int, Path]
     checkpoints: tuple[Checkpoint, ...]
+    compacted: dict[tuple[int, int], Path] = field(default_factory=dict)
 
     @property
     def latest_version(self) -> int:
@@ -89,11 +92,14 @@ def list_log(table: Path) -> LogListing:
     except OSError as error:
         raise DeltaLogError(f"the log cannot be listed: {error.strerror}", path=str(table)) from error
     commits: dict[int, Path] = {}
+    compacted: dict[tuple[int, int], Path] = {}
     single: dict[int, list[Path]] = {}
     parts: dict[tuple[int, int], dict[int, Path]] = {}
     for name in names:
         if match := _COMMIT.fullmatch(name):
             commits[int(match[1])] = log / name
+        elif match := _COMPACTED.fullmatch(name):
+            compacted[int(match[1]), int(match[2])] = log / name
         elif match := (_CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
             single.setdefault(int(match[1]), []).append(log / name)
         elif match := _PART.fullmatch(name):
@@ -106,4 +112,4 @@ def list_log(table: Path) -> LogListing:
     if not commits and not checkpoints:
         raise DeltaTableNotFoundError("the _delta_log here holds no commit and no checkpoint", path=str(table))
     checkpoints.sort(key=lambda checkpoint: -checkpoint.version)
-    return LogListing(commits=commits, checkpoints=tuple(checkpoints))
+    return LogListing(commits=commits, checkpoints=tuple(checkpoints), compacted=compacted)

@@ -53,8 +53,10 @@ class Replay:
                 )
             timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
             if timestamp is None:
-                newest = next(c for c in listing.checkpoints if c.version == version)
-                timestamp = newest.files[0].stat().st_mtime_ns // 1_000_000
+                # Its commit is gone; a checkpoint or a compacted file stands in for it.
+                holders = [c.files[0] for c in listing.checkpoints if c.version == version]
+                holders += [file for (_, end), file in listing.compacted.items() if end == version]
+                timestamp = holders[0].stat().st_mtime_ns // 1_000_000
             snapshot = Snapshot(
                 version=version,
                 timestamp=timestamp,
@@ -110,14 +112,34 @@ class Replay:
 
 
 def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) -> LogState:
-    for version in range(first, last + 1):
-        state.apply(read_commit(listing.commits[version]))
+    for file in _files(first, last, listing)[0]:
+        state.apply(read_commit(file))
     return state
 
 
 def _gap(first: int, last: int, listing: LogListing) -> int | None:
-    """Return the first version of a range that has no commit file."""
-    return next((version for version in range(first, last + 1) if version not in listing.commits), None)
+    """Return the first version of a range that neither a commit file nor a compacted one holds."""
+    return _files(first, last, listing)[1]
+
+
+def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int | None]:
+    """Return the files that hold a range of versions, and the first version that none holds.
+
+    Serves "Log Compaction Files": they stand in for commits that are gone.
+    """
+    files = []
+    version = first
+    while version <= last:
+        if version in listing.commits:
+            files.append(listing.commits[version])
+            version += 1
+            continue
+        ends = [end for start, end in listing.compacted if start == version and end <= last]
+        if not ends:
+            return files, version
+        files.append(listing.compacted[version, max(ends)])
+        version = max(ends) + 1
+    return files, None
 
 
 def _read_state(checkpoint: Checkpoint) -> LogState:

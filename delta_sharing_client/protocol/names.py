@@ -110,12 +110,12 @@ class Table:
 
     @classmethod
     def parse(cls, full_name: str) -> Table:
-        """Split ``share.schema.table`` from the right.
+        """Split ``share.schema.table`` from the right; blanks around it do not count.
 
         Raises:
             TableNameError: there are not three names in it.
         """
-        parts = full_name.rsplit(".", 2)
+        parts = full_name.strip().rsplit(".", 2)
         if len(parts) != 3:
             raise TableNameError(
                 f"{full_name!r} is not a table name: it takes share.schema.table "
@@ -155,7 +155,7 @@ def parse_table_url(url: str) -> tuple[str | None, Table]:
     """Split ``<profile>#<share>.<schema>.<table>`` at its last ``#``.
 
     Args:
-        url: the table URL.
+        url: the table URL; blanks around it do not count.
 
     Returns:
         The profile part, None where it is empty (the environment's profile is meant), and the table.
@@ -165,7 +165,7 @@ def parse_table_url(url: str) -> tuple[str | None, Table]:
     """
     if not isinstance(url, str):
         raise TypeError(f"a table URL is a str, not {type(url).__name__}")
-    profile, hash_sign, name = url.rpartition("#")
+    profile, hash_sign, name = url.strip().rpartition("#")
     if not hash_sign:
         shown = redact_url(url) if "://" in url else repr(url)
         raise TableNameError(f"{shown} is not a table URL: it takes '<profile>#<share>.<schema>.<table>'")

@@ -100,6 +100,8 @@ def freeze_filters(filters: Any) -> Any:
     Raises:
         FilterError: they are neither a list nor SQL text.
     """
+    if isinstance(filters, str) and not filters.strip():
+        raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
     if filters is None or isinstance(filters, str):
         return filters
     if not isinstance(filters, list | tuple):
@@ -209,6 +211,12 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
         raise FilterError(
             f"filters: {column.name!r} {operator} None is never true; "
             f"write ({column.name!r}, 'is', None) or ({column.name!r}, 'is not', None)"
+        )
+    if isinstance(value, list | tuple | set | frozenset | range):
+        word = "not in" if _OPERATORS[op] == "!=" else "in"
+        raise FilterError(
+            f"filters: {column.name!r} {operator} takes one value, not a {type(value).__name__}; "
+            f"write ({column.name!r}, {word!r}, [...]) for several"
         )
     return bind_comparison(column, _OPERATORS[op], value)
 

@@ -132,6 +132,12 @@ class _Binder:
 
     def _constant(self, node: Node, left: Any, op: Operator, right: Any) -> bool:
         """Compare two literals."""
+        for side in (left, right):
+            if isinstance(side, str) and self._schema.find(side) is not None:
+                shown = side if side.isidentifier() else f"`{side}`"
+                raise self._source.unsupported(
+                    node, f"compares the text {side!r}, for quotes make a text: write the column as {shown}"
+                )
         numbers = [
             isinstance(side, int | float | Decimal) and not isinstance(side, bool) for side in (left, right)
         ]

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.errors import ProtocolError
+from delta_sharing_client.errors import DirectoryAccessError, ProtocolError
+from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.secrets import Secret
 
 #: How a table can be read: files by pre-signed URLs, or its directory with temporary credentials.
@@ -94,6 +95,27 @@ def offers_directory_alone(modes: tuple[str, ...]) -> bool:
     """Tell whether a table's access modes leave nothing but its directory; none named means URLs."""
     folded = {mode.lower() for mode in modes}
     return DIRECTORY_ACCESS in folded and URL_ACCESS not in folded
+
+
+def directory_only(table: Table) -> DirectoryAccessError:
+    """Return the error for what cannot be done with a table that is offered by its directory only."""
+    return DirectoryAccessError(
+        f"table {table.full_name} is offered by its directory only (temporary credentials). Scans read it: "
+        "load_as_pandas, scan() and their like; changes, pollers, mirrors, copies and Spark need a table that is "
+        "shared by URL: ask the provider for that",
+        location=table.location,
+        access_modes=table.access_modes or (DIRECTORY_ACCESS,),
+    )
+
+
+def need_urls(table: Table) -> None:
+    """Refuse a table that was listed as offered by its directory only.
+
+    Raises:
+        DirectoryAccessError: it was.
+    """
+    if offers_directory_alone(table.access_modes):
+        raise directory_only(table)
 
 
 def _credential(item: Mapping[str, Any], what: str) -> StorageCredential:

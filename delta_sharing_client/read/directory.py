@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from delta_sharing_client.errors import FileGoneError, StorageError, TransportError, UrlExpiredError
+from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
 from delta_sharing_client.http.connections import Cancellation
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
@@ -22,13 +22,18 @@ from delta_sharing_client.read.file_systems import Directory, open_directory
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.secrets import redact_text
 
+#: Open files that are kept: those that are being read in ranges.
+_KEPT_OPEN: Final = 64
 #: Bytes that are asked of a store at once.
 _BLOCK: Final = 8 * 1024 * 1024
 #: Credentials that expire within this are renewed before they are used, seconds.
 _TOO_LATE: Final = 60
 _MAX_SAID: Final = 300
 
-_EXPIRED = re.compile(r"expired|EXPIRED_TOKEN|ExpiredToken|AuthenticationFailed|UNAUTHENTICATED", re.IGNORECASE)
+#: S3 answers 400 where a session is over, and says no more than that to a HEAD.
+_EXPIRED = re.compile(
+    r"expired|EXPIRED_TOKEN|ExpiredToken|AuthenticationFailed|UNAUTHENTICATED|HTTP status 400", re.IGNORECASE
+)
 _REFUSED = re.compile(r"ACCESS_DENIED|AccessDenied|Forbidden|PERMISSION_DENIED|INVALID_ACCESS_KEY|\b403\b|\b401\b")
 _GONE = re.compile(r"NO_SUCH_KEY|NO_SUCH_BUCKET|NoSuchKey|BlobNotFound|ContainerNotFound|NOT_FOUND|\b404\b")
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
@@ -92,11 +97,11 @@ class DirectoryFiles:
         Raises:
             DeltaSharingError: the server gives none.
         """
-        path, _, number = url.rpartition("#")
+        rest, _, number = url.rpartition("#")
         with self._lock:
             if number == str(self._number):
                 self._open()
-            return self.url(path)
+            return f"{rest}#{self._number}"
 
     def _open(self) -> None:
         credentials = self._ask()
@@ -121,6 +126,8 @@ class DirectoryTransport(StorageTransport):
     def __init__(self, files: DirectoryFiles, options: TransportOptions) -> None:
         super().__init__(options, endpoint_is_loopback=False)
         self._files = files
+        self._open: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._open_lock = threading.Lock()
 
     def get(
         self,
@@ -144,14 +151,33 @@ class DirectoryTransport(StorageTransport):
             StorageError: the store refuses.
             TransportError: it cannot be reached.
         """
-        directory = self._files.directory()
-        path = url.rpartition("#")[0]
         asked = _RANGE.fullmatch((headers or {}).get("Range", ""))
-        start = int(asked[1]) if asked else 0
-        stop = int(asked[2]) + 1 if asked and asked[2] else None
         with _StoreErrors(file_id):
-            file, size = _opened(directory.system, path, stop)
-        return _FileResponse(file, start, stop, size, file_id, url)
+            file = self._file(url)
+            size = file.size()
+        start = int(asked[1]) if asked else 0
+        stop = min(int(asked[2]) + 1, size) if asked and asked[2] else size
+        if start >= stop and asked:
+            raise DataError(
+                f"it ends before byte {start}, where the table says that there is more", file_id=file_id
+            )
+        return _FileResponse(file, start, stop, size, asked is not None, file_id, url)
+
+    def _file(self, url: str) -> Any:
+        """The open file of a URL; opening one takes a request, so those of the last ones are kept."""
+        system = self._files.directory().system
+        key = (id(system), url)
+        with self._open_lock:
+            known = self._open.pop(key, None)
+            if known is not None:
+                self._open[key] = known
+                return known[1]
+        file = system.open_input_file(url.rpartition("#")[0])
+        with self._open_lock:
+            self._open[key] = (system, file)
+            while len(self._open) > _KEPT_OPEN:
+                del self._open[next(iter(self._open))]
+        return file
 
     def break_on(self, cancelled: Cancellation) -> None:
         """Do nothing: what is under way ends with its block."""
@@ -191,38 +217,21 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
     }
 
 
-def _opened(system: Any, path: str, stop: int | None) -> tuple[Any, int | None]:
-    """Open a file; with its size where that has to be known, which takes a request."""
-    from pyarrow.fs import FileInfo, FileType
-
-    if stop is not None:
-        # The size that is told here only spares asking for it.
-        return system.open_input_file(FileInfo(path, type=FileType.File, size=stop)), None
-    file = system.open_input_file(path)
-    return file, file.size()
-
-
 class _FileResponse(Response):
     """A file, or a range of it, as an answer."""
 
-    def __init__(
-        self, file: Any, start: int, stop: int | None, size: int | None, file_id: str, url: str
-    ) -> None:
-        stop = size if stop is None else stop
+    def __init__(self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: str) -> None:
         self._file = file
         self._position = start
-        self._stop: int = start if stop is None else stop
+        self._stop = stop
         self._id = file_id
         self._block = memoryview(b"")
         self.url = url
-        ranged = start > 0 or size is None
         self.status = 206 if ranged else 200
-        total = "*" if size is None else size
-        self.headers = {"Content-Range": f"bytes {start}-{self._stop - 1}/{total}"} if ranged else {}
+        self.headers = {"Content-Range": f"bytes {start}-{stop - 1}/{size}"} if ranged else {}
 
     def close(self) -> None:
-        with _StoreErrors(self._id):
-            self._file.close()
+        """Do nothing: the file stays open for whoever reads another range of it."""
 
     @property
     def length(self) -> int | None:
@@ -271,5 +280,5 @@ class _StoreErrors:
         if _EXPIRED.search(text):
             raise UrlExpiredError("the temporary credentials have expired", file_id=self._id, status=403) from None
         if isinstance(error, PermissionError) or _REFUSED.search(text):
-            raise StorageError(f"the store refuses the credentials: {said}", file_id=self._id, status=403) from None
+            raise StorageError(f"the store refuses access: {said}", file_id=self._id, status=403) from None
         raise TransportError(f"file {self._id}: the store cannot be read: {said}") from None

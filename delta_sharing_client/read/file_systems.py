@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from delta_sharing_client.errors import DirectoryAccessError, InsecureUrlError
+from delta_sharing_client.errors import DirectoryAccessError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.urls import check_data_url
 from delta_sharing_client.protocol.storage_credentials import (
@@ -18,7 +18,6 @@ from delta_sharing_client.protocol.storage_credentials import (
     StorageCredential,
     TemporaryCredentials,
 )
-from delta_sharing_client.secrets import redact_url
 
 #: Where an S3-compatible store is, if not at AWS: the variables of the AWS tools.
 _S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -221,5 +220,3 @@ def _spelt_alike(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     same = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
     return f"{same.get(scheme, scheme)}{separator}{rest}"
-
-

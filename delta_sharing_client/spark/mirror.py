@@ -8,15 +8,18 @@ deleted rows by an anti join on the row index, mapped columns by a projection.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SparkError
 from delta_sharing_client.materialize.names import NO_VALUE, encode_folder
 from delta_sharing_client.mirror.scan import MirrorScan
 from delta_sharing_client.protocol.column_mapping import physical_name
+from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.schema import (
     ArrayType,
     DataType,
+    DecimalType,
     MapType,
     PrimitiveType,
     StructField,
@@ -31,12 +34,16 @@ from delta_sharing_client.spark.session import session_for, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType as SparkStruct
 
 _DELTA: Final = "DeltaSparkSessionExtension"
 #: Deleted rows that are handed to Spark at the most.
 _MOST_DELETED: Final = 20_000_000
+_EPOCH: Final = datetime(1970, 1, 1)
 #: Types of partition columns whose text Spark reads as Delta means it.
-_PLAIN: Final = frozenset({"string", "long", "integer", "short", "byte", "boolean", "date", "float", "double"})
+_PLAIN: Final = frozenset(
+    {"string", "long", "integer", "short", "byte", "boolean", "date", "float", "double", "binary"}
+)
 
 
 def mirror_dataframe(scan: MirrorScan, spark: SparkSession | None = None) -> DataFrame:
@@ -83,6 +90,10 @@ class _Files:
         self._partitions = [f for f in (schema.find(n) for n in plan.metadata.partition_columns) if f is not None]
         self._fields = list(schema.fields)
         self._check()
+        self._spelt = all(
+            str(field.type) in _PLAIN or isinstance(field.type, DecimalType) for field in self._partitions
+        )
+        self._spelt = self._spelt and all(self._told_by_folders(task) for task in plan.tasks)
 
     def frame(self) -> DataFrame:
         """Return all columns under their names."""
@@ -103,13 +114,16 @@ class _Files:
         logical = spark_schema(StructType(tuple(self._fields)), self._scan.variant, version)
         if not tasks:
             return self._session.createDataFrame([], logical)
-        stored = StructType(tuple(self._stored(field) for field in self._fields if not _is_void(field)))
-        reader = self._session.read.schema(spark_schema(stored, self._scan.variant, version))
-        if self._partitions:
+        apart = [] if self._spelt else self._partitions
+        stored = [self._stored(field) for field in self._fields if not _is_void(field) and field not in apart]
+        reader = self._session.read.schema(spark_schema(StructType(tuple(stored)), self._scan.variant, version))
+        if self._partitions and not apart:
             reader = reader.option("basePath", str(self._scan.directory))
         frame = reader.parquet(*[task.url for task in tasks])
         if deleted:
             frame = self._without(frame, deleted)
+        if apart:
+            frame = self._with_values(frame, tasks, logical)
         columns = []
         for field, wanted in zip(self._fields, logical.fields, strict=True):
             if _is_void(field):
@@ -143,6 +157,25 @@ class _Files:
         same = (F.col("_metadata.file_name") == F.col("__file")) & (F.col("_metadata.row_index") == F.col("__row"))
         return frame.join(gone, same, "left_anti")
 
+    def _with_values(self, frame: DataFrame, tasks: Sequence[FileScanTask], logical: SparkStruct) -> DataFrame:
+        """Add the partition columns by the names of the files, where the folders do not spell them out."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        rows = []
+        for task in tasks:
+            texts = [_text(task.partition_values.get(self._name(field)), field) for field in self._partitions]
+            rows.append((task.url.rpartition("/")[2], *texts))
+        names = ["__name", *(f"__value{number}" for number in range(len(self._partitions)))]
+        values = self._session.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
+        joined = frame.join(F.broadcast(values), F.col("_metadata.file_name") == F.col("__name"))
+        types = {field.name: field.dataType for field in logical.fields}
+        for field, name in zip(self._partitions, names[1:], strict=True):
+            joined = joined.withColumn(self._name(field), F.col(name).cast(types[field.name]))
+        return joined
+
+    def _name(self, field: StructField) -> str:
+        return physical_name(field, self._mode)
+
     def _deleted(self, tasks: Sequence[FileScanTask]) -> dict[str, Any]:
         """The positions of the deleted rows by the name of their file, which is unique in a mirror."""
         storage = LocalStorage(self._scan._storage.options)
@@ -170,7 +203,7 @@ class _Files:
         """Raise where Spark would need delta-spark.
 
         Raises:
-            SparkError: columns are mapped by id; types were widened; a partition's folder does not tell its value.
+            SparkError: columns are mapped by id, types were widened, or variants are wanted as text.
         """
         reasons = []
         if self._mode == "id":
@@ -179,11 +212,6 @@ class _Files:
             reasons.append("types of its columns were widened")
         if self._scan.variant == "json" and any(holds_variant(field.type) for field in self._fields):
             reasons.append("variants cannot be read as text (use to_json on the column)")
-        for field in self._partitions:
-            if not isinstance(field.type, PrimitiveType) or field.type.name not in _PLAIN:
-                reasons.append(f"its partition column {field.name!r} has the type {field.type}")
-        if not reasons and not all(self._told_by_folders(task) for task in self._plan.tasks):
-            reasons.append("the folder of a partition does not spell its value out")
         if reasons:
             raise SparkError(
                 f"{self._what} cannot be read by Spark alone: {'; '.join(reasons)}. Put delta-spark into the "
@@ -196,8 +224,24 @@ class _Files:
         for field in self._partitions:
             name = physical_name(field, self._mode)
             value = task.partition_values.get(name)
+            if not (name + (value or "")).isascii():
+                return False  # Spark takes each encoded byte for a character
             wanted.append(f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}")
         return task.url.endswith("/".join(["", *wanted, task.url.rpartition("/")[2]]))
+
+
+def _text(value: str | None, field: StructField) -> str | None:
+    """A partition value as text that Spark reads as Delta means it, whatever the session's time zone is."""
+    if not value:
+        return None
+    kind = str(field.type)
+    if kind not in ("timestamp", "timestamp_ntz"):
+        return value
+    micros = parse_partition_value(value, field.type)
+    if not isinstance(micros, int):
+        return None
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return moment.isoformat() + ("Z" if kind == "timestamp" else "")
 
 
 def _is_void(field: StructField) -> bool:

@@ -12,6 +12,7 @@ from delta_sharing_client.errors import SparkError
 from delta_sharing_client.http.urls import is_loopback
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.protocol.storage_credentials import directory_only
 from delta_sharing_client.query import ScanPlan
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -65,7 +66,10 @@ def encode_plan(
 
     Raises:
         SparkError: the plan is too large even so, or executors may not list URLs.
+        DirectoryAccessError: the table is offered by its directory only.
     """
+    if plan.source is not None:
+        raise directory_only(plan.table)
     renewal = None
     if executor_credentials:
         key = secrets.token_hex(16)

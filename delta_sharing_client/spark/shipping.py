@@ -10,7 +10,6 @@ before it has the package is defined inside one here, and uses the standard libr
 
 from __future__ import annotations
 
-import contextlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -149,9 +148,10 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
     """
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-    available_now: Any = object
-    with contextlib.suppress(ImportError):  # Spark 4.2 and later
-        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as available_now
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
+    except ImportError:  # Spark before 4.2
+        AvailableNow = object  # type: ignore[assignment, misc]  # noqa: N806
 
     class SharedTableReader(DataSourceReader):
         def __init__(self, job: bytes, parts: list[bytes]) -> None:
@@ -167,8 +167,8 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
                 return iter(())
             return load("spark.executor").read_part(self.job, partition.value)  # type: ignore[no-any-return]
 
-    class SharedTableStreamReader(DataSourceStreamReader, available_now):
-        """One of them lives as long as a query and plans it; what runs on executors is another, without options."""
+    class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
+        """One of them lives as long as a query and plans it; another, without options, runs on executors."""
 
         def __init__(self, asked: dict[str, str], pinned: int | None, schema: Any) -> None:
             self.asked = asked

@@ -181,6 +181,7 @@ class GivenOptions:
                 raise ValueError(f"the option {name!r} is unknown{hint}")
 
     def profile_and_table(self) -> tuple[Profile, Table]:
+        """Return where the server is, and the table."""
         path = self.text("path")
         if path is None:
             raise ValueError(
@@ -193,14 +194,17 @@ class GivenOptions:
         return load_profile(source), table
 
     def text(self, name: str) -> str | None:
+        """Return an option as it is given; None without it."""
         return self._given.get(name.lower())
 
     def refuse(self, names: tuple[str, ...], when: str) -> None:
+        """Raise if one of some options is given."""
         for name in names:
             if self.text(name) is not None:
                 raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
 
     def flag(self, name: str, default: bool) -> bool:
+        """Return an option that is true or false."""
         text = self.text(name)
         if text is None:
             return default
@@ -209,6 +213,7 @@ class GivenOptions:
         return text.strip().lower() == "true"
 
     def number(self, name: str) -> int | None:
+        """Return an option that is a whole number; None without it."""
         text = self.text(name)
         if text is None:
             return None
@@ -217,9 +222,11 @@ class GivenOptions:
         return int(text)
 
     def version(self, name: str) -> int | None:
+        """Return an option that is a table's version; None without it."""
         return check_version(self.number(name), name)
 
     def time(self, name: str) -> str | None:
+        """Return an option that is a time, as the protocol spells it; None without it."""
         text = self.text(name)
         try:
             return None if text is None else format_timestamp(text)
@@ -243,10 +250,12 @@ class GivenOptions:
         return tuple(names)
 
     def response_format(self) -> str:
+        """Return ``auto``, ``delta`` or ``parquet``."""
         text = (self.text("responseFormat") or "auto").replace(" ", "").lower()
         return "auto" if text in ("delta,parquet", "parquet,delta") else text
 
     def variant(self) -> VariantForm:
+        """Return what variants are read as."""
         text = self.text("variant") or "variant"
         if text not in ("variant", "json"):
             raise ValueError(f"the option variant is {text!r}; it takes 'variant' or 'json'")

@@ -68,9 +68,9 @@ class Offset:
             raise StreamError(f"the checkpoint holds an offset that is no object: {str(value)[:80]!r}")
         if _DELTA_OR_CONNECTOR & value.keys():
             raise StreamError(
-                "the checkpoint is one of another source (Delta's own, or the connector for the JVM), whose offsets "
-                "count files differently: use a new checkpoint location, with the option startingVersion set to "
-                "the version after the last one that was read"
+                "the checkpoint is one of another source (Delta's own, or the connector for the JVM), whose "
+                "offsets count files differently: use a new checkpoint location, with the option startingVersion "
+                "set to the version after the last one that was read"
             )
         if value.get("sourceVersion") != OFFSET_VERSION:
             raise StreamError(

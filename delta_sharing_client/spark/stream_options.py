@@ -1,4 +1,4 @@
-"""Options of a stream, ``spark.readStream.format("deltaSharing")``; those of Delta's own source keep their names."""
+"""Options of a stream, ``spark.readStream.format("deltaSharing")``; Delta's own source has the same names."""
 
 from __future__ import annotations
 

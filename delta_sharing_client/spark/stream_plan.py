@@ -33,8 +33,9 @@ from delta_sharing_client.spark.stream_offsets import Sized
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_schemas import changes_between, mode_of
 
-#: URLs that expire within this are asked for again before a batch gets them; so are those of unknown life after that.
+#: Seconds: URLs that expire within this are asked for again before a batch gets them.
 _TOO_LATE: Final = 60.0
+#: Seconds after which URLs of unknown life are asked for again.
 _OLD: Final = 600.0
 
 
@@ -110,8 +111,8 @@ class Reading:
         """Raise `TableReplacedError` if the server tells of another table than the one that is read."""
         if table_id != self.info.metadata.id:
             raise TableReplacedError(
-                f"{self.options.what}: it was made anew under its name (its id was {self.info.metadata.id}, and is "
-                f"{table_id}). To read the new one, start the query with a new checkpoint location",
+                f"{self.options.what}: it was made anew under its name (its id was {self.info.metadata.id}, and "
+                f"is {table_id}). To read the new one, start the query with a new checkpoint location",
                 version=version,
                 expected=self.info.metadata.id,
                 actual=table_id,
@@ -206,7 +207,8 @@ def list_versions(rest: RestClient, reading: Reading, first: int, last: int) -> 
     Args:
         rest: the server.
         reading: what to read.
-        first, last: the versions; both exist.
+        first: the first version.
+        last: the last version, which there has to be.
 
     Raises:
         DeltaSharingError: the server could not be asked, or its answer could not be used.
@@ -279,8 +281,8 @@ def _by_version(files: Sequence[FileAction], first: int, last: int, what: str) -
     for file in files:
         if file.version is None or not first <= file.version <= last:
             raise ProtocolError(
-                f"{what}: asked for the versions {first} to {last}, the server names the file {file.id} of version "
-                f"{file.version}"
+                f"{what}: asked for the versions {first} to {last}, the server names the file {file.id} of "
+                f"version {file.version}"
             )
         versions.setdefault(file.version, []).append(file)
     return versions
@@ -321,17 +323,17 @@ def _forbidden(files: Sequence[FileAction], version: int, options: StreamOptions
     if added:
         return StreamError(
             f"{options.what}: version {version} rewrites files (an update, merge, overwrite, or a delete of some "
-            "rows), which a stream of new rows cannot tell. Read every change with readChangeFeed=true, leave such "
-            "versions out with skipChangeCommits=true, or read what they wrote, old rows again, with "
+            "rows), which a stream of new rows cannot tell. Read every change with readChangeFeed=true, leave "
+            "such versions out with skipChangeCommits=true, or read what they wrote, old rows again, with "
             "ignoreChanges=true",
             version=version,
         )
     if options.ignore_deletes:
         return None
     return StreamError(
-        f"{options.what}: version {version} deletes files, which a stream of new rows cannot tell. Read every change "
-        "with readChangeFeed=true, or let versions that only delete pass with ignoreDeletes=true (skipChangeCommits "
-        "and ignoreChanges let more of them pass)",
+        f"{options.what}: version {version} deletes files, which a stream of new rows cannot tell. Read every "
+        "change with readChangeFeed=true, or let versions that only delete pass with ignoreDeletes=true "
+        "(skipChangeCommits and ignoreChanges let more of them pass)",
         version=version,
     )
 
@@ -353,7 +355,8 @@ def _schema_stop(reading: Reading, history: TableHistory, first: int) -> Stop | 
                 version,
                 error=StreamError(
                     f"{reading.options.what}: version {version} changes its column mapping from "
-                    f"{mode_of(reading.info)!r} to {mode_of(info)!r}; start the query with a new checkpoint location",
+                    f"{mode_of(reading.info)!r} to {mode_of(info)!r}; start the query with a new checkpoint "
+                    "location",
                     version=version,
                 ),
             )

@@ -51,9 +51,9 @@ def schema_error(
     number = "the version" if version is None else str(version)
     if late:
         advice = (
-            "A stream reads one schema, and this one has the columns from there on, while the query was before that. "
-            f"Start it with a new checkpoint location and startingVersion={number}, or follow such changes with "
-            "schemaTrackingLocation; or leave the column out with the option columns"
+            "A stream reads one schema, and this one has the columns from there on, while the query was before "
+            f"that. Start it with a new checkpoint location and startingVersion={number}, or follow such changes "
+            "with schemaTrackingLocation; or leave the column out with the option columns"
         )
     elif tracked:
         advice = (
@@ -67,8 +67,8 @@ def schema_error(
     else:
         advice = (
             "The rows before it were read. To go on past it, start a query with a new checkpoint location and "
-            f"startingVersion={number}, or follow such changes with schemaTrackingLocation; or leave the column out "
-            "with the option columns"
+            f"startingVersion={number}, or follow such changes with schemaTrackingLocation; or leave the column "
+            "out with the option columns"
         )
     return SchemaChangedError(
         f"{said} {advice}", version=version, columns=list(dict.fromkeys(item.column for item in changed))
@@ -213,6 +213,6 @@ def _parsed(text: str, path: Path, table_id: str) -> TableInfo:
         _ = info.metadata.schema
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StreamError(
-            f"schemaTrackingLocation: {path} is damaged ({error}); a query that starts over needs a new folder there"
+            f"schemaTrackingLocation: {path} is damaged ({error}); a query that starts over needs a new folder"
         ) from None
     return info

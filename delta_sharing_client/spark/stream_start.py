@@ -46,8 +46,8 @@ def open_stream(
         return _at(rest, options, pinned), None
     info, log = _info(rest, options)
     if log is None or not log.entries:
-        # Asked for at once, so that a table without history is told of here and not at the first batch.
-        info = _at(rest, options, info.version or 0)
+        # By version, so that a table without history is told of here and not at the first batch.
+        info = _at(rest, options, (info.version or 0) if pinned is None else pinned)
     return info, log
 
 
@@ -87,8 +87,8 @@ def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
         info = rest.table_metadata(options.table, options.formats, version=version)
     except BadRequestError as error:
         raise UnsupportedTableError(
-            f"a stream needs the history of {options.what}, and the provider does not share version {version} of it: "
-            f"{error}. Ask for the table to be shared WITH HISTORY, or load it again and again without a stream"
+            f"a stream needs the history of {options.what}, and the provider does not share version {version} "
+            f"of it: {error}. Ask for it to be shared WITH HISTORY, or load it now and then without a stream"
         ) from None
     # A server that knows no versions of metadata tells the latest, and says so.
     return replace(info, version=version if info.version is None else info.version)

@@ -292,3 +292,26 @@ def test_deltalake_checkpoint_says_what_its_commits_said(tmp_path: Path) -> None
             k: v for k, v in other.raw.items() if k != "stats"
         }
         assert json.loads(one.stats or "") == json.loads(other.stats or "")
+
+
+def test_compacted_commits_stand_in_for_commits_that_are_gone(writer: LogWriter) -> None:
+    writer.commit(0, [PROTOCOL, metadata(), add("a")])
+    writer.commit(1, [add("b")])
+    writer.commit(2, [remove("a"), add("c")])
+    writer.commit(3, [add("d")])
+    compacted = [remove("a"), add("b"), add("c")]
+    lines = "".join(json.dumps(action) + "\n" for action in compacted)
+    file = writer.log / f"{1:020}.{2:020}.compacted.json"
+    file.write_text(lines)
+    expected = [sorted(f.path for f in open_log(writer.table).snapshot_at(v).files) for v in (0, 2, 3)]
+    assert expected == [["a"], ["b", "c"], ["b", "c", "d"]]
+    (writer.log / f"{1:020}.json").unlink()
+    (writer.log / f"{2:020}.json").unlink()
+    found = [sorted(f.path for f in open_log(writer.table).snapshot_at(v).files) for v in (0, 2, 3)]
+    assert found == expected
+    # It holds two versions, so that the one between them cannot be told.
+    with pytest.raises(DeltaLogError, match="gap: the commit of version 1 is missing"):
+        open_log(writer.table).snapshot_at(1)
+    file.unlink()
+    with pytest.raises(DeltaLogError, match="gap: the commit of version 1 is missing"):
+        open_log(writer.table).snapshot()

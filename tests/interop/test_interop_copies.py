@@ -32,7 +32,7 @@ def rows(spark: Any, path: Path, version: int | None = None) -> list[str]:
 
 def as_json(frame: Any) -> list[str]:
     """The rows of a frame as JSON, in any order."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not frame.columns:
         return ["{}"] * frame.count()

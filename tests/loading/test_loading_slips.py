@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 import delta_sharing_client as ds
-from delta_sharing_client.errors import FilterError, ProfileError
+from delta_sharing_client.errors import DataError, FileGoneError, FilterError, ProfileError
 from delta_sharing_client.server import SharingServer
 
 
@@ -62,6 +64,58 @@ def test_filters_of_another_library(served, filters):
 def test_a_single_term_that_is_in_no_list(served, filters):
     with pytest.raises(FilterError, match=r"write \[\('order id', '=', \.\.\.\)\]"):
         scan(served, filters=filters)
+
+
+@pytest.mark.parametrize("filters", ["", "  \n"])
+def test_a_filter_without_text(served, filters):
+    with pytest.raises(FilterError, match="empty text; leave it out"):
+        scan(served, filters=filters)
+
+
+@pytest.mark.parametrize("value", [(1, 2), [1, 2], {1}, range(2)])
+def test_a_column_against_several_values(served, value):
+    with pytest.raises(FilterError, match=r"takes one value, not a \w+; write \('order id', 'in', \[\.\.\.\]\)"):
+        scan(served, filters=[("order id", "=", value)]).to_arrow()
+    with pytest.raises(FilterError, match=r"write \('order id', 'not in', "):
+        scan(served, filters=[("order id", "!=", value)]).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "text", ['"order id" = 3', "'order id' < 3", "3 <> 'order id'", "'p' = 'a/b'", "\"p\" = 'a/b'"]
+)
+def test_a_column_in_quotes_is_a_text(served, text):
+    with pytest.raises(FilterError, match=r"quotes make a text: write the column as (`order id`|p)"):
+        scan(served, filters=text).to_arrow()
+
+
+@pytest.mark.parametrize("value", ["delta", "parquet", 1, 0, "True"])
+def test_a_format_that_is_no_yes_or_no(tmp_path, value):
+    profile = tmp_path / "p.share"
+    profile.touch(mode=0o600)
+    profile.write_text('{"shareCredentialsVersion": 1, "endpoint": "http://127.0.0.1:9/", "bearerToken": "t"}')
+    for load in (ds.load_as_pandas, ds.load_as_arrow, ds.get_table_metadata, ds.get_table_protocol):
+        with pytest.raises(TypeError, match=f"use_delta_format is True, False or None, not {value!r}"):
+            load(f"{profile}#local.default.plain", use_delta_format=value)
+
+
+def test_blanks_around_a_table(served, tmp_path):
+    assert served.table(" local.default.plain\n").scan().count() == 3
+
+
+def test_a_damaged_file_is_named_with_its_table(tmp_path):
+    write_deltalake(tmp_path / "t", pa.table({"a": [1, 2, 3]}))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    with SharingServer(tmp_path) as server, ds.SharingClient(server.profile) as client:
+        loaded = client.table("local.default.t").scan()
+        file.write_bytes(bytes(file.stat().st_size))
+        with pytest.raises(DataError, match=r"^table local\.default\.t, file [0-9a-f]{64}: ") as damaged:
+            loaded.to_arrow()
+        file.unlink()
+        with pytest.raises(FileGoneError, match=r"^table local\.default\.t, file [0-9a-f]{64}: ") as gone:
+            loaded.to_pandas(progress=False)
+    for error in (damaged.value, gone.value):
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), again.table, again.file_id) == (str(error), "local.default.t", error.file_id)
 
 
 def test_a_limit_beyond_all_rows(served):

@@ -27,9 +27,14 @@ class TestParse:
         assert (table.share, table.schema, table.name) == names
         assert table.full_name == text
 
+    @pytest.mark.parametrize("text", [" a.b.c", "a.b.c\n", "\ta.b.c  "])
+    def test_blanks_around_it_do_not_count(self, text):
+        assert Table.parse(text) == Table("c", "a", "b")
+        assert parse_table_url(text.replace("a.", "p.share#a.")) == ("p.share", Table("c", "a", "b"))
+
     @pytest.mark.parametrize(
         "text",
-        ["", "a", "a.b", "..", "a..c", ".b.c", "a.b.", "a/b.c.d", "a.b/c.d", "a.b.c/d", "a.b.c\n", "a.\x00.c"],
+        ["", "a", "a.b", "..", "a..c", ".b.c", "a.b.", "a/b.c.d", "a.b/c.d", "a.b.c/d", "a.b\n.c", "a.\x00.c"],
     )
     def test_what_is_no_table_name(self, text):
         with pytest.raises(TableNameError):

@@ -382,9 +382,12 @@ class TestStringsBooleansBinary:
         assert value("string", np.str_("x")) == "x"
         assert value("string", pa.scalar("x")) == "x"
         assert value("string", "") == ""
-        for literal in (5, b"x", True, date(2024, 1, 1), ["x"]):
+        for literal in (5, b"x", True, date(2024, 1, 1), {"x": 1}):
             with pytest.raises(FilterError, match="'string' is string"):
                 bind(("string", "=", literal))
+        for several in (["x"], ("x",), {"x"}):
+            with pytest.raises(FilterError, match=r"write \('string', 'in', \[\.\.\.\]\) for several"):
+                bind(("string", "=", several))
 
     @pytest.mark.parametrize("op", OPERATORS)
     def test_booleans(self, op):

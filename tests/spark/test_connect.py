@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif(
         not list((SPARK_HOME / "jars").glob("spark-connect_*.jar")),
-        reason="this PySpark comes without a Connect server, as 3.5 does; with its jar among Spark's the tests run",
+        reason="this PySpark comes without a Connect server, as 3.5 does; with its jar the tests run",
     ),
 ]
 

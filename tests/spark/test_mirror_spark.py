@@ -19,8 +19,15 @@ TABLES = Path(__file__).parents[1] / "golden" / "tables"
 CASES = (
     "primitives",
     "nested",
-    "partition_types",
+    "partition_strings",
     "partition_strings_odd",
+    "partition_types",
+    "partition_timestamps",
+    "partition_timestamps_plain",
+    "partition_timestamp_ntz",
+    "partition_binary",
+    "partition_order",
+    "special_partition_name",
     "special_names",
     "mixed_case",
     "void",
@@ -38,7 +45,6 @@ CASES = (
 REFUSED = {
     "mapping_id": "columns are mapped by id",
     "widening_integers": "types of its columns were widened",
-    "partition_timestamps": "has the type timestamp",
 }
 
 

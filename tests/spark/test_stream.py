@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,9 @@ class Follower:
 
     def run(self, trigger: dict[str, Any] | None = None, **options: Any) -> StreamingQuery:
         """Run until all is read; raise what ended the query."""
-        writer = self.stream(**options).writeStream.format("parquet").trigger(**(trigger or {"availableNow": True}))
+        writer = (
+            self.stream(**options).writeStream.format("parquet").trigger(**(trigger or {"availableNow": True}))
+        )
         query = writer.option("checkpointLocation", str(self.checkpoint)).start(str(self.out))
         query.awaitTermination(60)
         assert not query.isActive

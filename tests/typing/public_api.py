@@ -204,6 +204,16 @@ def functions() -> None:
     assert_type(ds.__version__, str)
 
 
+def sparking(session: SparkSession) -> None:
+    assert_type(ds.load_as_spark(URL), SparkDataFrame)
+    assert_type(
+        ds.load_as_spark(URL, 3, spark=session, columns=["a"], filters="a > 1", variant="json"), SparkDataFrame
+    )
+    assert_type(ds.load_table_changes_as_spark(URL, 1, 4, executor_credentials=False), SparkDataFrame)
+    assert_type(SharingClient("config.share").table("a.b.c").scan().to_spark(session), SparkDataFrame)
+    ds.spark.register(session)
+
+
 def failures() -> str:
     try:
         ds.load_as_pandas(URL)

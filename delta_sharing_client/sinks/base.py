@@ -1,0 +1,271 @@
+"""`Sink`: what all sinks share. How a batch is taken, and what of it is new."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+
+from delta_sharing_client.errors import SinkError
+from delta_sharing_client.protocol.schema import StructType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from delta_sharing_client.poll.batch import ChangeBatch
+    from delta_sharing_client.scan.tasks import VariantForm
+    from delta_sharing_client.sinks.keys import NetChanges
+
+#: ``append`` stores the rows of each batch; ``apply`` makes its changes to a copy of the shared table.
+Mode: TypeAlias = Literal["append", "apply"]
+
+_CHANGE_TYPE: Final = "_change_type"
+_VERSION: Final = "_commit_version"
+_CHANGE_COLUMNS: Final = (_CHANGE_TYPE, _VERSION, "_commit_timestamp")
+#: Rows are handed on in pieces of about this size.
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+_PIECE_ROWS: Final = 250_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteResult:
+    """What became of a batch.
+
+    Attributes:
+        version: the last version that the sink holds of this poller.
+        skipped: whether all of the batch was there already, so that nothing was written.
+        inserted: rows written. Of ``apply``, those of the last state of each key that changed.
+        deleted: rows taken out of the target; 0 of ``append``.
+    """
+
+    version: int
+    skipped: bool = False
+    inserted: int = 0
+    deleted: int = 0
+
+
+class Incoming:
+    """What a sink has to take of one batch.
+
+    Attributes:
+        poller_id: whose batch it is.
+        last_version: its last version.
+        is_snapshot: whether it is the whole table.
+        schema: the columns to store, without those of a change unless they are stored too.
+        variant: what variants were read as.
+        keys: the key columns, spelt as in `schema`.
+    """
+
+    def __init__(
+        self, batch: ChangeBatch, sink: str, *, mode: Mode, keys: Sequence[str], change_columns: bool
+    ) -> None:
+        spec = batch.plan().spec
+        self.poller_id = batch.poller_id
+        self.last_version = batch.last_version
+        self.is_snapshot = batch.is_snapshot
+        self.variant: VariantForm = spec.variant
+        self._batch = batch
+        self._sink = sink
+        self._inserts_only = mode == "append" and not change_columns
+        kept = [field for field in spec.output if change_columns or field.name not in _CHANGE_COLUMNS]
+        self.schema = StructType(tuple(kept))
+        self.keys: tuple[str, ...] = ()
+        if mode == "apply":
+            from delta_sharing_client.sinks.keys import key_columns
+
+            self.keys = key_columns(self.schema, keys, sink)
+
+    def chunks(self, after: int) -> Iterator[pa.Table]:
+        """Yield the rows of versions after one, in order, in pieces of bounded size, with all columns.
+
+        Args:
+            after: the last version that the sink holds already.
+        """
+        import pyarrow as pa
+
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in self._batch.to_record_batch_reader():
+            new = self._new(batch, after)
+            if new.num_rows == 0:
+                continue
+            held.append(new)
+            rows, size = rows + new.num_rows, size + new.nbytes
+            if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
+                yield pa.Table.from_batches(held)
+                held, rows, size = [], 0, 0
+        if held:
+            yield pa.Table.from_batches(held)
+
+    def rows(self, after: int) -> Iterator[pa.Table]:
+        """Yield the same with only the columns that are stored."""
+        for chunk in self.chunks(after):
+            yield chunk.select(self.schema.names)
+
+    def net(self, after: int) -> NetChanges:
+        """Return what the changes come to, key by key; all of them are held in memory."""
+        import pyarrow as pa
+
+        from delta_sharing_client.sinks.keys import net_changes
+
+        chunks = list(self.chunks(after))
+        changes = pa.concat_tables(chunks) if chunks else self._batch.schema.empty_table()
+        return net_changes(changes, self.keys, self.schema.names, self._sink)
+
+    def _new(self, batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
+        """Leave out what the sink holds: a batch that was made anew after a damaged checkpoint may begin before."""
+        import pyarrow.compute as pc
+
+        if self._batch.first_version <= after:
+            batch = batch.filter(pc.greater(batch.column(_VERSION), after))
+        if self._inserts_only:
+            other = batch.filter(pc.not_equal(batch.column(_CHANGE_TYPE), "insert"))
+            if other.num_rows:
+                kind, version = other.column(_CHANGE_TYPE)[0].as_py(), other.column(_VERSION)[0].as_py()
+                raise SinkError(
+                    f"version {version} has a row of the kind {kind!r}, and only inserts can be appended without "
+                    "the columns that tell; use change_columns=True, or mode='apply' with keys",
+                    target=self._sink,
+                )
+        return batch
+
+
+class Sink(ABC):
+    """Where the batches of a poller are stored, each exactly once.
+
+    Write a batch, then commit it::
+
+        sink.write(batch)
+        batch.commit()
+
+    If the process ends in between, the poller hands the batch out again, and `write` finds that it is there. That
+    holds as long as the poller has a checkpoint. One thread at a time uses a sink.
+
+    Attributes:
+        mode: ``append`` or ``apply``.
+        keys: the columns that tell the rows apart (``apply``).
+        change_columns: whether ``append`` stores the three columns of a change too.
+        add_columns: whether columns that are new in a batch are added to the target.
+    """
+
+    def __init__(
+        self, mode: Mode, keys: Iterable[str], *, change_columns: bool = True, add_columns: bool = True
+    ) -> None:
+        if mode not in ("append", "apply"):
+            raise ValueError(f"mode is {mode!r}; it takes 'append' or 'apply'")
+        if isinstance(keys, str | bytes):
+            raise TypeError(f"keys takes a list of names; for one column write [{keys!r}]")
+        if isinstance(keys, Set):
+            raise TypeError("keys takes a list of names: a set has no order")
+        names = tuple(keys)
+        if (mode == "apply") != bool(names):
+            raise ValueError("mode='apply' needs keys, the columns that tell rows apart; mode='append' takes none")
+        if len({name.lower() for name in names}) != len(names):
+            raise ValueError(f"keys names a column twice: {', '.join(names)}")
+        self.mode = mode
+        self.keys = names
+        self.change_columns = change_columns and mode == "append"
+        self.add_columns = add_columns
+
+    def write(self, batch: ChangeBatch) -> WriteResult:
+        """Store a batch, unless it is there already; in one transaction, durably. Commit the batch after it.
+
+        In mode ``apply`` a snapshot takes the place of all that the target holds, and the changes of any other
+        batch are made in the order of their versions, within a version first what was deleted.
+
+        Args:
+            batch: a batch of a poller; batches of one poller have to come in order.
+
+        Returns:
+            What was written.
+
+        Raises:
+            SinkError: the batch does not fit the target, or the target cannot be written.
+            SinkKeyError: a key is null, or two rows have the same key (``apply``).
+            DeltaLogError: the Delta table cannot be written.
+            UnsupportedFeatureError: the Delta table asks something of its writers that this release cannot do.
+            UnsupportedTypeError: the store has no type for a column.
+            DeltaSharingError: the batch cannot be read.
+        """
+        incoming = Incoming(
+            batch, self.target, mode=self.mode, keys=self.keys, change_columns=self.change_columns
+        )
+        return self._write(incoming)
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """What is written to, for messages."""
+
+    @abstractmethod
+    def last_version(self, poller_id: str) -> int | None:
+        """Return the last version that is held of a poller; None where there is none."""
+
+    @abstractmethod
+    def _write(self, incoming: Incoming) -> WriteResult:
+        """Store a batch, unless it is there already."""
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        keys = f", keys={list(self.keys)!r}" if self.keys else ""
+        return f"{type(self).__name__}({self.target}, mode={self.mode!r}{keys})"
+
+
+def check_columns(
+    incoming: StructType, target: Sequence[tuple[str, Any]], types: Sequence[Any], sink: Sink
+) -> tuple[dict[str, str], list[str]]:
+    """Hold a batch's columns against those of a target; names ignore case.
+
+    Args:
+        incoming: the batch's columns.
+        target: the target's columns with their types, in a form in which equal types are equal.
+        types: the types of `incoming` in that form.
+        sink: the sink.
+
+    Returns:
+        The target's names by those of the batch, and the names that the target lacks.
+
+    Raises:
+        SinkError: a type differs, or one side lacks columns that it has to have.
+    """
+    held = {name.lower(): (name, kind) for name, kind in target}
+    names: dict[str, str] = {}
+    new: list[str] = []
+    for field, kind in zip(incoming, types, strict=True):
+        found = held.pop(field.name.lower(), None)
+        if found is None:
+            new.append(field.name)
+        elif found[1] != kind:
+            raise SinkError(
+                f"the column {found[0]!r} is {found[1]}, and the batch has {kind}; change the column, or leave it "
+                "out of the batch with columns=[...] of the poller",
+                target=sink.target,
+                columns=[found[0]],
+            )
+        else:
+            names[field.name] = found[0]
+    if new and not sink.add_columns:
+        raise SinkError(
+            f"it lacks the columns {', '.join(map(repr, new))}; add them, or use add_columns=True",
+            target=sink.target,
+            columns=new,
+        )
+    if sink.mode == "apply" and held:
+        lost = [name for name, _ in held.values()]
+        raise SinkError(
+            f"the batch lacks the columns {', '.join(map(repr, lost))}, so that this could be no copy; drop them "
+            "there, or give them with columns=[...] of the poller",
+            target=sink.target,
+            columns=lost,
+        )
+    return names, new

@@ -1,0 +1,229 @@
+"""Keys: the columns that tell rows apart, and what a batch of changes comes to for each key.
+
+Keys are compared by dense numbers: each distinct value of a column has one, each distinct combination too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sharing_client.errors import SinkError, SinkKeyError
+from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructType
+
+Numbers = npt.NDArray[np.int64]
+
+#: Whether a change takes a row away or brings one. Within a version what takes away comes first.
+_BRINGS: Final = {"delete": 0, "update_preimage": 0, "insert": 1, "update_postimage": 1}
+_NO_KEYS: Final = frozenset({"float", "double", "void", "variant"})
+
+
+def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[str, ...]:
+    """Return the key columns as the schema spells them.
+
+    Args:
+        schema: the batch's columns.
+        keys: names, whatever their case.
+        target: the sink's target, for messages.
+
+    Raises:
+        SinkKeyError: a column is missing, or of a type without exact equality.
+    """
+    names: list[str] = []
+    for key in keys:
+        field = schema.find(key)
+        if field is None:
+            raise SinkKeyError(
+                f"the key column {key!r} is not in the batch; it has {', '.join(schema.names)}",
+                target=target,
+                columns=[key],
+            )
+        kind = field.type
+        exact = isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name not in _NO_KEYS)
+        if not exact:
+            raise SinkKeyError(
+                f"the column {field.name!r} is {kind}, which cannot tell rows apart: a key is an integer, a "
+                "decimal, a text, bytes, a boolean, a date or a time",
+                target=target,
+                columns=[field.name],
+            )
+        names.append(field.name)
+    return tuple(names)
+
+
+def check_no_nulls(table: pa.Table, keys: Sequence[str], target: str) -> None:
+    """Raise `SinkKeyError` if a key is null."""
+    for key in keys:
+        if table.column(key).null_count:
+            raise SinkKeyError(
+                f"the key column {key!r} is null in {table.column(key).null_count} rows; a null equals nothing, so "
+                "that its row could not be found again",
+                target=target,
+                columns=[key],
+            )
+
+
+def numbers_of(table: pa.Table, columns: Sequence[str]) -> Numbers:
+    """Return a number for each row: the same where all columns are the same, null being a value too."""
+    total = np.zeros(table.num_rows, np.int64)
+    for name in columns:
+        encoded = table.column(name).combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):  # older releases, for no rows
+            encoded = pa.concat_arrays(encoded.chunks or [pa.array([], encoded.type)])
+        encoded = encoded.dictionary_encode(null_encoding="encode")
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        total = np.unique(total * max(len(encoded.dictionary), 1) + codes, return_inverse=True)[1].astype(np.int64)
+    return total.reshape(table.num_rows)
+
+
+class KeySet:
+    """Some keys that rows of other tables are looked up in.
+
+    Args:
+        keys: the keys, none of them null, in columns.
+    """
+
+    def __init__(self, keys: pa.Table) -> None:
+        self._names = keys.column_names
+        self._values: list[Any] = []
+        self._known: list[Numbers] = []
+        codes = np.zeros(keys.num_rows, np.int64)
+        for name in self._names:
+            values = pc.unique(keys.column(name))
+            pairs = codes * max(len(values), 1) + self._index(keys, name, values)
+            known = np.unique(pairs)
+            self._values.append(values)
+            self._known.append(known)
+            codes = np.searchsorted(known, pairs).astype(np.int64)
+
+    @staticmethod
+    def _index(table: pa.Table, name: str, values: Any) -> Numbers:
+        found = pc.index_in(table.column(name), value_set=values).fill_null(-1)
+        return np.asarray(found.to_numpy(), np.int64)
+
+    def __contains__(self, row: object) -> bool:
+        raise TypeError("look tables up with `found`")
+
+    def found(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Tell for each row of a table with the same key columns whether its key is among these."""
+        codes = np.zeros(table.num_rows, np.int64)
+        there = np.ones(table.num_rows, np.bool_)
+        for name, values, known in zip(self._names, self._values, self._known, strict=True):
+            index = self._index(table, name, values)
+            pairs = codes * max(len(values), 1) + index
+            places = np.searchsorted(known, pairs)
+            inside = places < len(known)
+            there &= inside & (index >= 0)
+            there[inside] &= known[places[inside]] == pairs[inside]
+            codes = np.where(there, places, 0).astype(np.int64)
+        return there
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetChanges:
+    """What changes come to, key by key.
+
+    Attributes:
+        touched: the keys that changed, each once; the rows that the target has of them go.
+        new: those of them that were inserted before anything else, and must not be there yet.
+        rows: what is there of them in the end, each key at most once.
+    """
+
+    touched: pa.Table
+    new: pa.Table
+    rows: pa.Table
+
+
+def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], target: str) -> NetChanges:
+    """Say what changes come to: version by version, within a version first what takes rows away.
+
+    Args:
+        changes: the rows of a batch, with `_change_type` and `_commit_version`.
+        keys: the key columns.
+        columns: the columns of the rows to return.
+        target: the sink's target, for messages.
+
+    Raises:
+        SinkKeyError: a key is null, or was inserted twice without having been deleted in between.
+        SinkError: a kind of change is unknown.
+    """
+    check_no_nulls(changes, keys, target)
+    brings = _brings(changes, target)
+    kinds = changes.column("_change_type")
+    inserts = np.asarray(pc.equal(kinds, "insert").to_numpy(), np.bool_)
+    versions = np.asarray(changes.column("_commit_version").to_numpy(), np.int64)
+    ids = numbers_of(changes, keys)
+    steps = versions * 2 + brings
+    order = np.lexsort((steps, ids))
+    ids, steps, brings, inserts = ids[order], steps[order], brings[order], inserts[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = ids[1:] != ids[:-1]
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = first[1:]
+    # Two rows of one version that both bring the key, or an insert of a key that was there.
+    twice = np.zeros(len(order), np.bool_)
+    twice[1:] = ~first[1:] & (brings[1:] == 1) & (brings[:-1] == 1) & ((steps[1:] == steps[:-1]) | inserts[1:])
+    if twice.any():
+        at = int(order[int(np.argmax(twice))])
+        raise SinkKeyError(
+            f"the shared table has two rows with the key {show_key(changes, keys, at)} at version "
+            f"{int(versions[at])}: {', '.join(keys)} do not tell its rows apart",
+            target=target,
+            columns=keys,
+        )
+    named = changes.select(list(keys))
+    return NetChanges(
+        touched=named.take(order[first]),
+        new=named.take(order[first & inserts]),
+        rows=changes.select(list(columns)).take(np.sort(order[last & (brings == 1)])),
+    )
+
+
+def _brings(changes: pa.Table, target: str) -> Numbers:
+    kinds = changes.column("_change_type")
+    names = pa.array(list(_BRINGS), pa.string())
+    found = pc.index_in(kinds, value_set=names)
+    if found.null_count:
+        unknown = pc.unique(kinds.filter(pc.is_null(found))).to_pylist()
+        raise SinkError(f"the batch has changes of an unknown kind: {', '.join(map(repr, unknown))}", target=target)
+    return np.array(list(_BRINGS.values()), np.int64)[np.asarray(found.to_numpy(), np.int64)]
+
+
+def check_unique(keys: pa.Table, target: str) -> None:
+    """Raise `SinkKeyError` if a key is there twice."""
+    ids = numbers_of(keys, keys.column_names)
+    _, first = np.unique(ids, return_index=True)
+    if len(first) == len(ids):
+        return
+    again = np.ones(len(ids), np.bool_)
+    again[first] = False
+    raise duplicate(keys, int(np.argmax(again)), target)
+
+
+def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:
+    """The error for a key that two rows have.
+
+    Args:
+        keys: keys, in columns.
+        row: which of them it is.
+        target: the sink's target.
+    """
+    names = keys.column_names
+    return SinkKeyError(
+        f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not tell the rows of the shared "
+        "table apart, or the target holds rows that are not the poller's",
+        target=target,
+        columns=names,
+    )
+
+
+def show_key(table: pa.Table, keys: Sequence[str], row: int) -> str:
+    """Show the key of a row, cut to a bearable length."""
+    text = ", ".join(f"{key}={table.column(key)[row]!s}" for key in keys)
+    return f"({text if len(text) <= 200 else text[:200] + ' ...'})"

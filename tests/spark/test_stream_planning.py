@@ -1,0 +1,434 @@
+"""What a stream reads, batch by batch, and where it stops; on the embedded server, without Spark's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from stream_kit import ALL, Query, asked, flat
+
+pytest.importorskip("pyspark")
+
+from change_tables import COLUMNS, ChangeTable, expect, rows, told
+
+from delta_sharing_client.errors import (
+    ChangesGoneError,
+    ColumnError,
+    StreamError,
+    TableReplacedError,
+    UnsupportedTableError,
+)
+from delta_sharing_client.server import SharingServer
+
+Serve = Callable[..., SharingServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as stack:
+
+        def start(table: ChangeTable, **options: Any) -> SharingServer:
+            return stack.enter_context(SharingServer({"s.s.t": table.root}, **options))
+
+        yield start
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ChangeTable:
+    """Five versions, the row `n` inserted in version `n`."""
+    table = ChangeTable(tmp_path / "t")
+    for version in range(5):
+        table.commit(table.add(f"f{version}", rows(version)))
+    return table
+
+
+@pytest.fixture
+def server(table: ChangeTable, serve: Serve) -> SharingServer:
+    return serve(table)
+
+
+both = pytest.mark.parametrize("response_format", ["parquet", "delta"])
+
+
+# -- where it starts
+
+
+@both
+def test_the_table_first_and_then_what_is_added(
+    server: SharingServer, table: ChangeTable, response_format: str
+) -> None:
+    query = Query(server, responseFormat=response_format)
+    assert sorted(query.ids()) == [0, 1, 2, 3, 4]
+    assert query.batch() is None
+    table.commit(table.add("f5", rows(5)))
+    table.commit(table.add("f6", rows(6)))
+    assert query.ids() == [5, 6]
+    query.start()
+    assert query.batch() is None
+    table.commit(table.add("f7", rows(7)))
+    assert query.ids() == [7]
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingVersion": 3}, [3, 4, 5]),
+        ({"startingVersion": "latest"}, [5]),
+        ({"startingTimestamp": "2023-11-15T00:13:20Z"}, [2, 3, 4, 5]),
+    ],
+)
+def test_starts(
+    server: SharingServer, table: ChangeTable, options: dict[str, Any], expected: list[int], response_format: str
+) -> None:
+    query = Query(server, responseFormat=response_format, **options)
+    start = query.stream.initial_offset()
+    table.commit(table.add("f5", rows(5)))
+    assert query.ids() == expected
+    assert query.stream.initial_offset() == start
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"startingVersion": 9}, StreamError, "startingVersion is 9, and the latest version of table s.s.t is 4"),
+        ({"startingTimestamp": "2033-01-01"}, Exception, "400"),
+        ({"columns": "nope"}, ColumnError, "no column 'nope'"),
+    ],
+)
+def test_starts_that_cannot_be(
+    server: SharingServer, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Query(server, **options).batch()
+
+
+@pytest.mark.parametrize("options", [{}, {"startingVersion": 0}, {"startingVersion": "latest"}])
+def test_a_table_without_history_is_told_of_at_the_start(
+    table: ChangeTable, serve: Serve, options: dict[str, Any]
+) -> None:
+    query = Query(serve(table, history=False), **options)
+    with pytest.raises(UnsupportedTableError, match=r"a stream needs the history of table s\.s\.t"):
+        query.stream.initial_offset()
+
+
+# -- how much a batch takes
+
+
+def test_files_per_trigger(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server)
+    two = ("ReadMaxFiles", 2)
+    first = query.all(two)
+    assert [len(batch) for batch in first] == [2, 2, 1]
+    assert sorted(flat(first)) == [0, 1, 2, 3, 4]
+    table.commit(*(table.add(f"g{i}", rows(10 + i)) for i in range(3)))
+    table.commit(*(table.add(f"h{i}", rows(20 + i)) for i in range(2)))
+    later = query.all(two)
+    assert [len(batch) for batch in later] == [2, 2, 1]
+    assert sorted(flat(later)) == [10, 11, 12, 20, 21]
+
+
+def test_limits_hold_together(server: SharingServer, table: ChangeTable) -> None:
+    size = (table.root / "f0").stat().st_size
+    query = Query(server, maxFilesPerTrigger=4, maxBytesPerTrigger=size + 1)
+    assert query.stream.default_limit() == ("ReadMaxFiles", 4)
+    assert len(query.ids(query.stream.default_limit())) == 2  # the one that passes the limit is taken
+    query = Query(server, maxBytesPerTrigger=1)
+    assert query.stream.default_limit() == ("ReadMaxBytes", 1)
+    assert [len(batch) for batch in query.all(("ReadMaxBytes", 1))] == [1] * 5
+    assert Query(server).stream.default_limit() == ("ReadMaxFiles", 1000)
+
+
+def test_all_there_is_in_spite_of_the_limits(server: SharingServer) -> None:
+    query = Query(server, maxFilesPerTrigger=1, maxVersionsPerRpc=1, startingVersion=0)
+    assert query.ids(ALL) == [0, 1, 2, 3, 4]
+
+
+def test_a_spark_that_tells_no_start(server: SharingServer, table: ChangeTable) -> None:
+    """Before 4.2 `latestOffset` has no arguments; the position is that of the last batch."""
+    query = Query(server)
+    assert sorted(query.ids(None)) == [0, 1, 2, 3, 4]
+    query = Query(server, maxFilesPerTrigger=2)
+    assert len(query.ids(None)) == 2
+    query.start()
+    assert len(query.ids(None)) == 2
+    assert len(query.ids(None)) == 1
+    assert query.batch(None) is None
+
+
+def test_available_now_ends_at_the_version_of_its_start(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server)
+    query.stream.prepare_for_available_now()
+    table.commit(table.add("f5", rows(5)))
+    assert sorted(flat(query.all(("ReadMaxFiles", 2)))) == [0, 1, 2, 3, 4]
+    query.start()
+    query.stream.prepare_for_available_now()
+    assert query.all() == [[5]]
+
+
+# -- what is asked of the server
+
+
+def test_requests(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server)
+    query.all()
+    asked(server)
+    query.batch()
+    assert asked(server) == ["version"]
+    table.commit(table.add("f5", rows(5)))
+    table.commit(table.add("f6", rows(6)))
+    assert query.ids() == [5, 6]
+    assert asked(server) == ["version", "query", "file", "file"]
+    query.batch()
+    assert asked(server) == ["version"]
+
+
+def test_one_listing_serves_many_batches(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server)
+    query.stream.initial_offset()
+    asked(server)
+    assert len(query.all(("ReadMaxFiles", 1))) == 5
+    assert asked(server).count("query") == 1
+    for version in range(5, 10):
+        table.commit(table.add(f"f{version}", rows(version)))
+    assert len(query.all(("ReadMaxFiles", 1))) == 5
+    assert asked(server).count("query") == 1
+    for version in range(10, 15):
+        table.commit(table.add(f"f{version}", rows(version)))
+    query.start(maxVersionsPerRpc=2)
+    assert query.all() == [[10, 11, 12, 13, 14]]
+    assert asked(server).count("query") == 3
+
+
+def test_polls_are_throttled(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server, queryTableVersionIntervalSeconds=60)
+    query.all()
+    asked(server)
+    table.commit(table.add("f5", rows(5)))
+    for _ in range(5):
+        assert query.batch() is None
+    assert asked(server) == []
+
+
+def test_urls_that_expire_between_batches_are_asked_for_again(table: ChangeTable, serve: Serve) -> None:
+    from datetime import timedelta
+
+    server = serve(table, url_lifetime=timedelta(seconds=2))
+    query = Query(server, executorCredentials="false")
+    assert len(query.ids(("ReadMaxFiles", 1))) == 1
+    import time
+
+    time.sleep(2.2)
+    assert len(query.ids(("ReadMaxFiles", 4))) == 4
+
+
+# -- versions that delete or rewrite
+
+
+def deleting(table: ChangeTable) -> int:
+    return table.commit(table.remove("f1"))
+
+
+def rewriting(table: ChangeTable) -> int:
+    return table.commit(table.remove("f2"), table.add("g2", rows(2, 20)))
+
+
+def rearranging(table: ChangeTable) -> int:
+    return table.commit(
+        table.remove("f3", data_change=False),
+        table.remove("f4", data_change=False),
+        table.add("g34", rows(3, 4), data_change=False),
+    )
+
+
+#: Which option lets which kind of version pass: the ids that come of it, or None where the stream stops.
+PASSES: dict[str, dict[Callable[[ChangeTable], int], list[int] | None]] = {
+    "": {deleting: None, rewriting: None, rearranging: []},
+    "ignoreDeletes": {deleting: [], rewriting: None, rearranging: []},
+    "ignoreChanges": {deleting: [], rewriting: [2, 20], rearranging: []},
+    "skipChangeCommits": {deleting: [], rewriting: [], rearranging: []},
+}
+
+
+@both
+@pytest.mark.parametrize("option", PASSES)
+@pytest.mark.parametrize("commit", [deleting, rewriting, rearranging])
+def test_which_option_lets_what_pass(
+    server: SharingServer,
+    table: ChangeTable,
+    option: str,
+    commit: Callable[[ChangeTable], int],
+    response_format: str,
+) -> None:
+    query = Query(server, responseFormat=response_format, **({option: "true"} if option else {}))
+    query.all()
+    table.commit(table.add("f5", rows(5)))
+    version = commit(table)
+    table.commit(table.add("f7", rows(7)))
+    expected = PASSES[option][commit]
+    if expected is not None:
+        assert sorted(flat(query.all())) == sorted([5, 7, *expected])
+        return
+    assert query.ids() == [5]  # what comes before it is read
+    for _ in range(2):
+        with pytest.raises(StreamError, match=f"version {version} ") as caught:
+            query.batch()
+        assert caught.value.version == version
+        assert "skipChangeCommits" in str(caught.value)
+        assert "readChangeFeed=true" in str(caught.value)
+        query.start()  # it stays so
+    query.start(skipChangeCommits="true")
+    assert query.all() == [[7]]
+
+
+def test_deletion_vectors(tmp_path: Path, serve: Serve) -> None:
+    table = ChangeTable(tmp_path / "v", features=["deletionVectors"])
+    table.commit(table.add("a", rows(0, 1, 2)))
+    server = serve(table)
+    query, changes = Query(server), Query(server, readChangeFeed="true")
+    assert query.ids() == changes.ids() == [0, 1, 2]
+    first = table.vector(1)
+    table.commit(table.remove("a"), table.add("a", vector=first))
+    with pytest.raises(StreamError, match="version 1 rewrites"):
+        query.batch()
+    found = changes.batch()
+    assert found is not None
+    assert told(found) == expect(1, "delete", [1])
+    query.start(ignoreChanges="true")
+    assert query.ids() == [0, 2]
+    table.commit(table.remove("a", vector=first), table.add("a", vector=table.vector(0, 1)))
+    found = changes.batch()
+    assert found is not None
+    assert told(found) == expect(2, "delete", [0])
+
+
+# -- the change feed
+
+
+@both
+def test_changes(server: SharingServer, table: ChangeTable, response_format: str) -> None:
+    query = Query(server, readChangeFeed="true", responseFormat=response_format)
+    first = query.batch()
+    assert first is not None
+    assert sorted(told(first)) == expect(4, "insert", range(5))
+    deleting(table)
+    rewriting(table)
+    rearranging(table)
+    table.commit(
+        table.remove("g2"),
+        table.add("h2", rows(2, 21)),
+        table.cdc("c", rows(20, 21), ["update_preimage", "update_postimage"]),
+    )
+    found = query.batch()
+    assert found is not None
+    assert told(found)[:1] == expect(5, "delete", [1])
+    assert sorted(told(found)[1:4]) == [(6, "delete", 2), (6, "insert", 2), (6, "insert", 20)]
+    assert told(found)[4:] == [(8, "update_preimage", 20), (8, "update_postimage", 21)]
+    assert found.schema.field("_commit_timestamp").type == pa.timestamp("us", "UTC")
+    assert query.batch() is None
+
+
+def test_changes_from_a_version(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server, readChangeFeed="true", startingVersion=3)
+    found = query.batch()
+    assert found is not None
+    assert told(found) == [(3, "insert", 3), (4, "insert", 4)]
+
+
+def test_a_version_of_change_files_is_taken_whole(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server, readChangeFeed="true", startingVersion="latest")
+    query.stream.initial_offset()
+    table.commit(table.add("f5", rows(5)))
+    table.commit(table.add("f6", rows(6, 7, 8)), *(table.cdc(f"c{i}", rows(6 + i), ["insert"]) for i in range(3)))
+    table.commit(table.add("f7", rows(70)), table.add("f8", rows(80)))
+    found = [sorted(batch) for batch in query.all(("ReadMaxFiles", 1))]
+    assert found[:2] == [[5], [6, 7, 8]]
+    assert sorted(found[2:]) == [[70], [80]]
+
+
+def test_a_table_without_the_feed(tmp_path: Path, serve: Serve) -> None:
+    table = ChangeTable(tmp_path / "n", configuration={})
+    table.commit(table.add("a", rows(0)))
+    query = Query(serve(table), readChangeFeed="true", startingVersion=0)
+    with pytest.raises(Exception, match="Change data feed is not enabled for version 0"):
+        query.batch()
+
+
+# -- crashes
+
+
+@both
+@pytest.mark.parametrize("changes", ["true", "false"])
+def test_a_batch_that_comes_again_is_the_same(
+    server: SharingServer, table: ChangeTable, changes: str, response_format: str
+) -> None:
+    query = Query(server, readChangeFeed=changes, responseFormat=response_format)
+    before = [query.batch(("ReadMaxFiles", 2)) for _ in range(2)]
+    for version in range(5, 12):
+        table.commit(*(table.add(f"f{version}-{i}", rows(10 * version + i)) for i in range(3)))
+    before += [query.batch(("ReadMaxFiles", 4)) for _ in range(5)]
+    table.commit(table.add("late", rows(1000)))
+    query.start(maxVersionsPerRpc=2)
+    again = [query.rows(start, end) for start, end in query.pairs]
+    assert [table.to_pylist() for table in again] == [table and table.to_pylist() for table in before]
+    assert sum(len(table) for table in again) > 20
+
+
+def test_the_start_of_a_query_whose_first_batch_was_not_done(server: SharingServer, table: ChangeTable) -> None:
+    """Spark keeps the end of a batch before it runs, and not where the first one began."""
+    query = Query(server)
+    start = query.stream.initial_offset()
+    end = query.planned(start)
+    rows_before = query.rows(start, end)
+    table.commit(table.add("f5", rows(5)))
+    query.end = end
+    query.start()
+    assert query.stream.initial_offset() == start
+    assert query.rows(query.stream.initial_offset(), end).equals(rows_before)
+    query.end = None
+    query.start()  # a Spark that does not tell the offset first
+    other = query.stream.initial_offset()
+    assert other != start
+    assert query.rows(other, end).equals(rows_before)
+
+
+def test_files_that_are_gone(server: SharingServer, table: ChangeTable) -> None:
+    query = Query(server)
+    query.all()
+    for version in range(5, 8):
+        table.commit(table.add(f"f{version}", rows(version)))
+    for version in range(6):
+        (table.log / f"{version:020}.json").unlink()
+    with pytest.raises(Exception) as caught:
+        query.batch()
+    assert isinstance(caught.value, (ChangesGoneError, StreamError)), caught.value
+
+
+def test_another_table_under_its_name(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
+    query = Query(serve(table))
+    query.all()
+    table.commit(table.metadata(COLUMNS, table_id="another-id"))
+    with pytest.raises(TableReplacedError, match="its id was table-id, and is another-id") as caught:
+        query.batch()
+    assert caught.value.version == 5
+    again = ChangeTable(tmp_path / "again", table_id="another-id")
+    for version in range(9):
+        again.commit(again.add(f"f{version}", rows(version)))
+    query.given |= {key.lower(): str(value) for key, value in serve(again).profile.items()}
+    query.start()
+    with pytest.raises(TableReplacedError, match="new checkpoint location"):
+        query.batch()
+
+
+def test_fewer_versions_than_before(table: ChangeTable, serve: Serve) -> None:
+    server = serve(table)
+    query = Query(server)
+    query.all()
+    query.end = (query.end or {}) | {"version": 99}
+    query.start()
+    with pytest.raises(ChangesGoneError, match="its latest version is 4, and the query has read version 98"):
+        query.batch()
