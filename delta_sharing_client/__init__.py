@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from delta_sharing_client._version import __version__
 
 if TYPE_CHECKING:
-    from delta_sharing_client import errors, server, spark
+    from delta_sharing_client import errors, server, sinks, spark
     from delta_sharing_client.api import (
         get_table_metadata,
         get_table_protocol,
@@ -73,6 +73,7 @@ _HOMES = {
     "load_table_changes_as_pandas": "api",
     "load_table_changes_as_spark": "api",
     "server": "server",
+    "sinks": "sinks",
     "spark": "spark",
 }
 
@@ -107,6 +108,7 @@ __all__ = [
     "load_table_changes_as_pandas",
     "load_table_changes_as_spark",
     "server",
+    "sinks",
     "spark",
 ]
 

@@ -6,27 +6,45 @@ What every front end uses: pandas, Arrow and whatever comes above them differ in
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import BadRequestError, DataError, StorageError, name_table
-from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol, ResponseFormat
+from delta_sharing_client.errors import BadRequestError, DataError, DeltaSharingError, StorageError, name_table
+from delta_sharing_client.protocol.actions import (
+    EndStreamAction,
+    FileAction,
+    Metadata,
+    Protocol,
+    ResponseFormat,
+)
 from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
 from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
-from delta_sharing_client.read.fetch import vector_key
+from delta_sharing_client.read.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
+
+logger = logging.getLogger(__name__)
+
+#: URLs are renewed this part of their lifetime before they expire ...
+_MARGIN: Final = 0.2
+#: ... but no more than this many seconds.
+_LONGEST_MARGIN: Final = 60.0
+#: Clocks that differ by fewer seconds are taken to agree: a `Date` has whole ones, and the answer took its time.
+_CLOCKS_AGREE: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +84,7 @@ class ScanPlan:
         pruned: how many files that the server named were left out, and why.
         limit: rows to return at the most.
         request: the request that was answered, which asks for the same files again; None where none was needed.
+        end: the end of the answer: when the first URL expires, and the refresh token, where told.
     """
 
     table: Table
@@ -77,6 +96,7 @@ class ScanPlan:
     pruned: Mapping[Pruned, int]
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
+    end: EndStreamAction | None = field(repr=False, default=None)
 
     @property
     def source(self) -> tuple[StorageReader, Refresh] | None:
@@ -102,6 +122,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         version=query.version,
         timestamp=query.timestamp,
         json_predicate_hints=query.json_predicate_hints,
+        include_refresh_token=query.version is None and query.timestamp is None,
     )
     if query.filters or query.limit == 0:
         info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
@@ -149,6 +170,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         pruned=Counter(item for item in answer.items if isinstance(item, Pruned)),
         limit=query.limit,
         request=request,
+        end=answer.end,
     )
 
 
@@ -163,21 +185,30 @@ def bind_query(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
 
 
 class UrlRefresher:
-    """Renews pre-signed URLs that expire during a load: one request for all files that wait for it.
+    """Renews pre-signed URLs during a load: one request for all files that need it.
 
-    Files are matched by their ids. The renewed listing is of the same version, or of the same changes; a table
-    that moved on is still good for the files that both versions hold.
+    That is done ahead of the time at which the server said that they expire, and whenever the store refuses one:
+    the time is a hint, the store's word the truth. Files are matched by their ids. The renewed listing is that of
+    the refresh token, of the same version, or of the same changes; a table that moved on is still good for the
+    files that both versions hold.
 
     Args:
         rest: the server.
         plan: the plan whose URLs are renewed.
+        expires: when the first of them expires, in milliseconds since the epoch; without it the plan tells.
     """
 
-    def __init__(self, rest: RestClient, plan: ScanPlan) -> None:
+    def __init__(self, rest: RestClient, plan: ScanPlan, expires: int | None = None) -> None:
         self._rest = rest
         self._plan = plan
         self._lock = threading.Lock()
         self._urls: dict[str, str] = {}
+        self._token = plan.end.refresh_token if plan.end is not None else None
+        self._has_history = True
+        #: When URLs are renewed, and when they are of no use any more, by the clock of this machine.
+        self._due: float | None = None
+        self._dead = 0.0
+        self._expect(_end_of_life(plan.end) or expires or first_of(task.expiration for task in plan.tasks))
 
     def __call__(self, file_id: str, expired: str) -> str:
         """Return a fresh URL for a file.
@@ -202,22 +233,76 @@ class UrlRefresher:
             )
         return known
 
+    def ahead(self, file_id: str, url: str) -> str:
+        """Return the URL to use now for a file: `url`, or a fresher one.
+
+        Near their end all URLs are renewed by whoever comes first; while they still work nobody else waits for
+        it. If that fails, the URLs are used until the store refuses them.
+        """
+        due = self._due
+        if due is not None and time.time() >= due and self._lock.acquire(blocking=time.time() >= self._dead):
+            try:
+                if self._due == due:
+                    self._due = None
+                    self._urls = self.list_urls()
+            except DeltaSharingError as error:
+                logger.info("URLs of %s could not be renewed ahead: %s", self._plan.table.full_name, error)
+            finally:
+                self._lock.release()
+        return self._urls.get(file_id, url)
+
     def list_urls(self) -> dict[str, str]:
         """Ask for all files again; return the URLs by the ids of the files and of their deletion vectors."""
         plan = self._plan
         request = plan.request or QueryRequest()
         if isinstance(request, ChangesRequest | VersionsRequest):
-            return _by_id(self._rest.table_changes(plan.table, request, _signed_urls).items)
-        if request.version is None and request.timestamp is None and plan.version is not None:
+            signed = _SignedUrls()
+            changes = self._rest.table_changes(plan.table, request, signed)
+            self._expect(_end_of_life(changes.end) or signed.expires)
+            return _by_id(changes.items)
+        if self._token is not None:
+            token, self._token = self._token, None
             try:
-                return self._urls_of(replace(request, version=plan.version))
+                return self._urls_of(replace(request, refresh_token=token, include_refresh_token=True))
             except BadRequestError:
-                # No history shared: the latest snapshot may still hold the files.
-                pass
+                pass  # it is too old, or the server takes it no more
+        if request.version is None and request.timestamp is None:
+            if plan.version is not None and self._has_history:
+                try:
+                    return self._urls_of(replace(request, version=plan.version, include_refresh_token=False))
+                except BadRequestError:
+                    self._has_history = False
+            # The latest snapshot may still hold the files.
+            return self._urls_of(replace(request, include_refresh_token=False))
         return self._urls_of(request)
 
     def _urls_of(self, request: QueryRequest) -> dict[str, str]:
-        return _by_id(self._rest.query_table(self._plan.table, request, _signed_urls).items)
+        plan = self._plan
+        signed = _SignedUrls()
+        answer = self._rest.query_table(plan.table, request, signed)
+        self._expect(_end_of_life(answer.end) or signed.expires)
+        if answer.end is not None and answer.end.refresh_token is not None and answer.version == plan.version:
+            self._token = answer.end.refresh_token
+        urls = _by_id(answer.items)
+        if answer.version != plan.version:
+            # A vector without an id of its own may be another one by now.
+            urls = {key: url for key, url in urls.items() if not is_unnamed_vector(key)}
+        return urls
+
+    def _expect(self, expires: int | None) -> None:
+        """Note when URLs that have just come are to be renewed."""
+        self._due = None
+        if expires is None:
+            return
+        ahead = self._rest.clock_offset.total_seconds()
+        self._dead = expires / 1000 - (ahead if abs(ahead) > _CLOCKS_AGREE else 0.0)
+        lifetime = self._dead - time.time()
+        if lifetime > 0:  # or else the clocks are wrong, and the store will tell
+            self._due = self._dead - min(_MARGIN * lifetime, _LONGEST_MARGIN)
+
+
+def _end_of_life(end: EndStreamAction | None) -> int | None:
+    return end.min_url_expiration_timestamp if end is not None else None
 
 
 def vector_file_id(file: FileAction) -> str | None:
@@ -231,17 +316,30 @@ def vector_file_id(file: FileAction) -> str | None:
     return hashlib.sha256(vector.path_or_inline.partition("?")[0].encode()).hexdigest()[:32]
 
 
-def _signed_urls(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, str]]:
-    """Keep of each file its URL and that of its deletion vector, by the ids that they are renewed under."""
+class _SignedUrls:
+    """Keeps of each file its URL and that of its deletion vector, by the ids that they are renewed under.
 
-    def urls(file: FileAction) -> dict[str, str]:
+    expires: when the first of them expires, in milliseconds since the epoch, where told.
+    """
+
+    def __init__(self) -> None:
+        self.expires: int | None = None
+
+    def __call__(self, protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, str]]:
+        return self._of
+
+    def _of(self, file: FileAction) -> dict[str, str]:
         found = {file.id: file.url}
         if file.deletion_vector is not None:
             for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
                 found[vector_key(file.id, vector_id)] = file.deletion_vector.path_or_inline
+        self.expires = first_of((self.expires, file.expiration_timestamp))
         return found
 
-    return urls
+
+def first_of(times: Iterable[int | None]) -> int | None:
+    """Return the earliest of the times that are known."""
+    return min((time for time in times if time), default=None)
 
 
 def _by_id(files: Sequence[dict[str, str]]) -> dict[str, str]:

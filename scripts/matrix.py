@@ -29,7 +29,7 @@ def requirements(wanted: str) -> list[str]:
     exact = wanted.count(".") >= 2
     spark = f"pyspark[connect]=={wanted}" if exact else f"pyspark[connect]=={wanted}.*"
     # PySpark 3.5 was made for the libraries of its time, and only its extras say so, in part.
-    return [spark, "numpy<2", "pandas<3", "pyarrow<18"] if wanted.startswith("3.") else [spark]
+    return [spark, "numpy<2", "pandas<3", "pyarrow<22"] if wanted.startswith("3.") else [spark]
 
 
 def environment(wanted: str) -> Path:

@@ -138,6 +138,7 @@ def plan_changes(rest: RestClient, table: Table, query: ChangesQuery) -> Changes
         pruned={},
         limit=None,
         request=request,
+        end=answer.end,
         history=history,
     )
 
@@ -170,6 +171,7 @@ def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query
         pruned={},
         limit=None,
         request=request,
+        end=answer.end,
         history=TableHistory((answer.metadata,), (answer.protocol,)),
     )
 

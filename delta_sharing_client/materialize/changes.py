@@ -32,7 +32,7 @@ from delta_sharing_client.materialize.snapshot import (
 from delta_sharing_client.protocol.actions import AddFile, CdcFile, FileAction, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import ChangesRequest
-from delta_sharing_client.query import ScanPlan, UrlRefresher
+from delta_sharing_client.query import ScanPlan, UrlRefresher, first_of
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import read_spec
@@ -90,6 +90,7 @@ def materialize_changes(
         pruned={},
         limit=None,
         request=request,
+        end=answer.end,
     )
     listing = Listing(
         table=table,
@@ -97,7 +98,7 @@ def materialize_changes(
         protocol=history.protocol,
         metadata=history.last,
         files=answer.items,
-        refresh=UrlRefresher(rest, plan),
+        refresh=UrlRefresher(rest, plan, first_of(file.expiration_timestamp for file in answer.items)),
     )
     files = [file for version in commits.files.values() for file in version]
     fetched = fetch_all(storage, log.table_path, listing, files, progress)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import QueryRequest
-from delta_sharing_client.query import ScanPlan, UrlRefresher
+from delta_sharing_client.query import ScanPlan, UrlRefresher, first_of
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import read_spec
 
@@ -47,6 +47,8 @@ def list_table(rest: RestClient, table: Table, request: QueryRequest) -> Listing
         UnsupportedTableError: the table needs something that this release cannot read.
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
+    latest = request.version is None and request.timestamp is None
+    request = replace(request, include_refresh_token=latest)
     answer = rest.query_table(table, request)
     answer.protocol.check_readable(f"table {table.full_name}")
     plan = ScanPlan(
@@ -59,6 +61,7 @@ def list_table(rest: RestClient, table: Table, request: QueryRequest) -> Listing
         pruned={},
         limit=None,
         request=request,
+        end=answer.end,
     )
     return Listing(
         table=table,
@@ -66,5 +69,5 @@ def list_table(rest: RestClient, table: Table, request: QueryRequest) -> Listing
         protocol=answer.protocol,
         metadata=answer.metadata,
         files=answer.items,
-        refresh=UrlRefresher(rest, plan),
+        refresh=UrlRefresher(rest, plan, first_of(file.expiration_timestamp for file in answer.items)),
     )

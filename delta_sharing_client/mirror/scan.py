@@ -46,7 +46,7 @@ class MirrorScan(RowSource):
         from delta_sharing_client.read.arrow_types import arrow_schema
         from delta_sharing_client.scan.plan import project
 
-        return arrow_schema(project(_metadata(self.snapshot).schema, self.columns), self.variant)
+        return arrow_schema(project(metadata_of(self.snapshot).schema, self.columns), self.variant)
 
     def plan(self) -> ScanPlan:
         """Say which files of the mirror are left to read; opens none of them.
@@ -55,12 +55,14 @@ class MirrorScan(RowSource):
             ColumnError, FilterError: the projection or the filter does not fit the table.
             UnsupportedTableError: the mirror needs something that this release cannot read.
         """
-        protocol, metadata = _protocol(self.snapshot), _metadata(self.snapshot)
+        protocol, metadata = protocol_of(self.snapshot), metadata_of(self.snapshot)
         protocol.check_readable(f"the mirror in {self.directory}")
         predicate = bind_filters(self.filters, metadata.schema) if self.filters else None
         spec = read_spec(metadata, self.columns, predicate, self.variant, protocol)
         make = task_maker(spec)
-        items = [] if self.limit == 0 else [make(_shared(file, self.directory)) for file in self.snapshot.files]
+        items = (
+            [] if self.limit == 0 else [make(shared_form(file, self.directory)) for file in self.snapshot.files]
+        )
         return ScanPlan(
             table=self.table,
             version=self.snapshot.version,
@@ -89,14 +91,16 @@ class MirrorScan(RowSource):
         )
 
 
-def _protocol(snapshot: Snapshot) -> Protocol:
+def protocol_of(snapshot: Snapshot) -> Protocol:
+    """Return the protocol of a local table in the form of a shared one."""
     raw = snapshot.protocol
     return Protocol(
         raw.min_reader_version, raw.min_writer_version, raw.reader_features, raw.writer_features, "delta"
     )
 
 
-def _metadata(snapshot: Snapshot) -> Metadata:
+def metadata_of(snapshot: Snapshot) -> Metadata:
+    """Return the metadata of a local table in the form of a shared one."""
     raw = snapshot.metadata
     return Metadata(
         id=raw.id,
@@ -106,8 +110,8 @@ def _metadata(snapshot: Snapshot) -> Metadata:
     )
 
 
-def _shared(file: AddFile, directory: Path) -> SharedFile:
-    """A file of the mirror in the form in which a server would name it; its URL is a local path."""
+def shared_form(file: AddFile, directory: Path) -> SharedFile:
+    """Return a file of a local table in the form in which a server would name it; its URL is a local path."""
     tags = tags_of(file)
     vector = file.deletion_vector
     described = None

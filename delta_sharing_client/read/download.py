@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from delta_sharing_client.errors import (
     DataError,
@@ -34,6 +34,15 @@ T = TypeVar("T")
 Buffer: TypeAlias = Any
 #: Gives a fresh URL for a file, from its id and the URL that has expired.
 Refresh: TypeAlias = Callable[[str, str], str]
+
+
+@runtime_checkable
+class RefreshAhead(Protocol):
+    """A `Refresh` that also renews URLs before they expire."""
+
+    def ahead(self, file_id: str, url: str) -> str:
+        """Return the URL to use now for a file: `url`, or a fresher one; never raises for want of one."""
+
 
 #: Pages that no other process shares, so that they can be given back one by one.
 PRIVATE: Final[dict[str, Any]] = (
@@ -215,12 +224,14 @@ class Download:
         self._id = file_id
         self._size = size
         self._refresh = refresh
+        self._ahead = refresh.ahead if isinstance(refresh, RefreshAhead) else None
         self._cancelled = cancelled
         self._budget = budget
         self._lock = threading.Lock()
         self._whole_lock = threading.Lock()
         self._etag = etag
         self._renewals = 0
+        self._accepted: str | None = None
         self._whole: Buffer = None
         if isinstance(cancelled, Cancellation):
             transport.break_on(cancelled)
@@ -302,7 +313,7 @@ class Download:
         enough = _PROGRESS if span.stop is None else min(_PROGRESS, max(1, (span.stop - span.start) // 16))
         while True:
             self._check_cancelled()
-            url = self._url
+            url = self._present_url()
             tries += 1
             asked = 0.0
             try:
@@ -368,6 +379,7 @@ class Download:
                 raise _WrongSize(f"it ends before byte {span.position}; the table says {self._size or 'more'}")
             else:
                 raise store_error(response, self._id)
+            self._accepted = url
             self._take(response, span)
 
     def _take(self, response: Response, span: _Span) -> None:
@@ -418,11 +430,22 @@ class Download:
         if span.stop is None:
             span.end_at(end if total is None else total)
 
+    def _present_url(self) -> str:
+        """The URL to use now: another one where the present one is about to expire."""
+        if self._ahead is None:
+            return self._url
+        url = self._ahead(self._id, self._url)
+        with self._lock:
+            self._url = url
+        return url
+
     def _renew(self, used: str, expired: UrlExpiredError) -> None:
         """Get a fresh URL; once for all pieces that find the same one expired."""
         with self._lock:
             if self._url != used:
                 return
+            if self._accepted == used:
+                self._renewals = 0  # it was good once: only URLs that never were are counted
             if self._refresh is None or self._renewals >= _MAX_RENEWALS:
                 raise expired
             self._renewals += 1

@@ -23,6 +23,7 @@ from delta_sharing_client.scan.tasks import FileScanTask
 
 #: Bytes fetched from the end of a file: the footers of most files are in there.
 TAIL: Final = 64 * 1024
+_UNNAMED: Final = " (deletion vector without id)"
 
 
 def vector_id(task: FileScanTask) -> str:
@@ -32,7 +33,12 @@ def vector_id(task: FileScanTask) -> str:
 
 def vector_key(file_id: str, vector_id: str | None) -> str:
     """Return the id under which a deletion vector is renewed, from its file's id and its own."""
-    return f"{file_id} (deletion vector {vector_id or 'without id'})"
+    return f"{file_id} (deletion vector {vector_id})" if vector_id else f"{file_id}{_UNNAMED}"
+
+
+def is_unnamed_vector(key: str) -> bool:
+    """Tell whether an id is that of a deletion vector of which only the file is known."""
+    return key.endswith(_UNNAMED)
 
 
 def fetch_vector(

@@ -173,7 +173,7 @@ def _azure(credential: AzureSas, parts: SplitResult) -> Any:
         _file_system("AzureFileSystem", location),
         location,
         account_name=account,
-        sas_token=credential.token.reveal(),
+        sas_token=f"?{credential.token.reveal()}",  # it is put behind the URL as it is
         blob_storage_authority=f".blob.{suffix}",
         dfs_storage_authority=f".dfs.{suffix}",
     )

@@ -114,7 +114,7 @@ class Incoming:
         return net_changes(changes, self.keys, self.schema.names, self._sink)
 
     def _new(self, batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
-        """Leave out what the sink holds: a batch that was made anew after a damaged checkpoint may begin before."""
+        """Leave out what the sink holds: a batch made anew after a damaged checkpoint may begin before that."""
         import pyarrow.compute as pc
 
         if self._batch.first_version <= after:
@@ -188,9 +188,7 @@ class Sink(ABC):
             UnsupportedTypeError: the store has no type for a column.
             DeltaSharingError: the batch cannot be read.
         """
-        incoming = Incoming(
-            batch, self.target, mode=self.mode, keys=self.keys, change_columns=self.change_columns
-        )
+        incoming = Incoming(batch, self.target, mode=self.mode, keys=self.keys, change_columns=self.change_columns)
         return self._write(incoming)
 
     @property
@@ -208,7 +206,7 @@ class Sink(ABC):
 
     def close(self) -> None:
         """Let go of what was opened."""
-        return None
+        return
 
     def __enter__(self) -> Self:
         return self

@@ -15,11 +15,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sharing_client.delta_log.durations import number_property
 from delta_sharing_client.protocol.column_mapping import MappingMode, physical_name
 from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
 
 _TEXT: Final = 32
+_COLUMNS: Final = 32
 _HIGHEST: Final = "\U0010ffff"
 #: Decimals of more digits change when a reader takes them for a double.
 _EXACT_DIGITS: Final = 15
@@ -44,9 +44,7 @@ class StatsWriter:
         named = configuration.get("delta.dataSkippingStatsColumns")
         self._named = None if named is None else {part.strip().strip("`").lower() for part in named.split(",")}
         limit = configuration.get("delta.dataSkippingNumIndexedCols", "").strip()
-        self._limit = -1 if limit == "-1" else number_property(
-            configuration, "delta.dataSkippingNumIndexedCols", _TEXT
-        ) if limit != "0" else 0
+        self._limit = int(limit) if limit == "-1" or limit.isdecimal() else _COLUMNS
 
     def of(self, data: pa.Table) -> dict[str, Any]:
         """Return the statistics of a file.

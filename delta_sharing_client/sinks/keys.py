@@ -62,8 +62,8 @@ def check_no_nulls(table: pa.Table, keys: Sequence[str], target: str) -> None:
     for key in keys:
         if table.column(key).null_count:
             raise SinkKeyError(
-                f"the key column {key!r} is null in {table.column(key).null_count} rows; a null equals nothing, so "
-                "that its row could not be found again",
+                f"the key column {key!r} is null in {table.column(key).null_count} rows; a null equals nothing, "
+                "so that its row could not be found again",
                 target=target,
                 columns=[key],
             )
@@ -191,7 +191,9 @@ def _brings(changes: pa.Table, target: str) -> Numbers:
     found = pc.index_in(kinds, value_set=names)
     if found.null_count:
         unknown = pc.unique(kinds.filter(pc.is_null(found))).to_pylist()
-        raise SinkError(f"the batch has changes of an unknown kind: {', '.join(map(repr, unknown))}", target=target)
+        raise SinkError(
+            f"the batch has changes of an unknown kind: {', '.join(map(repr, unknown))}", target=target
+        )
     return np.array(list(_BRINGS.values()), np.int64)[np.asarray(found.to_numpy(), np.int64)]
 
 
@@ -216,8 +218,8 @@ def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:
     """
     names = keys.column_names
     return SinkKeyError(
-        f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not tell the rows of the shared "
-        "table apart, or the target holds rows that are not the poller's",
+        f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not tell the rows of the "
+        "shared table apart, or the target holds rows that are not the poller's",
         target=target,
         columns=names,
     )

@@ -120,6 +120,8 @@ class _Files:
         if self._partitions and not apart:
             reader = reader.option("basePath", str(self._scan.directory))
         frame = reader.parquet(*[task.url for task in tasks])
+        if apart:  # as a column of its own: Spark 3.5 cannot join by the hidden one
+            frame = frame.withColumn("__of_file", F.col("_metadata.file_name"))
         if deleted:
             frame = self._without(frame, deleted)
         if apart:
@@ -154,7 +156,9 @@ class _Files:
         )
         given: Any = table if spark_version(self._session) >= (4, 0) else table.to_pandas()
         gone = F.broadcast(self._session.createDataFrame(given))
-        same = (F.col("_metadata.file_name") == F.col("__file")) & (F.col("_metadata.row_index") == F.col("__row"))
+        frame = frame.withColumn("__in_file", F.col("_metadata.file_name"))
+        frame = frame.withColumn("__at_row", F.col("_metadata.row_index"))
+        same = (F.col("__in_file") == F.col("__file")) & (F.col("__at_row") == F.col("__row"))
         return frame.join(gone, same, "left_anti")
 
     def _with_values(self, frame: DataFrame, tasks: Sequence[FileScanTask], logical: SparkStruct) -> DataFrame:
@@ -167,7 +171,7 @@ class _Files:
             rows.append((task.url.rpartition("/")[2], *texts))
         names = ["__name", *(f"__value{number}" for number in range(len(self._partitions)))]
         values = self._session.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
-        joined = frame.join(F.broadcast(values), F.col("_metadata.file_name") == F.col("__name"))
+        joined = frame.join(F.broadcast(values), F.col("__of_file") == F.col("__name"))
         types = {field.name: field.dataType for field in logical.fields}
         for field, name in zip(self._partitions, names[1:], strict=True):
             joined = joined.withColumn(self._name(field), F.col(name).cast(types[field.name]))

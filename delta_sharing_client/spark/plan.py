@@ -113,6 +113,7 @@ def _bare_plan(plan: ScanPlan) -> ScanPlan:
         pruned={},
         limit=None,
         request=plan.request,
+        end=plan.end,
     )
 
 

@@ -263,13 +263,11 @@ class TableStream:
         """Return the files that come next, known ones or new ones; None if there is nothing new."""
         if position.is_snapshot:
             return self._open().listings.covering(position, position.version)
-        last = self._frozen
-        if last is None:
-            if self._latest is None or position.version > self._latest:
-                if not self._due():
-                    return None
-                self._latest = self._ask_version()
-            last = self._latest
+        last = self._latest if self._frozen is None else self._frozen
+        if last is None or (self._frozen is None and position.version > last):
+            if not self._due():
+                return None
+            last = self._ask_version()
         if position.version > last:
             if position.version > last + 1:
                 self._check_not_behind(position, last)
@@ -317,7 +315,7 @@ class TableStream:
     def _ask_version(self) -> int:
         self._may_ask = False
         self._asked_at = time.monotonic()
-        version = self._rest.table_version(self._options.table)
+        self._latest = version = self._rest.table_version(self._options.table)
         self._trouble_since = None
         return version
 

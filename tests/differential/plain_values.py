@@ -40,7 +40,7 @@ def _series(series: Any) -> Iterator[Cell]:
         return
     # In a column of floats a missing value is NaN; elsewhere NaN is how some libraries spell null.
     floats = kind.kind == "f"
-    objects = kind.kind == "O"
+    objects = str(kind) == "object"
     for value, missing in zip(series.tolist(), series.isna().tolist(), strict=True):
         yield NULL if missing and not floats and not objects else cell(value)
 

@@ -344,5 +344,5 @@ def test_ctrl_c_leaves_no_table(
 
 def test_a_place_that_cannot_be(share: Share, connect: Connect, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DeltaLogError, match="the data cannot be written: Not a directory"):
+    with pytest.raises(DeltaLogError, match="the data cannot be written"):
         connect(share.server).table("s.s.t").scan().materialize(tmp_path / "file" / "copy")

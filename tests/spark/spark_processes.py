@@ -46,16 +46,15 @@ def java_home() -> Path | None:
     return home
 
 
-def environment(worker_python: str = sys.executable, **more: str) -> dict[str, str]:
-    """The environment of a Spark process: loopback only, this PySpark, and a Python for its workers."""
+def environment(worker_python: str | None = sys.executable, **more: str) -> dict[str, str]:
+    """The environment of a Spark process: loopback only, this PySpark, and a Python for its workers or none."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     kept.pop("PYTHONPATH", None)
     return {
         **kept,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": worker_python,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **({"PYSPARK_PYTHON": worker_python, "PYSPARK_DRIVER_PYTHON": sys.executable} if worker_python else {}),
         **more,
     }
 
@@ -213,13 +212,13 @@ class Jobs:
     Attributes:
         folder: where the program runs; nothing of this repository is there.
         session: what its session is made of: `master` or `remote`, and `conf`.
-        worker_python: the Python of the workers.
+        worker_python: the Python of the workers; None to leave it to Spark.
         env: more of its environment.
     """
 
     folder: Path
     session: dict[str, Any]
-    worker_python: str = sys.executable
+    worker_python: str | None = sys.executable
     env: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, *jobs: dict[str, Any], **conf: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, 
     assert (wrong["ours"], wrong["type"]) == (True, "NotFoundError")
     assert "retail.sales.order" in wrong["text"]
     assert "\n" not in wrong["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str, tmp_path: Path) -> None:
+    other = tmp_path / "path" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 3\n")  # Spark would take it, the first python3 on the path
+    other.chmod(0o755)
+    local = Jobs(tmp_path, {"master": "local[2]"}, None, {"PATH": f"{other.parent}:{os.environ['PATH']}"})
+    jobs = [{"job": "totals", "url": orders, "front": front, "limit": 1000} for front in FRONTS]
+    assert [told["rows"] for told in local.run(*jobs)] == [1000] * len(FRONTS)
 
 
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:

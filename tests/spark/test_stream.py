@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,12 +87,93 @@ def batches(query: StreamingQuery) -> list[int]:
     return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
 
-def test_the_table_first_and_then_what_is_added(follower: Follower, table: ChangeTable) -> None:
-    follower.run()
+def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
+    """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
+    limits = sessions.pyspark_version() >= (4, 2)
+    query = follower.run(maxFilesPerTrigger=2) if limits else follower.run()
     assert follower.read() == [0, 1, 2]
+    assert batches(query) == ([2, 1] if limits else [3])
     table.commit(table.add("f3", rows(3)))
     table.commit(table.add("f4", rows(4, 5)))
     follower.run()
     assert follower.read() == [0, 1, 2, 3, 4, 5]
-    follower.run()
+    table.commit(table.remove("f4"))
+    with pytest.raises(Exception, match=r"StreamError: table s\.s\.t: version 5 deletes files") as caught:
+        follower.run()
+    assert follower.fields["bearerToken"] not in str(caught.value)
     assert follower.read() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_query_that_follows(follower: Follower, table: ChangeTable) -> None:
+    """Change rows as they come, each batch of a version or of some."""
+    writer = follower.stream(readChangeFeed="true", startingVersion=1).writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(follower.checkpoint)).trigger(processingTime="0 seconds")
+    query = writer.start(str(follower.out))
+    try:
+        wait_for(query, rows_so_far=2)
+        table.commit(table.add("f3", rows(3)))
+        wait_for(query, rows_so_far=3)
+        table.commit(table.remove("f1"))
+        table.commit(table.remove("f2"), table.add("g2", rows(2, 20)))
+        wait_for(query, rows_so_far=7)
+        assert query.isActive
+    finally:
+        query.stop()
+    found = follower.read("_commit_version", "_change_type", "id")
+    assert found == sorted(
+        [
+            *((1, "insert", 1), (2, "insert", 2), (3, "insert", 3), (4, "delete", 1)),
+            *((5, "delete", 2), (5, "insert", 2), (5, "insert", 20)),
+        ]
+    )
+    asked = [request.path.rpartition("/")[2] for request in follower.server.requests if not request.is_file]
+    assert asked.count("changes") <= 4  # one for each pull that found something
+
+
+def wait_for(query: StreamingQuery, rows_so_far: int) -> None:
+    """Wait until a query has read so many rows."""
+    deadline = time.monotonic() + 60
+    while sum(progress["numInputRows"] for progress in query.recentProgress) < rows_so_far:
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception())[:3000])
+        assert time.monotonic() < deadline, query.recentProgress
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingVersion": 1, "startingTimestamp": "2024-01-01"}, "cannot be given together"),
+        ({"maxFilesPerTrigger": 0}, "ValueError: the option maxFilesPerTrigger is 0"),
+        ({"readChangeFeed": "true", "ignoreDeletes": "true"}, "ignoreDeletes and readChangeFeed cannot"),
+    ],
+)
+def test_options_that_do_not_go_together_fail_at_load(
+    follower: Follower, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        follower.stream(**options)
+    assert len(str(caught.value)) < 1500
+    assert follower.fields["bearerToken"] not in str(caught.value)
+
+
+def test_what_goes_to_executors_holds_no_credential(follower: Follower) -> None:
+    """Spark sends the reader and the data source; the credential is in the job, where that is allowed."""
+    from pyspark import cloudpickle
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from delta_sharing_client.spark.shipping import data_source, package_loader
+
+    given = follower.fields | {"path": "s.s.t", "executorCredentials": "false", "startingVersion": "0"}
+    token = follower.fields["bearerToken"].encode()
+    source = data_source(package_loader(), 2)(given)
+    assert token in cloudpickle.dumps(source)  # on its way to the driver's own worker
+    reader = source.streamReader(StructType([StructField("id", LongType())]))
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start))
+    assert len(parts) == 1
+    for sent in (reader, source, parts):
+        assert token not in cloudpickle.dumps(sent)
+    copied = cloudpickle.loads(cloudpickle.dumps(reader))
+    assert [row for batch in copied.read(parts[0]) for row in batch.column("id").to_pylist()] == [0, 1, 2]
+    reader.stop()

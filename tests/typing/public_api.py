@@ -11,6 +11,8 @@ from typing import Any, assert_type
 import duckdb
 import pandas as pd
 import polars as pl
+from pyspark.sql import DataFrame as SparkDataFrame
+from pyspark.sql import SparkSession
 
 import delta_sharing_client as ds
 from delta_sharing_client import (

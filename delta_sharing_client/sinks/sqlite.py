@@ -1,0 +1,153 @@
+"""`SQLiteSink`: batches stored in a SQLite table, in one transaction with how far the poller has come."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedTypeError
+from delta_sharing_client.protocol.schema import DataType, PrimitiveType, UnknownType
+from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.sinks.base import Mode
+from delta_sharing_client.sinks.sql import SqlSink, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The types that SQLite keeps as they are; everything else is text.
+_TYPES: Final = {
+    "long": "INTEGER",
+    "integer": "INTEGER",
+    "short": "INTEGER",
+    "byte": "INTEGER",
+    "boolean": "INTEGER",
+    "float": "REAL",
+    "double": "REAL",
+    "binary": "BLOB",
+}
+_ROWS: Final = 10_000
+_WAIT_SECONDS: Final = 60.0
+
+
+class SQLiteSink(SqlSink):
+    """Stores batches in a table of a SQLite database; the table is made where there is none.
+
+    SQLite has few types. What it has none for is stored as text that says the value exactly: decimals with all
+    digits of their scale, dates and times in ISO 8601 (a `timestamp` in UTC, with microseconds and ``+00:00``),
+    structs, arrays and maps as JSON. Booleans are 0 and 1. A float that is no number is the text ``NaN``, which
+    SQLite would take for null otherwise.
+
+    Args:
+        database: the database's file, or a connection, which stays open and must not be within a transaction.
+        table: the table's name.
+        mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one.
+        keys: the columns that tell rows apart, for ``apply``; a table that is made has them as its primary key.
+        change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too;
+            False takes only batches of inserts.
+        add_columns: whether a column that is new in a batch is added to the table.
+
+    Raises:
+        SinkError: the database cannot be opened.
+        ValueError, TypeError: the arguments do not go together.
+    """
+
+    def __init__(
+        self,
+        database: str | os.PathLike[str] | sqlite3.Connection,
+        table: str,
+        *,
+        mode: Mode = "append",
+        keys: Iterable[str] = (),
+        change_columns: bool = True,
+        add_columns: bool = True,
+    ) -> None:
+        super().__init__(table, mode=mode, keys=keys, change_columns=change_columns, add_columns=add_columns)
+        self._owned = not isinstance(database, sqlite3.Connection)
+        self._connection: sqlite3.Connection
+        if isinstance(database, sqlite3.Connection):
+            self._connection = database
+        else:
+            with self._errors():
+                # Transactions are begun and ended here, not by the module.
+                self._connection = sqlite3.connect(
+                    os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None
+                )
+
+    @property
+    def target(self) -> str:
+        """What is written to, for messages."""
+        return f"SQLite table {self.table}"
+
+    def close(self) -> None:
+        """Close the database, unless it was given as a connection."""
+        if self._owned:
+            self._connection.close()
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, tuple(values)).fetchall()
+
+    def _begin(self) -> None:
+        if self._connection.in_transaction:
+            raise SinkError(
+                "the connection is within a transaction; a sink needs one of its own", target=self.target
+            )
+        self._run("BEGIN IMMEDIATE")
+
+    def _failed(self, error: Exception) -> SinkError | None:
+        if isinstance(error, sqlite3.IntegrityError) and self.keys and "UNIQUE" in str(error):
+            return SinkKeyError(
+                f"two rows have the same key ({error}): {', '.join(self.keys)} do not tell the rows of the shared "
+                "table apart",
+                target=self.target,
+                columns=self.keys,
+            )
+        if not isinstance(error, sqlite3.Error):
+            return None
+        return SinkError(f"SQLite refuses: {error}", target=self.target)
+
+    def _name(self, table: str) -> str:
+        return f'"main".{quoted(table)}'
+
+    def _columns(self) -> list[tuple[str, str]]:
+        return [(row[1], row[2].upper()) for row in self._run(f"PRAGMA main.table_info({quoted(self.table)})")]
+
+    def _key_clause(self, keys: Sequence[str]) -> str:
+        return f"PRIMARY KEY ({', '.join(map(quoted, keys))})" if keys else ""
+
+    def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
+        if isinstance(kind, UnknownType):
+            raise kind.error()
+        name = kind.name if isinstance(kind, PrimitiveType) else ""
+        if name == "void":
+            raise UnsupportedTypeError(
+                f"{self.target}: the column {column!r} is void, which says no type to store; leave it out with "
+                "columns=[...] of the poller",
+                type_name=name,
+            )
+        return _TYPES.get(name, "TEXT")
+
+    def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
+        from delta_sharing_client.sinks.sqlite_values import sqlite_values
+
+        places = ", ".join("?" * len(names))
+        statement = f"INSERT INTO {into} ({', '.join(map(quoted, names))}) VALUES ({places})"
+        for batch in rows.to_batches(max_chunksize=_ROWS):
+            columns = [
+                sqlite_values(batch.column(place), batch.schema.names[place], self.target)
+                for place in range(batch.num_columns)
+            ]
+            self._connection.executemany(statement, zip(*columns, strict=True))
+
+    def _stage(self, name: str, rows: pa.Table) -> None:
+        held = {column.lower(): kind for column, kind in self._columns()}
+        columns = ", ".join(f"{quoted(column)} {held.get(column.lower(), '')}" for column in rows.column_names)
+        self._run(f"CREATE TEMP TABLE {quoted(name)} ({columns})")
+        self._insert(f"temp.{quoted(name)}", rows, rows.column_names)
+
+    def _unstage(self, name: str) -> None:
+        self._run(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
+
+    def _count_deleted(self, statement: str) -> int:
+        return self._connection.execute(statement).rowcount

@@ -1,0 +1,179 @@
+"""`append`: each row once, whatever is asked of the target's writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from change_tables import ChangeTable, column, rows
+from sinks_kit import Target, drain, in_order
+
+import delta_sharing_client as ds
+from delta_sharing_client.errors import SinkError
+from delta_sharing_client.sinks import DuckDBSink, SQLiteSink, WriteResult
+from delta_sharing_client.table import SharedTable
+
+Share = Callable[..., SharedTable]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ChangeTable:
+    table = ChangeTable(tmp_path / "source")
+    table.commit(table.add("f0", rows(1, 2)))
+    table.commit(table.add("f1", rows(3)))
+    return table
+
+
+class TestAppend:
+    def test_every_change_with_what_it_says(self, table: ChangeTable, share: Share, target: Target) -> None:
+        table.commit(table.remove("f1"), table.add("f2", rows(4)))
+        with target.sink() as sink, share(table.root).poll_changes(starting_version="snapshot") as poller:
+            assert drain(poller, sink) == [WriteResult(version=2, inserted=3)]
+            table.commit(table.remove("f2"))
+            assert drain(poller, sink) == [WriteResult(version=3, inserted=1)]
+        assert target.names() == ["id", "s", "_change_type", "_commit_version", "_commit_timestamp"]
+        expected = [(1, "insert", 2), (2, "insert", 2), (4, "insert", 2), (4, "delete", 3)]
+        assert target.rows("id", "_change_type", "_commit_version") == in_order(expected)
+
+    def test_once_each(self, table: ChangeTable, share: Share, target: Target, tmp_path: Path) -> None:
+        shared = share(table.root)
+        for _ in range(3):
+            with (
+                target.sink(change_columns=False) as sink,
+                shared.poll_changes(tmp_path / "c", starting_version=0, max_versions=1) as poller,
+            ):
+                drain(poller, sink, commit=False)
+        assert target.rows() == in_order([(1, "1"), (2, "2"), (3, "3")])
+
+    def test_two_pollers(self, table: ChangeTable, share: Share, target: Target) -> None:
+        shared = share(table.root)
+        with target.sink(change_columns=False) as sink:
+            for _ in range(2):
+                with shared.poll_changes(starting_version=0) as poller:
+                    drain(poller, sink)
+        assert len(target.rows()) == 6
+
+    def test_inserts_alone(self, table: ChangeTable, share: Share, target: Target) -> None:
+        table.commit(table.remove("f1"))
+        shared = share(table.root)
+        with (
+            target.sink(change_columns=False) as sink,
+            shared.poll_changes(starting_version=0, max_versions=2) as poller,
+            pytest.raises(SinkError, match="version 2 has a row of the kind 'delete', and only inserts"),
+        ):
+            drain(poller, sink)
+        assert target.rows() == in_order([(1, "1"), (2, "2"), (3, "3")])
+
+    def test_a_column_that_the_batch_lacks_is_null(self, table: ChangeTable, share: Share, target: Target) -> None:
+        shared = share(table.root)
+        with target.sink(change_columns=False) as sink:
+            with shared.poll_changes(starting_version=0, max_versions=1) as poller:
+                drain(poller, sink)
+            with shared.poll_changes(starting_version=1, columns=["ID"]) as poller:
+                drain(poller, sink)
+        assert target.rows()[-1] == (3, None)
+        assert target.names() == ["id", "s"]
+
+    def test_a_batch_without_rows(self, table: ChangeTable, share: Share, target: Target) -> None:
+        shared = share(table.root)
+        with target.sink() as sink, shared.poll_changes(starting_version=0) as poller:
+            drain(poller, sink)
+            table.commit(table.remove("f1", data_change=False), table.add("g", rows(3), data_change=False))
+            assert drain(poller, sink) == [WriteResult(version=2)]
+        assert len(target.rows()) == 3
+
+    def test_a_batch_that_cannot_be_read_leaves_all_as_it_was(
+        self, table: ChangeTable, share: Share, target: Target
+    ) -> None:
+        shared = share(table.root)
+        with target.sink(change_columns=False) as sink, shared.poll_changes(starting_version=0) as poller:
+            drain(poller, sink)
+            before = target.rows()
+            table.commit(table.add("f2", rows(5)), table.add("f3", rows(6)))
+            (table.root / "f3").write_bytes(b"no parquet")
+            with pytest.raises(ds.DeltaSharingError, match="file"):
+                drain(poller, sink)
+            assert target.rows() == before
+            if target.kind == "delta":
+                assert len(list(target.path.glob("*.parquet"))) == 1
+
+    def test_what_it_shows(self, target: Target) -> None:
+        with target.sink(mode="apply", keys=["id"]) as sink:
+            assert "table" in repr(sink)
+            assert "mode='apply', keys=['id']" in repr(sink)
+
+
+class TestDatabases:
+    def test_a_connection_of_the_caller(self, table: ChangeTable, share: Share) -> None:
+        import sqlite3
+
+        shared = share(table.root)
+        with duckdb.connect() as connection:
+            with (
+                DuckDBSink(connection, 'odd "name"', schema="copies", change_columns=False) as sink,
+                shared.poll_changes(starting_version=0) as poller,
+            ):
+                drain(poller, sink)
+            assert connection.sql('SELECT count(*) FROM copies."odd ""name"""').fetchall() == [(3,)]
+        memory = sqlite3.connect(":memory:")
+        with (
+            SQLiteSink(memory, 'odd "name"', change_columns=False) as sqlite,
+            shared.poll_changes(starting_version=0) as poller,
+        ):
+            drain(poller, sqlite)
+        assert memory.execute('SELECT count(*) FROM "odd ""name"""').fetchall() == [(3,)]
+        memory.close()
+
+    def test_a_connection_within_a_transaction(self, table: ChangeTable, share: Share) -> None:
+        import sqlite3
+
+        batch = share(table.root).poll_changes(starting_version=0).pull()
+        assert batch is not None
+        with duckdb.connect() as connection:
+            connection.begin()
+            with pytest.raises(SinkError, match="transaction"):
+                DuckDBSink(connection, "t").write(batch)
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        memory.execute("BEGIN")
+        with pytest.raises(SinkError, match="within a transaction"):
+            SQLiteSink(memory, "t").write(batch)
+        memory.close()
+
+    def test_a_database_that_is_none(self, tmp_path: Path) -> None:
+        path = tmp_path / "x"
+        path.write_bytes(b"nothing like a database, and long enough to show it" * 100)
+        with pytest.raises(SinkError, match="DuckDB refuses"):
+            DuckDBSink(path, "t")
+        with SQLiteSink(path, "t") as sink, pytest.raises(SinkError, match="SQLite refuses"):
+            sink.last_version("p")
+
+    def test_a_name_that_is_taken(self, tmp_path: Path) -> None:
+        for name in ("", "_delta_sharing_sinks", "a\x00b"):
+            with pytest.raises(ValueError, match="table"):
+                SQLiteSink(tmp_path / "x", name)
+
+    def test_rows_that_the_table_refuses(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        target = Target("sqlite", tmp_path / "x")
+        target.execute("CREATE TABLE t (id INTEGER CHECK (id < 3), s TEXT)")
+        with (
+            target.sink(change_columns=False) as sink,
+            share(table.root).poll_changes(starting_version=0) as poller,
+            pytest.raises(SinkError, match="SQLite refuses: CHECK constraint failed"),
+        ):
+            drain(poller, sink)
+        assert target.rows() == []
+
+    def test_a_type_that_there_is_none_for(self, tmp_path: Path, share: Share) -> None:
+        table = ChangeTable(tmp_path / "source", [column("id", "long"), column("v", "void")])
+        table.commit(table.add("f", pa.table({"id": [1]})))
+        for kind in ("duckdb", "sqlite"):
+            target = Target(kind, tmp_path / kind)
+            with (
+                target.sink() as sink,
+                share(table.root).poll_changes(starting_version=0) as poller,
+                pytest.raises(ds.errors.UnsupportedTypeError, match="'v'"),
+            ):
+                drain(poller, sink)
