@@ -102,9 +102,11 @@ class _TableFile(_FileAction):
         raw = self.raw.get("deletionVector")
         return None if raw is None else DeletionVector(raw=raw)
 
-    @cached_property
+    @property
     def key(self) -> FileKey:
         """What replay tells files apart by."""
+        if self.raw.get("deletionVector") is None:
+            return (self.path, "")
         vector = self.deletion_vector
         return (self.path, "" if vector is None else vector.unique_id)
 

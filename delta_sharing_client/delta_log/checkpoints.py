@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -96,8 +96,9 @@ def _wanted_columns(schema: Any, pa: Any) -> list[str]:
 def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
     if column.null_count == len(column):
         return
+    plain = _plain_form(column.type)
     for value in column.drop_null().to_pylist():
-        raw = _plain(value, column.type)
+        raw = value if plain is None else plain(value)
         # Some writers leave the struct itself non-null in every row, with nothing in it.
         if raw:
             parsed = raw.pop("stats_parsed", None)
@@ -106,22 +107,36 @@ def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
             yield make_action(name, raw, where=file.name)
 
 
-def _plain(value: Any, data_type: Any) -> Any:
-    """Turn a value into what JSON would have held: maps as objects, absent fields left out."""
+def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
+    """Return what turns a value into what JSON would have held: maps as objects, absent fields left out.
+
+    None for a type whose values are so already. It is made once for all values of a column.
+    """
     import pyarrow as pa
 
-    if value is None:
-        return None
     if pa.types.is_struct(data_type):
-        children = (data_type.field(i) for i in range(data_type.num_fields))
-        plain = {child.name: _plain(value[child.name], child.type) for child in children}
-        # A struct whose fields are all null stands for one that is not there (an empty deletion vector).
-        return {name: item for name, item in plain.items() if item is not None} or None
+        children = [data_type.field(i) for i in range(data_type.num_fields)]
+        forms = [(child.name, _plain_form(child.type)) for child in children]
+
+        def plain_struct(value: Any) -> Any:
+            plain = {}
+            for name, form in forms:
+                item = value[name]
+                if item is not None and form is not None:
+                    item = form(item)
+                if item is not None:
+                    plain[name] = item
+            # A struct whose fields are all null stands for one that is not there (an empty deletion vector).
+            return plain or None
+
+        return plain_struct
     if pa.types.is_map(data_type):
-        return dict(value)
+        return dict
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        return [_plain(item, data_type.value_type) for item in value]
-    return value
+        inner = _plain_form(data_type.value_type)
+        if inner is not None:
+            return lambda value: [None if item is None else inner(item) for item in value]
+    return None
 
 
 def _json_stats(value: Any) -> Any:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from delta_sharing_client.delta_log.actions import OtherAction
+from delta_sharing_client.delta_log.actions import Metadata, OtherAction
 from delta_sharing_client.delta_log.cache import ExpiringCache
 from delta_sharing_client.delta_log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta_log.commits import read_commit
@@ -283,12 +283,10 @@ class DeltaLog:
         with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
             return write_checkpoint(self.table_path, snapshot)
 
-    def checkpoint_if_due(self, version: int) -> None:
+    def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
         """Write the checkpoint of a version that was just committed, where the table's interval says so."""
         try:
-            snapshot = self.snapshot_at(version)
-            configuration = snapshot.metadata.configuration
-            interval = number_property(configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
+            interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
             if version > 0 and version % interval == 0:
                 self.checkpoint(version)
         except DeltaLogError as error:

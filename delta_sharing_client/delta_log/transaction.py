@@ -113,7 +113,7 @@ class OptimisticTransaction:
         table = self._log.table_path
         typed = [_typed(action) for action in actions]
         before = self.snapshot.state
-        check_commit(
+        _, metadata = check_commit(
             typed,
             protocol=before.protocol,
             metadata=before.metadata,
@@ -137,7 +137,7 @@ class OptimisticTransaction:
                 version=version,
             )
         if not private:
-            self._log.checkpoint_if_due(version)
+            self._log.checkpoint_if_due(version, metadata)
         return version
 
     def _commit_info(

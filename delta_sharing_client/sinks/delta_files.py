@@ -71,7 +71,7 @@ class DeltaFiles:
         partitions = partition_fields(metadata)
         by_name = {field.name: field for field in self.schema}
         self._partitions = {name: by_name[str(field["name"])] for name, field in partitions.items()}
-        inside = has_feature(protocol, "materializePartitionColumns") or has_feature(protocol, "icebergCompatV1")
+        inside = has_feature(protocol, "materializePartitionColumns")
         left_out = {} if inside else {field.name for field in self._partitions.values()}
         # A file has no column for a type that has no values.
         self._fields = [f for f in self.schema if f.name not in left_out and str(f.type) != "void"]

@@ -94,6 +94,7 @@ class TableStream:
         self._frozen: int | None = None
         self._asked_at: float | None = None
         self._may_ask = True
+        self._eager = False
         self._trouble_since: float | None = None
 
     # -- what Spark calls
@@ -131,7 +132,8 @@ class TableStream:
         opened.listings.forget(begin)
         admission = Admission(self._limit(limit))
         # A trigger that takes all there is must not end well without having seen it.
-        patient = self._ran and self._frozen is None and (limit is None or limit[0] != "ReadAllAvailable")
+        self._eager = limit is not None and limit[0] == "ReadAllAvailable"
+        patient = self._ran and self._frozen is None and not self._eager
         position = begin
         self._may_ask = True
         while not admission.full:
@@ -308,9 +310,9 @@ class TableStream:
 
     def _due(self) -> bool:
         """Whether the server may be asked for the version: once for a batch, and not too often."""
-        if not self._may_ask:
-            return False
-        return self._asked_at is None or time.monotonic() >= self._asked_at + self._options.interval
+        if not self._may_ask or self._asked_at is None or self._eager:
+            return self._may_ask
+        return time.monotonic() >= self._asked_at + self._options.interval
 
     def _ask_version(self) -> int:
         self._may_ask = False

@@ -218,6 +218,11 @@ class TestTheEndpointIsDown:
         with pytest.raises(TokenError, match="no access token for client 'client-1'"):
             used(tokens.client(clock, profile))
 
+    def test_the_path_of_the_endpoint_does_not_hide_the_reason(self, tokens, clock):
+        tokens.check = lambda request, form: Reply(drop=True)
+        with pytest.raises(TokenError, match="/token: the connection was closed"):
+            used(tokens.client(clock))
+
     def test_nothing_answers(self, tokens):
         tokens.server.on("POST", "/token", Reply(delay=5))
         client = tokens.client(read_timeout=timedelta(seconds=0.2), api_attempts=2)

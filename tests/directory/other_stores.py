@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+sys.path.append(str(Path(__file__).parents[1]))
 
 from directory_store import PATH, DirectoryServer
 from faults.server import Reply, Request, file_reply
@@ -124,3 +127,14 @@ def google(shared: DirectoryServer) -> dict[str, Any]:
 
 def _given(**credentials: Any) -> Reply:
     return Reply.of_json({"credentials": {**credentials, "expirationTime": 4_000_000_000_000}})
+
+
+def main() -> None:
+    """Serve a folder as a table in a Google store until the standard input ends; print how it is reached."""
+    with DirectoryServer(Path(sys.argv[1])) as shared:
+        print(json.dumps({"where": google(shared), "profile": shared.api.profile}), flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

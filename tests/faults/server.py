@@ -59,6 +59,7 @@ class Reply:
     chunk: send the body chunked, in pieces of so many bytes; a cut leaves out the final chunk.
     raw: sent verbatim instead of everything else.
     drop: close before the first byte.
+    endless: after the body these bytes, over and over, until the client goes away.
     """
 
     status: int = 200
@@ -72,6 +73,7 @@ class Reply:
     chunk: int | None = None
     raw: bytes | None = None
     drop: bool = False
+    endless: bytes = b""
 
     @classmethod
     def of_json(cls, value: Any, **changes: Any) -> Reply:
@@ -252,6 +254,9 @@ class FaultServer:
         if request.method == "HEAD":
             return True
         body = reply.body if reply.cut_at is None else reply.body[: reply.cut_at]
+        if reply.endless:
+            self._send_for_ever(sock, reply)
+            return False
         if reply.chunk is None:
             sock.sendall(body)
         else:
@@ -272,6 +277,16 @@ class FaultServer:
             time.sleep(0.1)  # or else the reset overtakes what was sent before
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
+
+
+    def _send_for_ever(self, sock: socket.socket, reply: Reply) -> None:
+        """End only with the client, the server, or a gigabyte, which no test should come to."""
+        piece = reply.endless * max(1, 65536 // len(reply.endless))
+        sock.sendall(reply.body)
+        for _ in range(2**30 // len(piece)):
+            if self.stopping.is_set():
+                return
+            sock.sendall(piece)
 
 
 def _read_request(reader: Any, connection: int) -> Request | None:

@@ -93,3 +93,14 @@ def test_files_answer_ranges_and_conditions_as_stores_do(server):
 def test_a_head_has_no_body(server):
     server.on("HEAD", "/x", Reply(headers={"Delta-Table-Version": "3"}))
     assert get(server, method="HEAD") == (200, b"")
+
+
+def test_an_endless_body_goes_on_until_the_client_goes(server):
+    server.on("GET", "/x", Reply(body=b"start", endless=b"ab", length=None), Reply(body=b"next"))
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=2)
+    connection.request("GET", "/x")
+    data = connection.getresponse().read(200_000)
+    connection.close()
+    assert data[:9] == b"startabab"
+    assert len(data) == 200_000
+    assert get(server) == (200, b"next")

@@ -126,8 +126,7 @@ def test_duckdb(shared: SharedTable, tmp_path: Path) -> None:
     stored(shared, target)
     with duckdb.connect(str(target.path)) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        read = connection.execute("SELECT * FROM t ORDER BY id DESC").arrow()
-        table = read if isinstance(read, pa.Table) else read.read_all()
+        table = pa.table(connection.sql("SELECT * FROM t ORDER BY id DESC"))
     given = arrow_rows().sort_by([("id", "descending")]).to_pylist()
     found = table.to_pylist()
     assert [str(row) for row in found] == [str(row) for row in given]

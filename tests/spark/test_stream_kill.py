@@ -143,13 +143,16 @@ def committed(checkpoint: Path) -> int:
 def follow_to_the_end(spark: SparkSession, arguments: dict[str, Any]) -> None:
     """Run the query until it has read all that there is."""
     options = dict(arguments["options"])
-    if pyspark_version() < (4, 2):  # there a run of what is available now ends after one limited batch
+    # Before Spark 4.2 a run of what is available now is one batch: the one that was broken off, then the rest.
+    runs = 1 if pyspark_version() >= (4, 2) else 2
+    if runs > 1:
         options.pop("maxFilesPerTrigger")
     ds.spark.register(spark)
     stream = spark.readStream.format("deltaSharing").options(**arguments["fields"]).options(**options)
-    writer = stream.load(arguments["table"]).writeStream.format("parquet").trigger(availableNow=True)
-    query = writer.option("checkpointLocation", arguments["checkpoint"]).start(arguments["out"])
-    assert query.awaitTermination(120)
+    for _ in range(runs):
+        writer = stream.load(arguments["table"]).writeStream.format("parquet").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", arguments["checkpoint"]).start(arguments["out"])
+        assert query.awaitTermination(120)
 
 
 @pytest.mark.slow

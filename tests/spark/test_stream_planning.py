@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -20,6 +23,7 @@ from delta_sharing_client.errors import (
     ColumnError,
     StreamError,
     TableReplacedError,
+    TransportError,
     UnsupportedTableError,
 )
 from delta_sharing_client.server import SharingServer
@@ -215,13 +219,9 @@ def test_polls_are_throttled(server: SharingServer, table: ChangeTable) -> None:
 
 
 def test_urls_that_expire_between_batches_are_asked_for_again(table: ChangeTable, serve: Serve) -> None:
-    from datetime import timedelta
-
     server = serve(table, url_lifetime=timedelta(seconds=2))
     query = Query(server, executorCredentials="false")
     assert len(query.ids(("ReadMaxFiles", 1))) == 1
-    import time
-
     time.sleep(2.2)
     assert len(query.ids(("ReadMaxFiles", 4))) == 4
 
@@ -432,3 +432,25 @@ def test_fewer_versions_than_before(table: ChangeTable, serve: Serve) -> None:
     query.start()
     with pytest.raises(ChangesGoneError, match="its latest version is 4, and the query has read version 98"):
         query.batch()
+
+
+# -- a server that fails
+
+
+def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
+    """A query that runs waits for it; one that starts, or takes all there is, says so."""
+    with SharingServer({"s.s.t": table.root}) as server:
+        query = Query(server)
+        query.all()
+        port = urlsplit(server.profile["endpoint"]).port
+    assert query.batch() is None
+    with pytest.raises(TransportError):
+        query.planned(query.end or {}, ALL)
+    query.stream._trouble_since = time.monotonic() - 601  # it does not wait for ever
+    with pytest.raises(TransportError):
+        query.batch()
+    table.commit(table.add("f5", rows(5)))
+    with SharingServer({"s.s.t": table.root}, port=port, token=str(server.profile["bearerToken"])) as server:
+        assert query.ids() == [5]
+        assert query.batch() is None
+        assert query.stream._trouble_since is None

@@ -1,0 +1,385 @@
+"""Delta tables as targets: what they ask of their writers, and what is in their log afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from change_tables import ChangeTable, column, rows
+from deltalake import DeltaTable
+from sinks_kit import Target, drain, in_order
+
+from delta_sharing_client import DeltaLog, SharingClient
+from delta_sharing_client.errors import (
+    CommitConflictError,
+    DeltaLogError,
+    DeltaSharingError,
+    SinkError,
+    UnsupportedFeatureError,
+    UnsupportedTypeError,
+)
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.sinks import DeltaSink
+from delta_sharing_client.table import SharedTable
+
+Share = Callable[..., SharedTable]
+
+TABLES = Path(__file__).parents[1] / "golden" / "tables"
+CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
+#: What keeps a sink from appending to a table, by the table.
+REFUSED = {
+    "clustered": "clustering",
+    "constraints": "checkConstraints",
+    "generated": "generatedColumns",
+    "identity": "identityColumns",
+    "many_writer_features": "rowTracking",
+    "mapping_iceberg_compat": "icebergCompatV2",
+    "partition_binary": "binary",
+    "row_tracking": "rowTracking",
+}
+APPENDED = [
+    "checkpoint_v2_json",
+    "defaults",
+    "dv_delete",
+    "in_commit_timestamps",
+    "mapping_id",
+    "mapping_id_partition_dv",
+    "mapping_name",
+    "mapping_name_partition_dv",
+    "mixed_case",
+    "nested",
+    "not_null",
+    "partition_materialized",
+    "partition_timestamps",
+    "partition_types",
+    "primitives",
+    "special_names",
+    "special_names_mapped",
+    "special_partition_name",
+    "stats_chosen_columns",
+    "stats_long_strings",
+    "stats_many_columns",
+    "stats_no_columns",
+    "timestamp_ntz",
+    "variant",
+    "void",
+    "widening_integers",
+]
+FEEDS = ["cdf", "cdf_dv", "cdf_mapping", "cdf_partitioned", "cdf_row_tracking"]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SharingClient]:
+    tables = {f"golden.tables.{name}": TABLES / name / "table" for name in CASES}
+    with SharingServer(tables) as server, SharingClient(server.profile) as client:
+        yield client
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ChangeTable:
+    table = ChangeTable(tmp_path / "source")
+    table.commit(table.add("f0", rows(1, 2)))
+    table.commit(table.add("f1", rows(3)))
+    return table
+
+
+def copy_of(name: str, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(TABLES / name / "table", tmp_path / name))
+
+
+def as_texts(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))
+
+
+class TestWritersRules:
+    @pytest.mark.parametrize("name", APPENDED)
+    def test_rows_are_appended(self, client: SharingClient, share: Share, tmp_path: Path, name: str) -> None:
+        """A golden table is appended to a copy of itself: each row is there twice."""
+        path = copy_of(name, tmp_path)
+        before = client.table(f"golden.tables.{name}").scan().to_arrow()
+        with DeltaSink(path, change_columns=False) as sink:
+            drain(client.table(f"golden.tables.{name}").poll_changes(starting_version="snapshot"), sink)
+        after = share(path).scan().to_arrow()
+        assert as_texts(after) == sorted(2 * as_texts(before))
+        assert after.schema == before.schema
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_what_cannot_be_done_is_refused_by_name(
+        self, client: SharingClient, tmp_path: Path, name: str
+    ) -> None:
+        path = copy_of(name, tmp_path)
+        version = DeltaLog.for_table(path).latest_version()
+        files = sorted(path.rglob("*"))
+        with (
+            DeltaSink(path, change_columns=False) as sink,
+            pytest.raises(DeltaSharingError, match=REFUSED[name]) as raised,
+        ):
+            drain(client.table(f"golden.tables.{name}").poll_changes(starting_version="snapshot"), sink)
+        assert isinstance(raised.value, UnsupportedFeatureError | UnsupportedTypeError)
+        assert DeltaLog.for_table(path).latest_version() == version
+        assert sorted(path.rglob("*")) == files
+
+    def test_append_only(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        target = ChangeTable(tmp_path / "own", configuration={"delta.appendOnly": "true"})
+        target.commit()
+        shared = share(table.root)
+        with DeltaSink(target.root, change_columns=False) as sink:
+            drain(shared.poll_changes(starting_version=0), sink)
+        assert DeltaTable(target.root).to_pyarrow_table().num_rows == 3
+        with (
+            DeltaSink(target.root, mode="apply", keys=["id"]) as sink,
+            pytest.raises(DeltaLogError, match="append-only"),
+        ):
+            drain(shared.poll_changes(starting_version=0), sink)
+
+    def test_not_null(self, tmp_path: Path, share: Share) -> None:
+        inner = {"type": "array", "elementType": "long", "containsNull": False}
+        columns = [column("id", "long"), column("l", inner)]
+        target = ChangeTable(tmp_path / "own", [columns[0] | {"nullable": False}, columns[1]], configuration={})
+        target.commit()
+        for number, (ids, lists, match) in enumerate(
+            [([1, None], [[1], None], "'id' must not be null"), ([1], [[1, None]], "'l.element' must not be null")]
+        ):
+            source = ChangeTable(tmp_path / f"s{number}", columns)
+            data = pa.table({"id": pa.array(ids, pa.int64()), "l": pa.array(lists, pa.list_(pa.int64()))})
+            source.commit(source.add("f", data))
+            with DeltaSink(target.root, change_columns=False) as sink, pytest.raises(SinkError, match=match):
+                drain(share(source.root).poll_changes(starting_version=0), sink)
+        assert list(target.root.glob("*.parquet")) == []
+
+    def test_a_default_is_not_made_up(self, tmp_path: Path, client: SharingClient) -> None:
+        path = copy_of("defaults", tmp_path)
+        poller = client.table("golden.tables.defaults").poll_changes(starting_version="snapshot", columns=["id"])
+        with (
+            DeltaSink(path, change_columns=False) as sink,
+            pytest.raises(UnsupportedFeatureError, match="'s', which has a default value"),
+        ):
+            drain(poller, sink)
+
+    def test_names_that_its_own_feed_needs(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        own = ChangeTable(tmp_path / "own")
+        own.commit()
+        shared = share(table.root)
+        with (
+            DeltaSink(own.root) as sink,
+            pytest.raises(UnsupportedFeatureError, match="use change_columns=False"),
+        ):
+            drain(shared.poll_changes(starting_version=0), sink)
+        with DeltaSink(own.root, change_columns=False) as sink:
+            drain(shared.poll_changes(starting_version=0), sink)
+        changes = share(own.root).changes(starting_version=0).to_arrow()
+        assert set(changes.column("_change_type").to_pylist()) == {"insert"}
+
+    def test_a_partition_of_an_empty_text(self, tmp_path: Path, share: Share) -> None:
+        own = ChangeTable(tmp_path / "own", partitions=["s"], configuration={})
+        own.commit()
+        source = ChangeTable(tmp_path / "source")
+        source.commit(source.add("f", pa.table({"id": [1], "s": [""]})))
+        with (
+            DeltaSink(own.root, change_columns=False) as sink,
+            pytest.raises(SinkError, match="empty text, which a Delta table cannot tell from null"),
+        ):
+            drain(share(source.root).poll_changes(starting_version=0), sink)
+
+
+class TestCommits:
+    def test_the_commit_says_how_far_the_poller_came(
+        self, table: ChangeTable, share: Share, tmp_path: Path
+    ) -> None:
+        poller = share(table.root).poll_changes(tmp_path / "c", starting_version=0)
+        with DeltaSink(tmp_path / "t") as sink:
+            batch = poller.pull()
+            assert batch is not None
+            sink.write(batch)
+            assert sink.last_version(batch.poller_id) == 1
+        snapshot = DeltaLog.for_table(tmp_path / "t").snapshot()
+        assert snapshot.transactions[batch.poller_id].version == 1
+        assert DeltaTable(tmp_path / "t").transaction_version(batch.poller_id) == 1
+        (info,) = DeltaLog.for_table(tmp_path / "t").history(1)
+        assert (info.operation, info.operation_parameters) == ("WRITE", {"mode": "Append"})
+
+    def test_statistics(self, tmp_path: Path, share: Share) -> None:
+        columns = [
+            column("id", "long"),
+            column("x", "double"),
+            column("t", "timestamp"),
+            column("s", "string"),
+            column("d", "decimal(10,2)"),
+            column("flag", "boolean"),
+        ]
+        from datetime import UTC, datetime
+        from decimal import Decimal
+
+        data = pa.table(
+            {
+                "id": pa.array([3, None, -1], pa.int64()),
+                "x": [1.0, float("nan"), None],
+                "t": pa.array(
+                    [datetime(2024, 1, 1, 0, 0, 0, 1, UTC), datetime(2024, 1, 1, 0, 0, 1, 999_999, UTC), None],
+                    pa.timestamp("us", "UTC"),
+                ),
+                "s": ["a" * 40, "b" * 33, None],
+                "d": pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(10, 2)),
+                "flag": [True, None, None],
+            }
+        )
+        source = ChangeTable(tmp_path / "source", columns)
+        source.commit(source.add("f", data))
+        with DeltaSink(tmp_path / "t", change_columns=False) as sink:
+            drain(share(source.root).poll_changes(starting_version=0), sink)
+        (file,) = DeltaLog.for_table(tmp_path / "t").snapshot().files
+        assert json.loads(file.stats or "") == {
+            "numRecords": 3,
+            "minValues": {"id": -1, "t": "2024-01-01T00:00:00.000Z", "s": "a" * 32, "d": -2.25},
+            "maxValues": {
+                "id": 3,
+                "t": "2024-01-01T00:00:02.000Z",
+                "s": "b" * 32 + "\U0010ffff",
+                "d": 1.5,
+            },
+            "nullCount": {"id": 1, "x": 1, "t": 1, "s": 1, "d": 1, "flag": 2},
+        }
+
+    def test_odd_names_make_a_table_that_maps_them(self, tmp_path: Path, share: Share) -> None:
+        columns = [
+            column("a b", "long"),
+            column("x", {"type": "struct", "fields": [column("i,j", "long")]}),
+        ]
+        source = ChangeTable(tmp_path / "source", columns)
+        source.commit(source.add("f", pa.table({"a b": [1, 2], "x": [{"i,j": 3}, None]})))
+        shared = share(source.root)
+        poller = shared.poll_changes(starting_version="snapshot")
+        with DeltaSink(tmp_path / "t", mode="apply", keys=["A B"]) as sink:
+            drain(poller, sink)
+            wider = [*columns, column("new one", "string")]
+            data = pa.table({"a b": [2, 5], "x": [{"i,j": 4}, None], "new one": ["n", None]})
+            source.commit(source.metadata(wider), source.remove("f"), source.add("g", data))
+            drain(poller, sink)
+        assert as_texts(share(tmp_path / "t").scan().to_arrow()) == as_texts(shared.scan().to_arrow())
+        snapshot = DeltaLog.for_table(tmp_path / "t").snapshot()
+        assert snapshot.metadata.configuration["delta.columnMapping.maxColumnId"] == "4"
+        names = {name for file in (tmp_path / "t").glob("*.parquet") for name in pq.read_schema(file).names}
+        assert all(name.startswith("col-") for name in names)
+
+    def test_a_new_column_that_needs_a_feature(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        poller = share(table.root).poll_changes(starting_version="snapshot", response_format="delta")
+        target = tmp_path / "t"
+        with DeltaSink(target, mode="apply", keys=["id"]) as sink:
+            drain(poller, sink)
+            wider = [column("id", "long"), column("s", "string"), column("w", "timestamp_ntz")]
+            data = rows(4).append_column("w", pa.array([0], pa.timestamp("us")))
+            table.commit(table.protocol(["timestampNtz"]), table.metadata(wider), table.add("g", data))
+            drain(poller, sink)
+        protocol = DeltaLog.for_table(target).snapshot().protocol
+        assert protocol.reader_features == ("timestampNtz",)
+        assert set(protocol.writer_features) == {"appendOnly", "invariants", "timestampNtz"}
+        assert DeltaTable(target).to_pyarrow_table().num_rows == 4
+
+    def test_only_files_with_changed_rows_are_rewritten(
+        self, tmp_path: Path, share: Share, table: ChangeTable
+    ) -> None:
+        poller = share(table.root).poll_changes(starting_version=0, max_versions=1)
+        target = tmp_path / "t"
+        with DeltaSink(target, mode="apply", keys=["id"]) as sink:
+            drain(poller, sink)
+            before = {file.path for file in DeltaLog.for_table(target).snapshot().files}
+            assert len(before) == 2
+            table.commit(table.remove("f0"), table.add("f2", rows(1)), table.cdc("c", rows(2), ["delete"]))
+            (result,) = drain(poller, sink)
+        after = {file.path for file in DeltaLog.for_table(target).snapshot().files}
+        assert len(before & after) == 1
+        assert (result.inserted, result.deleted) == (0, 1)
+
+    def test_another_writer_in_between(
+        self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody appends just before each of the first two commits; the third try finds what they left."""
+        from delta_sharing_client.delta_log import OptimisticTransaction
+
+        target = tmp_path / "t"
+        poller = share(table.root).poll_changes(starting_version=0)
+        real = OptimisticTransaction.commit
+        other = 2
+
+        def commit(self: OptimisticTransaction, *arguments: Any, **options: Any) -> int:
+            nonlocal other
+            if other and self.read_version >= 0:
+                other -= 1
+                real(DeltaLog.for_table(target).start_transaction(), [{"txn": {"appId": "x", "version": other}}])
+            return real(self, *arguments, **options)
+
+        with DeltaSink(target, mode="apply", keys=["id"]) as sink:
+            drain(poller, sink)
+            table.commit(table.remove("f0"))
+            monkeypatch.setattr(OptimisticTransaction, "commit", commit)
+            drain(poller, sink)
+        assert other == 0
+        assert DeltaTable(target).to_pyarrow_table().column("id").to_pylist() == [3]
+        named = {file.path for file in DeltaLog.for_table(target).snapshot().files}
+        removed = {file.path for file in DeltaLog.for_table(target).snapshot().tombstones}
+        assert {path.name for path in target.glob("*.parquet")} == named | removed
+
+    def test_another_writer_every_time(
+        self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from delta_sharing_client.delta_log import OptimisticTransaction
+
+        def commit(*_: Any, **__: Any) -> int:
+            raise CommitConflictError("too late", path="t", version=1)
+
+        monkeypatch.setattr(OptimisticTransaction, "commit", commit)
+        with DeltaSink(tmp_path / "t") as sink, pytest.raises(CommitConflictError):
+            drain(share(table.root).poll_changes(starting_version=0), sink)
+        assert list((tmp_path / "t").glob("*.parquet")) == []
+
+
+class TestGoldenTables:
+    @pytest.mark.parametrize("name", FEEDS)
+    def test_a_copy_follows_its_changes(self, client: SharingClient, target: Target, name: str) -> None:
+        """From its first version on, in batches of two versions: the copy ends as the table does."""
+        shared = client.table(f"golden.tables.{name}")
+        poller = shared.poll_changes(starting_version=0, max_versions=2)
+        with target.sink(mode="apply", keys=CASES[name]["key"]) as sink:
+            drain(poller, sink)
+        key = CASES[name]["key"]
+        whole = shared.scan().to_arrow()
+        expected = in_order(zip(*(whole.column(k).to_pylist() for k in key), strict=True))
+        assert target.rows(*key) == expected
+        if target.kind == "delta":
+            assert as_texts(target.arrow().select(whole.column_names)) == as_texts(whole)
+
+    def test_rows_of_a_partitioned_table_with_mapping_and_vectors(
+        self, client: SharingClient, share: Share, tmp_path: Path
+    ) -> None:
+        name = "mapping_name_partition_dv"
+        path = copy_of(name, tmp_path)
+        before = client.table(f"golden.tables.{name}").scan().to_arrow()
+        fields = json.loads(DeltaLog.for_table(path).snapshot().schema_string)["fields"]
+        plain = [column(field["name"], without_metadata(field["type"])) for field in fields]
+        source = ChangeTable(tmp_path / "source", plain)
+        source.commit()
+        ids = sorted(before.column("id").to_pylist())
+        old = before.filter(pa.compute.is_in(before.column("id"), pa.array(ids[:2], pa.int32())))
+        moved = old.slice(0, 1).set_column(
+            before.column_names.index("part"), "part", pa.array(["moved"], pa.string())
+        )
+        kinds = ["update_preimage", "delete", "update_postimage"]
+        data = pa.concat_tables([old, moved])
+        assert data.num_rows == 3
+        source.commit(source.cdc("c", data, kinds))
+        with DeltaSink(path, mode="apply", keys=["id"]) as sink:
+            drain(share(source.root).poll_changes(starting_version=0), sink)
+        kept = before.filter(pa.compute.invert(pa.compute.is_in(before.column("id"), old.column("id"))))
+        assert as_texts(share(path).scan().to_arrow()) == as_texts(pa.concat_tables([kept, moved]))
+
+
+def without_metadata(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        return {key: {} if key == "metadata" else without_metadata(value) for key, value in kind.items()}
+    return [without_metadata(item) for item in kind] if isinstance(kind, list) else kind

@@ -1,0 +1,168 @@
+"""Offsets of a stream, and how a batch is made up: without Spark and without a server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_sharing_client.errors import StreamError
+from delta_sharing_client.spark.stream_offsets import Admission, Limit, Offset, Sized, pending
+
+START = Offset.initial("table-id", 5, snapshot=True)
+
+
+def files(*versions: tuple[int, int], size: int = 10, whole: bool = False) -> list[Sized]:
+    """Files of versions, each given as the version and the number of its files."""
+    return [Sized(version, index, size, whole) for version, count in versions for index in range(count)]
+
+
+# -- offsets
+
+
+def test_json_and_back() -> None:
+    offset = START.at(5, 3)
+    text = json.dumps(offset.to_json())
+    assert text == (
+        '{"sourceVersion": 1, "tableId": "table-id", "version": 5, "index": 3, "isInitialSnapshot": true, '
+        '"initialVersion": 5, "initialSnapshot": true}'
+    )
+    again = Offset.from_json(json.loads(text))
+    assert again == offset
+    assert json.dumps(again.to_json()) == text  # Spark compares the texts
+
+
+def test_every_offset_knows_where_the_query_began() -> None:
+    later = START.at(5, 3).after(5).at(9, 2)
+    assert (later.version, later.index, later.is_snapshot) == (9, 2, False)
+    assert later.start == START
+    assert Offset.from_json(later.to_json()).start == START
+
+
+def test_the_order() -> None:
+    steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
+    assert [step.place for step in steps] == sorted(step.place for step in steps)
+    # The whole table as of a version comes before what that version changed.
+    assert START.at(5, 99).place < replace(START, is_snapshot=False).place
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sourceVersion": 2}, "offsets of the form 2, and this release knows 1"),
+        ({"sourceVersion": None}, "offsets of the form None"),
+        ({"version": "5"}, "'5' is no int"),
+        ({"version": True}, "'True' is no int"),
+        ({"version": -1}, "a number in it is negative"),
+        ({"index": -2}, "a number in it is negative"),
+        ({"isInitialSnapshot": 1}, "'1' is no bool"),
+        ({"tableId": None}, "'None' is no str"),
+        ({"reservoirId": "x"}, "one of another source"),
+        ({"tableVersion": 1}, "one of another source"),
+    ],
+)
+def test_what_is_no_offset(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(StreamError, match=message):
+        Offset.from_json(START.to_json() | change)
+
+
+@pytest.mark.parametrize("key", sorted(START.to_json().keys() - {"sourceVersion"}))
+def test_a_part_that_is_missing(key: str) -> None:
+    value = START.to_json()
+    del value[key]
+    with pytest.raises(StreamError, match=f"damaged offset: '{key}'"):
+        Offset.from_json(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", []])
+def test_what_is_no_object(value: Any) -> None:
+    with pytest.raises(StreamError, match="an offset that is no object"):
+        Offset.from_json(value)
+
+
+# -- batches
+
+
+def test_everything_fits() -> None:
+    end = Admission(Limit()).advance(START.after(5), files((6, 2), (8, 1)), 9)
+    assert (end.version, end.index) == (10, -1)
+
+
+def test_it_ends_behind_the_last_file_that_was_taken() -> None:
+    taken = Admission(Limit(files=3))
+    end = taken.advance(START.after(5), files((6, 2), (8, 2)), 9)
+    assert (end.version, end.index) == (8, 0)
+    assert taken.full
+
+
+def test_between_two_versions_it_stands_before_the_next_file() -> None:
+    end = Admission(Limit(files=2)).advance(START.after(5), files((6, 2), (8, 2)), 9)
+    assert (end.version, end.index) == (8, -1)
+    end = Admission(Limit(files=2)).advance(START, files((5, 2)), 5)
+    assert (end.version, end.index, end.is_snapshot) == (6, -1, False)
+
+
+def test_the_file_that_passes_the_size_is_taken() -> None:
+    for limit, taken in ((1, 1), (10, 1), (11, 2), (25, 3)):
+        admission = Admission(Limit(size=limit))
+        admission.advance(START.after(5), files((6, 5)), 6)
+        assert admission.files == taken
+
+
+def test_both_limits_hold() -> None:
+    for limit, taken in ((Limit(files=2, size=1000), 2), (Limit(files=4, size=15), 2)):
+        admission = Admission(limit)
+        admission.advance(START.after(5), files((6, 5)), 6)
+        assert admission.files == taken
+
+
+def test_change_files_of_a_version_go_together() -> None:
+    many = files((6, 3), whole=True) + files((7, 3), whole=True)
+    end = Admission(Limit(files=1)).advance(START.after(5), many, 7)
+    assert (end.version, end.index) == (7, -1)
+    admission = Admission(Limit(files=4))
+    end = admission.advance(START.after(5), many, 7)
+    assert (end.version, end.index, admission.files) == (8, -1, 6)
+
+
+def test_versions_without_files_are_passed() -> None:
+    end = Admission(Limit(files=1)).advance(START.after(5), [], 12)
+    assert (end.version, end.index) == (13, -1)
+
+
+runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.booleans()), max_size=8)
+
+
+@given(runs, st.integers(1, 4), st.one_of(st.none(), st.integers(1, 60)), st.integers(0, 3))
+def test_batches_are_the_files_once_and_in_order(
+    shape: list[tuple[int, int, bool]], most: int, size: int | None, after: int
+) -> None:
+    """Whatever the limits: batch after batch, every file comes once, and versions taken whole stay whole."""
+    all_files: list[Sized] = []
+    version = 6
+    for gap, count, whole in shape:
+        version += gap
+        all_files += files((version, count), whole=whole)
+        version += 1
+    last = version - 1 + after
+    position, seen = START.after(5), []
+    for _ in range(len(all_files) + 2):
+        if position.version > last:
+            break
+        admission = Admission(Limit(files=most, size=size))
+        rest = pending(all_files, position)
+        end = admission.advance(position, rest, last)
+        assert end.place > position.place
+        batch = [f for f in rest if (f.version, f.index) <= (end.version, end.index)]
+        assert len(batch) == admission.files
+        assert len(batch) <= most or all(f.whole for f in batch[most - 1 :])
+        cut = {f.version for f in batch if f.whole} & {f.version for f in pending(all_files, end) if f.whole}
+        assert not cut
+        seen += batch
+        position = end
+    assert seen == all_files
+    assert position == START.after(last)
