@@ -28,8 +28,8 @@ def requirements(wanted: str) -> list[str]:
         return ["pyspark[connect]"]
     exact = wanted.count(".") >= 2
     spark = f"pyspark[connect]=={wanted}" if exact else f"pyspark[connect]=={wanted}.*"
-    # PySpark 3.5 was made for the libraries of its time, and only its extras say so, in part.
-    return [spark, "numpy<2", "pandas<3", "pyarrow<22"] if wanted.startswith("3.") else [spark]
+    # Its extra pins numpy below 2, which later releases of pyarrow refuse; it was made for pandas 2.
+    return [spark, "numpy<2", "pandas<3", "pyarrow<24"] if wanted.startswith("3.") else [spark]
 
 
 def environment(wanted: str) -> Path:

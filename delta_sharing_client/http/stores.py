@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from delta_sharing_client.errors import FileGoneError, StorageError, UrlExpiredError
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
-from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.secrets import MASK, redact_text
 
 _CODE = re.compile(r"<Code>\s*([A-Za-z0-9_.-]{1,100})\s*</Code>", re.IGNORECASE)
 _MESSAGE = re.compile(r"<Message>([^<]{1,2000})</Message>", re.IGNORECASE)
@@ -33,6 +34,8 @@ _GONE_CODES: Final = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "B
 #: Codes that come with a status that would not be tried again on its own.
 _BUSY_CODES: Final = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ServerBusy", "InternalError"})
 _MAX_MESSAGE: Final = 200
+#: Shorter values of a signed URL are no secrets: flags, versions, seconds.
+_SECRET_LENGTH: Final = 8
 
 
 def store_error(response: Response, file_id: str) -> StorageError | RetryLater:
@@ -50,7 +53,7 @@ def store_error(response: Response, file_id: str) -> StorageError | RetryLater:
     text = response.excerpt().decode("utf-8", "replace")
     code = response.headers.get("x-ms-error-code") or _first(_CODE, text) or _first(_JSON_CODE, text)
     message = _first(_MESSAGE, text) or _first(_JSON_MESSAGE, text)
-    said = ": ".join(part for part in (code, _short(message)) if part)
+    said = ": ".join(part for part in (code, _short(message, response.url)) if part)
     sentence = f"the store answered {status}" + (f" ({said})" if said else "")
     if status in (400, 401, 403) and (code in _EXPIRED_CODES or _EXPIRED_TEXT.search(message or text)):
         return UrlExpiredError(
@@ -73,8 +76,13 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
     return match[1] if match else None
 
 
-def _short(message: str | None) -> str | None:
+def _short(message: str | None, url: str) -> str | None:
+    """The beginning of a store's message, without URLs and without what is signed in the one that it was sent."""
     if message is None:
         return None
-    words = " ".join(redact_text(message).split())
+    text = redact_text(message)
+    for _, value in parse_qsl(urlsplit(url).query):
+        if len(value) >= _SECRET_LENGTH:
+            text = text.replace(value, MASK).replace(quote(value, safe=""), MASK)
+    words = " ".join(text.split())
     return words if len(words) <= _MAX_MESSAGE else words[:_MAX_MESSAGE] + "..."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.protocol.actions import (
@@ -23,6 +23,9 @@ from delta_sharing_client.protocol.actions import (
 )
 
 T = TypeVar("T")
+
+#: Lines of one page that name no new file; a server that goes on beyond them never ends.
+MAX_OTHERS: Final = 1_000_000
 
 #: Called once per page, as soon as its protocol and metadata are known; gives what is made of each file,
 #: None to leave it out.
@@ -254,19 +257,24 @@ def read_page(
     fresh: dict[Hashable, int] = {}
     made: Callable[[FileAction], T | None] | None = None
     keep = page.items.append
+    others = 0
     for action in actions:
         if isinstance(action, FileAction):
             if made is None:
                 raise ProtocolError(f"{what}: the answer has a file before its metadata line")
             if not changes and type(action) is not AddFile:
                 raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
-            if ending_version is not None and action.version is not None and action.version > ending_version:
+            later = ending_version is not None and action.version is not None and action.version > ending_version
+            if not later and not duplicates.repeated(action, fresh):
+                item = made(action)
+                if item is not None:
+                    keep(item)
                 continue
-            if duplicates.repeated(action, fresh):
-                continue
-            item = made(action)
-            if item is not None:
-                keep(item)
+        others += 1
+        if others > MAX_OTHERS:
+            raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+        if isinstance(action, FileAction):
+            pass  # it was listed before, or is not asked for
         elif isinstance(action, Protocol):
             if changes and page.metadata is not None:
                 page.protocols.append(action)

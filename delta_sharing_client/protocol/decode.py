@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator[bytes]:
-    r"""Cut chunks of any size into lines at ``\n``; blank lines are passed over.
+    r"""Cut chunks of any size into lines at ``\n``; blank lines are passed over, but not for ever.
 
     Args:
         chunks: the body, in pieces.
@@ -52,10 +52,10 @@ def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator
         Each line without its end. The last one need not be ended.
 
     Raises:
-        ProtocolError: a line is longer than `max_line`.
+        ProtocolError: a line is longer than `max_line`, or so are all blank ones together.
     """
     pending: list[bytes] = []
-    length = 0
+    length = blank = 0
     for chunk in chunks:
         lines = chunk.split(b"\n")
         for line in lines[:-1]:
@@ -68,6 +68,10 @@ def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator
                 raise ProtocolError(f"the answer has a line of more than {max_line} bytes")
             if line and not line.isspace():
                 yield line
+                continue
+            blank += len(line) + 1
+            if blank > max_line:
+                raise ProtocolError(f"the answer has more than {max_line} bytes of blank lines")
         if lines[-1]:
             pending.append(lines[-1])
             length += len(lines[-1])

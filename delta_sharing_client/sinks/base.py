@@ -159,6 +159,8 @@ class Sink(ABC):
         if isinstance(keys, Set):
             raise TypeError("keys takes a list of names: a set has no order")
         names = tuple(keys)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError("keys takes names of columns")
         if (mode == "apply") != bool(names):
             raise ValueError("mode='apply' needs keys, the columns that tell rows apart; mode='append' takes none")
         if len({name.lower() for name in names}) != len(names):
@@ -181,6 +183,7 @@ class Sink(ABC):
             What was written.
 
         Raises:
+            TypeError: it is no batch of a poller.
             SinkError: the batch does not fit the target, or the target cannot be written.
             SinkKeyError: a key is null, or two rows have the same key (``apply``).
             DeltaLogError: the Delta table cannot be written.
@@ -188,6 +191,10 @@ class Sink(ABC):
             UnsupportedTypeError: the store has no type for a column.
             DeltaSharingError: the batch cannot be read.
         """
+        from delta_sharing_client.poll.batch import ChangeBatch
+
+        if not isinstance(batch, ChangeBatch):
+            raise TypeError(f"a sink takes the batches of a poller, not {type(batch).__name__}")
         incoming = Incoming(batch, self.target, mode=self.mode, keys=self.keys, change_columns=self.change_columns)
         return self._write(incoming)
 

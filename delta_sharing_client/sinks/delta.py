@@ -79,6 +79,8 @@ class DeltaSink(Sink):
     def last_version(self, poller_id: str) -> int | None:
         """Return the last version that the table holds of a poller; None where there is none.
 
+        A batch that brought no rows makes no commit, and is not counted.
+
         Raises:
             DeltaLogError: the table's log is damaged.
         """

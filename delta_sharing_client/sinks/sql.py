@@ -5,6 +5,7 @@ A table of its own, `_delta_sharing_sinks`, says up to which version a target ho
 
 from __future__ import annotations
 
+import string
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ BOOKKEEPING: Final = "_delta_sharing_sinks"
 _MADE: Final = ""
 _TOUCHED: Final = "_delta_sharing_touched"
 _NEW: Final = "_delta_sharing_new"
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def quoted(name: str) -> str:
@@ -53,6 +55,8 @@ class SqlSink(Sink):
         if table.lower() == BOOKKEEPING:
             raise ValueError(f"the table {BOOKKEEPING} is for what sinks note down")
         self.table = table
+        # Names of tables ignore case, that of the letters A to Z.
+        self._folded = table.translate(_LOWER)
 
     # -- what each database does its own way
 
@@ -173,14 +177,14 @@ class SqlSink(Sink):
     def _taken(self, poller_id: str) -> int | None:
         found = self._run(
             f"SELECT max(last_version) FROM {self._name(BOOKKEEPING)} WHERE target = ? AND poller_id = ?",
-            [self.table, poller_id],
+            [self._folded, poller_id],
         )
         return None if found[0][0] is None else int(found[0][0])
 
     def _note(self, poller_id: str, version: int) -> None:
         books = self._name(BOOKKEEPING)
-        self._run(f"DELETE FROM {books} WHERE target = ? AND poller_id = ?", [self.table, poller_id])
-        self._run(f"INSERT INTO {books} VALUES (?, ?, ?)", [self.table, poller_id, version])
+        self._run(f"DELETE FROM {books} WHERE target = ? AND poller_id = ?", [self._folded, poller_id])
+        self._run(f"INSERT INTO {books} VALUES (?, ?, ?)", [self._folded, poller_id, version])
 
     # -- the table
 
@@ -230,7 +234,7 @@ class SqlSink(Sink):
         text = ", ".join([*columns, *filter(None, [self._key_clause(incoming.keys)])])
         self._run(f"CREATE TABLE {self._name(self.table)} ({text})")
         # What was noted of a table that had this name before is not about this one.
-        self._run(f"DELETE FROM {self._name(BOOKKEEPING)} WHERE target = ?", [self.table])
+        self._run(f"DELETE FROM {self._name(BOOKKEEPING)} WHERE target = ?", [self._folded])
         self._note(_MADE, -1)
         return {name: name for name in schema.names}
 

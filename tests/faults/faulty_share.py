@@ -26,7 +26,10 @@ SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.int64()), ("name", pa.strin
 EXPIRED = (
     (403, "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"),
     (400, "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"),
-    (403, "<Error><Code>AuthenticationFailed</Code><Message>Signature not valid in the time frame</Message></Error>"),
+    (
+        403,
+        "<Error><Code>AuthenticationFailed</Code><Message>Signature not valid in the time</Message></Error>",
+    ),
 )
 
 Spoil = Callable[[Request, Reply], Reply]

@@ -278,7 +278,6 @@ class FaultServer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
-
     def _send_for_ever(self, sock: socket.socket, reply: Reply) -> None:
         """End only with the client, the server, or a gigabyte, which no test should come to."""
         piece = reply.endless * max(1, 65536 // len(reply.endless))

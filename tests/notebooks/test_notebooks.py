@@ -61,7 +61,12 @@ def printed(path: Path) -> list[list[tuple[str, str]]]:
 
 
 def test_they_are_there() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["incremental.ipynb", "quickstart.ipynb", "spark.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == [
+        "incremental.ipynb",
+        "quickstart.ipynb",
+        "spark.ipynb",
+        "streaming.ipynb",
+    ]
 
 
 @each

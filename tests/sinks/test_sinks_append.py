@@ -107,6 +107,38 @@ class TestAppend:
 
 
 class TestDatabases:
+    @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+    def test_a_table_by_another_spelling(
+        self, table: ChangeTable, share: Share, tmp_path: Path, kind: str
+    ) -> None:
+        shared, path = share(table.root), tmp_path / "x"
+        for name in ("Orders", "ORDERS"):
+            make = DuckDBSink if kind == "duckdb" else SQLiteSink
+            with make(path, name) as sink, shared.poll_changes(tmp_path / "c", starting_version=0) as poller:
+                drain(poller, sink, commit=False)
+        assert Target(kind, path).execute("SELECT count(*) FROM orders") == [(3,)]
+
+    def test_a_primary_key_of_the_callers(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        shared = share(table.root)
+        for kind in ("duckdb", "sqlite"):
+            target = Target(kind, tmp_path / kind)
+            number, text = ("BIGINT", "VARCHAR") if kind == "duckdb" else ("INTEGER", "TEXT")
+            target.execute(f"CREATE TABLE t (id {number} PRIMARY KEY, s {text})")
+            with (
+                target.sink(mode="apply", keys=["id"]) as sink,
+                shared.poll_changes(starting_version=0, max_versions=2) as poller,
+            ):
+                drain(poller, sink)
+                name = f"f{table.version + 1}"
+                table.commit(table.remove("f1" if kind == "duckdb" else "f2"), table.add(name, rows(3, text="x")))
+                drain(poller, sink)
+            assert target.rows() == in_order([(1, "1"), (2, "2"), (3, "x3")])
+
+    def test_something_else_than_a_batch(self, table: ChangeTable, share: Share, target: Target) -> None:
+        frame = share(table.root).changes(starting_version=0).to_arrow()
+        with target.sink() as sink, pytest.raises(TypeError, match="batches of a poller, not Table"):
+            sink.write(frame)  # type: ignore[arg-type]
+
     def test_a_connection_of_the_caller(self, table: ChangeTable, share: Share) -> None:
         import sqlite3
 

@@ -303,6 +303,7 @@ class TestRefused:
         ({"mode": "apply", "keys": ["id", "ID"]}, ValueError),
         ({"mode": "apply", "keys": "id"}, TypeError),
         ({"mode": "apply", "keys": {"id"}}, TypeError),
+        ({"mode": "apply", "keys": [1]}, TypeError),
     ],
 )
 def test_arguments_that_do_not_go_together(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
@@ -52,6 +52,7 @@ found_changes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(found_changes)
 def test_net_changes_are_those_of_the_plain_way(found: list[Change]) -> None:
     expected = plainly(found)
@@ -75,12 +76,14 @@ def key_table(rows: list[tuple[int | None, str | None]]) -> pa.Table:
     )
 
 
+@settings(deadline=None)
 @given(keys)
 def test_numbers_tell_combinations_apart(rows: list[tuple[int | None, str | None]]) -> None:
     numbers = numbers_of(key_table(rows), ["a", "b"])
     assert len(set(zip(rows, numbers.tolist(), strict=True))) == len(set(rows)) == len(set(numbers.tolist()))
 
 
+@settings(deadline=None)
 @given(keys, keys)
 def test_a_key_is_found_where_it_is(
     held: list[tuple[int | None, str | None]], asked: list[tuple[int | None, str | None]]
@@ -91,6 +94,7 @@ def test_a_key_is_found_where_it_is(
     assert found.tolist() == [row in set(held) for row in asked]
 
 
+@settings(deadline=None)
 @given(keys)
 def test_what_is_there_twice(rows: list[tuple[int | None, str | None]]) -> None:
     if len(set(rows)) == len(rows):

@@ -22,9 +22,9 @@ from sinks_kit import Target, in_order
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
 
-KILLS = int(os.environ.get("DELTA_SHARING_KILLS", "5"))
+KILLS = int(os.environ.get("DELTA_SHARING_KILLS", "4"))
 
-#: Stores every batch twice, as a log of changes and as a copy, and says when it begins and when nothing is left.
+#: Stores every batch twice, as a log of changes and as a copy, and says what it is about to do.
 WORKER = """
 import json, sys
 import delta_sharing_client as ds
@@ -43,32 +43,50 @@ with ds.SharingClient(profile) as client, log, copy:
         batch = poller.pull()
         if batch is None:
             break
+        print("log", flush=True)
         log.write(batch)
+        print("copy", flush=True)
         copy.write(batch)
+        print("commit", flush=True)
         batch.commit()
     poller.close()
 print("done", flush=True)
 """
 
 
-def grow(table: ChangeTable, chance: random.Random) -> None:
-    """Commit an insert, and an update or a deletion of what is there."""
-    number = table.version + 1
-    old = f"f{number - 2}"
-    kept = rows(number - 2, number + 1000)
-    updated = rows(number + 1000, text="updated")
-    if chance.random() < 0.5:
-        table.commit(table.remove(old), table.add(f"f{number}", rows(number, number + 1002)))
-    else:
-        table.commit(
-            table.remove(old),
-            table.add(f"f{number}", pa.concat_tables([rows(number, number + 1002), updated])),
-            table.cdc(
-                f"c{number}",
-                pa.concat_tables([updated, rows(number, number + 1002), kept]),
-                ["update_postimage", "insert", "insert", "delete", "update_preimage"],
-            ),
+class Source:
+    """A table of files of a few rows; each version takes one away, and adds one."""
+
+    def __init__(self, path: Path, chance: random.Random) -> None:
+        self.table = ChangeTable(path)
+        self.live: dict[str, pa.Table] = {}
+        self._chance = chance
+        for _ in range(3):
+            self._commit(rows(self.table.version + 1, self.table.version + 1001))
+
+    def grow(self) -> None:
+        """Delete a file's rows, or update one of them and keep the others; insert two."""
+        number = self.table.version + 1
+        old = self._chance.choice(sorted(self.live))
+        before = self.live.pop(old)
+        new = rows(number, number + 1000)
+        if self._chance.random() < 0.5:
+            self._commit(new, self.table.remove(old))
+            return
+        (first,) = before.column("id").slice(0, 1).to_pylist()
+        updated = rows(first, text=f"{number}-")
+        changes = pa.concat_tables([updated, new, before.slice(1), before.slice(0, 1)])
+        kinds = ["update_postimage", "insert", "insert", *["delete"] * (before.num_rows - 1), "update_preimage"]
+        self._commit(
+            pa.concat_tables([new, updated]),
+            self.table.remove(old),
+            self.table.cdc(f"c{number}", changes, kinds),
         )
+
+    def _commit(self, data: pa.Table, *others: dict[str, object]) -> None:
+        name = f"f{self.table.version + 1}"
+        self.live[name] = data
+        self.table.commit(*others, self.table.add(name, data))
 
 
 @pytest.mark.slow
@@ -76,30 +94,33 @@ def grow(table: ChangeTable, chance: random.Random) -> None:
 @pytest.mark.parametrize("kind", ["delta", "duckdb", "sqlite"])
 def test_killed_again_and_again(tmp_path: Path, kind: str) -> None:
     chance = random.Random(int(os.environ.get("DELTA_SHARING_SEED", "7")))
-    table = ChangeTable(tmp_path / "source")
-    table.commit(table.add("f0", rows(0, 1002)))
-    table.commit(table.add("f1", rows(1, 1003)))
-    killed = [0, 0]
+    source = Source(tmp_path / "source", chance)
+    table = source.table
+    killed: Counter[str] = Counter()
     with SharingServer({"s.s.t": table.root}) as server:
         for run in range(KILLS + 1):
             for _ in range(12):
-                grow(table, chance)
+                source.grow()
             arguments = [json.dumps(dict(server.profile)), kind, str(tmp_path), str(table.version)]
             with subprocess.Popen(
                 [sys.executable, "-c", WORKER, *arguments], stdout=subprocess.PIPE, text=True
             ) as process:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "started\n"
-                if run < KILLS:
-                    time.sleep(chance.uniform(0, 0.6))
-                    killed[process.poll() is not None] += 1
-                    process.kill()
-                    continue
-                assert process.wait(120) == 0
+                if run == KILLS:
+                    process.communicate(timeout=120)
+                    assert process.returncode == 0
+                    break
+                said = ""
+                for _ in range(chance.randrange(1, 12)):
+                    said = process.stdout.readline().strip()
+                time.sleep(chance.expovariate(50))
+                process.kill()
+                killed[said] += 1
         with SharingClient(server.profile) as client:
             changes = client.table("s.s.t").changes(starting_version=0).to_arrow()
             whole = client.table("s.s.t").scan().to_arrow()
-    print(f"{kind}: killed {killed[0]} times at work, {killed[1]} times when done; version {table.version}")
+    print(f"{kind}: killed at or after {dict(killed)}; the table has {table.version + 1} versions")
     columns = ("id", "s", "_change_type", "_commit_version")
     expected = Counter(zip(*(changes.column(name).to_pylist() for name in columns), strict=True))
     assert Counter(Target(kind, tmp_path / "log").rows(*columns)) == expected

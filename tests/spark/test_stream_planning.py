@@ -447,6 +447,7 @@ def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
     with pytest.raises(TransportError):
         query.planned(query.end or {}, ALL)
     query.stream._trouble_since = time.monotonic() - 601  # it does not wait for ever
+    time.sleep(0.01)
     with pytest.raises(TransportError):
         query.batch()
     table.commit(table.add("f5", rows(5)))

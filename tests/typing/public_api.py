@@ -40,6 +40,7 @@ from delta_sharing_client import (
     load_as_polars,
     load_table_changes_as_arrow,
     load_table_changes_as_pandas,
+    sinks,
 )
 from delta_sharing_client.server import RecordedRequest, ServerOptions, SharingServer, write_sample_tables
 
@@ -180,6 +181,18 @@ def polling(orders: SharedTable) -> None:
             assert_type(batch.to_pandas(), pd.DataFrame)
             batch.commit()
             poller.stop()
+
+
+def storing(batch: ChangeBatch) -> None:
+    with (
+        sinks.DeltaSink(Path("lake/orders"), mode="apply", keys=["order_id"]) as lake,
+        sinks.DuckDBSink(duckdb.connect(), "orders", schema="shop", add_columns=False) as duck,
+        sinks.SQLiteSink("shop.sqlite", "orders", change_columns=False) as lite,
+    ):
+        for sink in (lake, duck, lite):
+            assert_type(sink.write(batch), sinks.WriteResult)
+            assert_type(sink.last_version(batch.poller_id), int | None)
+    print(lake.write(batch).inserted + 1)
 
 
 def functions() -> None:

@@ -1,0 +1,455 @@
+"""Thousands of mixed faults, seeded, against an oracle of the right answer.
+
+    python tests/faults/chaos.py --faults 10000 --seed 1
+
+Every load ends in the right answer or in a typed error within its time; anything else is reported with the seed
+of its round, and the exit status is 1. Faults that pass (a busy server, cut and stalled transfers, expired URLs)
+come at most twice in a row for one resource, so that a client which does what it promises recovers from all of
+them. Faults that last for one answer (a flipped bit, a broken line) may end a load, but only with a typed error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from faults.faulty_share import EXPIRED, FaultyShare, File, parquet, rows
+from faults.server import FaultServer, Reply, Request
+
+import delta_sharing_client as ds
+from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.http.options import TransportOptions
+
+#: A load that takes longer hangs, seconds: no time-out below is longer than a second.
+DEADLINE = 40.0
+OPTIONS: dict[str, Any] = {
+    "backoff_base": timedelta(milliseconds=2),
+    "backoff_cap": timedelta(milliseconds=20),
+    "read_timeout": timedelta(seconds=0.4),
+    "connect_timeout": timedelta(seconds=5),
+    "api_deadline": timedelta(seconds=20),
+}
+_STALLS = ("stall", "late")
+
+
+@dataclass
+class Result:
+    """What became of the loads.
+
+    faults: how often each fault was injected.
+    loads: how many loads there were.
+    right: those with the right answer.
+    typed: those that ended in a typed error, by its class.
+    passing, recovered: faults of loads that met none but passing ones; those of them whose load was right.
+    wrong, untyped, hangs: what must not be, described.
+    """
+
+    faults: Counter[str] = field(default_factory=Counter)
+    loads: int = 0
+    right: int = 0
+    typed: Counter[str] = field(default_factory=Counter)
+    passing: int = 0
+    recovered: int = 0
+    lost: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    untyped: list[str] = field(default_factory=list)
+    hangs: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing happened that must not."""
+        return not (self.wrong or self.untyped or self.hangs)
+
+    def report(self) -> str:
+        """The result for people."""
+        rate = 100 * self.recovered / self.passing if self.passing else 100.0
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        lines = [
+            f"faults injected   {self.faults.total():,} ({len(self.faults)} kinds)",
+            f"loads             {self.loads:,}: {self.right:,} right, {self.typed.total():,} typed errors",
+            f"recovered         {self.recovered:,} of {self.passing:,} passing faults ({rate:.2f} %)",
+            f"wrong answers     {len(self.wrong)}",
+            f"untyped errors    {len(self.untyped)}",
+            f"hangs             {len(self.hangs)}",
+            f"peak memory       {peak:,.0f} MB, server included",
+            "faults            " + ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())),
+            "errors            " + ", ".join(f"{name} {count}" for name, count in sorted(self.typed.items())),
+        ]
+        for name in ("wrong", "untyped", "hangs", "lost"):
+            lines += [f"{name}: {text}" for text in getattr(self, name)[:10]]
+        return "\n".join(lines)
+
+
+class Monkey:
+    """Spoils the answers of one round.
+
+    rate: the part of the answers that are spoilt.
+    lasting: whether faults that may end the load are among them.
+    """
+
+    def __init__(self, seed: str, rate: float, *, lasting: bool) -> None:
+        self._seed = seed
+        self._rate = rate
+        self._lasting = lasting
+        self._lock = threading.Lock()
+        self._count: Counter[str] = Counter()
+        self._in_a_row: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.met_lasting = False
+        self.enabled = True
+
+    def __call__(self, request: Request, reply: Reply) -> Reply:
+        """Return what is sent instead of the healthy answer."""
+        of_file = request.path.startswith("/data/")
+        with self._lock:
+            if not self.enabled or reply.status >= 400:
+                return reply
+            self._count[request.path] += 1
+            # Each request has a generator of its own, whichever thread comes first.
+            rng = random.Random(f"{self._seed} {request.path} {self._count[request.path]}")
+            if self._in_a_row[request.path] >= 2 or rng.random() >= self._rate:
+                self._in_a_row[request.path] = 0
+                return reply
+            kinds = dict(_STORE if of_file else _API)
+            if self._lasting and rng.random() < 0.15:
+                kinds = dict(_STORE_LASTING if of_file else _API_LASTING)
+            name = rng.choice(sorted(kinds))
+            if name in _STALLS and rng.random() < 0.8:
+                name = rng.choice(("drop", "cut", "reset"))  # each stall costs a time-out
+            if name == "endless" and not of_file and rng.random() < 0.8:
+                name = "broken line"  # each costs 64 MB
+            spoilt = kinds[name](rng, request, reply)
+            if spoilt is None:
+                return reply
+            self._in_a_row[request.path] += 1
+            self.faults[("store: " if of_file else "server: ") + name] += 1
+            self.met_lasting = self.met_lasting or name in (_STORE_LASTING if of_file else _API_LASTING)
+            return spoilt
+
+
+Fault = Callable[[random.Random, Request, Reply], "Reply | None"]
+
+
+def _busy(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    status = rng.choice((408, 429, 500, 502, 503, 504))
+    later = rng.choice((None, "0", formatdate(time.time(), usegmt=True)))
+    body = rng.choice((b"", b"<Error><Code>SlowDown</Code></Error>", b'{"errorCode": "BUSY", "message": "later"}'))
+    return Reply(status=status, body=body, headers={} if later is None else {"Retry-After": later})
+
+
+def _delay(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return reply.but(delay=rng.uniform(0, 0.05))
+
+
+def _drop(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return Reply(drop=True)
+
+
+def _late(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return reply.but(delay=0.6)
+
+
+def _ends(ending: str) -> Fault:
+    def fault(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+        chunk = rng.choice((None, 100)) if len(reply.body) < 10_000 else None
+        return reply.but(cut_at=rng.randrange(len(reply.body)), ending=ending, chunk=chunk) if reply.body else None
+
+    return fault
+
+
+def _longer_claim(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return reply.but(length=len(reply.body) + rng.randrange(1, 1000))
+
+
+def _line_cut(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    """The answer ends between two lines, and its length says so."""
+    lines = reply.body.splitlines(keepends=True)
+    return reply.but(body=b"".join(lines[: rng.randrange(len(lines))])) if len(lines) > 1 else None
+
+
+def _cut_gzip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    packed = gzip.compress(reply.body)
+    cut = packed[: rng.randrange(1, len(packed))]
+    return reply.but(body=cut, headers={**reply.headers, "Content-Encoding": "gzip"}) if reply.body else None
+
+
+def _failed_late(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    """The server fails when it has already begun to answer."""
+    lines = reply.body.splitlines(keepends=True)
+    end = b'{"endStreamAction": {"errorMessage": "out of workers", "httpStatusErrorCode": 503}}\n'
+    return reply.but(body=b"".join(lines[: rng.randrange(1, len(lines))]) + end) if len(lines) > 1 else None
+
+
+def _expired(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    status, text = rng.choice(EXPIRED)
+    return Reply(status=status, body=text.encode(), headers={"Content-Type": "application/xml"})
+
+
+def _broken_line(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    lines = reply.body.splitlines(keepends=True)
+    if len(lines) < 2:
+        return None
+    broken = rng.choice((b"{", b"[]\n", b'{"file": 7}\n', b'{"what": {}}\n', b"\xff\xfe\n", b'{"file": {}}\n'))
+    where = rng.randrange(len(lines))
+    return reply.but(body=b"".join([*lines[:where], broken, *lines[where:]]))
+
+
+def _bomb(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return reply.but(body=_BOMB, headers={**reply.headers, "Content-Encoding": "gzip"})
+
+
+def _refused(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    status = rng.choice((400, 401, 403, 404, 410, 418))
+    return Reply(status=status, body=b"<Error><Code>No</Code></Error>")
+
+
+def _endless(rng: random.Random, request: Request, reply: Reply) -> Reply:
+    return reply.but(length=None, endless=b"x")
+
+
+def _shorter(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    return reply.but(body=reply.body[: rng.randrange(len(reply.body))]) if reply.body else None
+
+
+def _flip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+    """Flip a bit in the body of a page, which has a checksum; None where the answer holds none of it."""
+    name = request.path.rpartition("/")[2]
+    first = 0
+    if reply.status == 206:
+        first = int(reply.headers["Content-Range"].removeprefix("bytes ").partition("-")[0])
+    spots = [
+        (max(start, first), min(stop, first + len(reply.body)))
+        for start, stop in _PAGES[name]
+        if start < first + len(reply.body) and stop > first
+    ]
+    if not spots:
+        return None
+    at = rng.randrange(*rng.choice(spots)) - first
+    flipped = bytes([reply.body[at] ^ (1 << rng.randrange(8))])
+    return reply.but(body=reply.body[:at] + flipped + reply.body[at + 1 :])
+
+
+_API: dict[str, Fault] = {
+    "busy": _busy,
+    "delay": _delay,
+    "drop": _drop,
+    "late": _late,
+    "cut": _ends("close"),
+    "reset": _ends("reset"),
+    "stall": _ends("stall"),
+    "length too long": _longer_claim,
+    "cut at a line": _line_cut,
+    "cut gzip": _cut_gzip,
+    "failed late": _failed_late,
+}
+_API_LASTING: dict[str, Fault] = {
+    "broken line": _broken_line,
+    "gzip bomb": _bomb,
+    "refused": _refused,
+    "endless": _endless,
+}
+_STORE: dict[str, Fault] = {
+    "busy": _busy,
+    "delay": _delay,
+    "drop": _drop,
+    "late": _late,
+    "cut": _ends("close"),
+    "reset": _ends("reset"),
+    "stall": _ends("stall"),
+    "expired": _expired,
+}
+_STORE_LASTING: dict[str, Fault] = {
+    "length too long": _longer_claim,
+    "refused": _refused,
+    "endless": _endless,
+    "shorter": _shorter,
+    "flipped bit": _flip,
+}
+#: A line of 80 MB, packed a thousand times over.
+_BOMB = gzip.compress(b" " * 2**20) * 80
+
+
+def _file(number: int, count: int, row_group: int = 10**6) -> File:
+    table = rows(number * 1_000_000, count)
+    return File(f"f{number}", table, parquet(table, row_group))
+
+
+_FILES = [_file(n, 50 + 37 * n) for n in range(12)] + [_file(20, 60_000, 15_000)]
+_VERSIONS = [_FILES[:6], _FILES[2:9], [*_FILES[4:12], _FILES[12]], [*_FILES[8:], *_FILES[:2]]]
+
+
+def _pages(data: bytes) -> list[tuple[int, int]]:
+    """Where the bodies of a file's pages lie; their headers, which have no checksum, take less than 200 bytes."""
+    metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
+    chunks = (
+        metadata.row_group(group).column(column)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    )
+    places = [(c.data_page_offset + 200, c.data_page_offset + c.total_compressed_size) for c in chunks]
+    return [(start, stop) for start, stop in places if start < stop]
+
+
+_PAGES = {file.name: _pages(file.data) for file in _FILES}
+
+
+def _to_arrow(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    return client.table("s.s.t").scan().to_arrow(), [share.rows_at(v) for v in range(len(share.versions))]
+
+
+def _projected(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    found = client.table("s.s.t").scan(columns=["noise"]).to_arrow()
+    return found, [share.rows_at(v).select(["noise"]) for v in range(len(share.versions))]
+
+
+def _filtered(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    found = client.table("s.s.t").scan(filters=[("noise", "<", 300_000)]).to_arrow()
+    wholes = [share.rows_at(v) for v in range(len(share.versions))]
+    return found, [whole.filter(pc.less(whole["noise"], 300_000)) for whole in wholes]
+
+
+def _pandas(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    found = pa.Table.from_pandas(client.table("s.s.t").scan().to_pandas(), preserve_index=False)
+    right = [share.rows_at(v) for v in range(len(share.versions))]
+    return found.cast(right[0].schema), right
+
+
+def _pinned(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    return client.table("s.s.t").scan(version=0).to_arrow(), [share.rows_at(0)]
+
+
+def _changes(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    found = client.table("s.s.t").changes(0, 3).to_arrow()
+    return found, [share.changes(0, 3)]
+
+
+def _mirror(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
+    """A first sync that may fail, and a second that goes on from what is there."""
+    right = [share.rows_at(v).sort_by("id") for v in range(len(share.versions))]
+    with tempfile.TemporaryDirectory() as folder:
+        mirror = client.table("s.s.t").mirror(Path(folder) / "m")
+        try:
+            mirror.sync()
+        except DeltaSharingError:
+            mirror.sync()
+        return mirror.scan().to_arrow().sort_by("id"), right
+
+
+_LOADS = [_to_arrow, _to_arrow, _projected, _filtered, _pandas, _pinned, _changes]
+
+
+def _round(seed: str, result: Result) -> None:
+    """One load, through a fresh server."""
+    rng = random.Random(seed)
+    load = _mirror if rng.random() < 0.04 else rng.choice(_LOADS)
+    monkey = Monkey(seed, rng.choice((0.1, 0.3, 0.5)), lasting=rng.random() < 0.4)
+    with FaultServer() as server:
+        share = FaultyShare(
+            server=server,
+            versions=_VERSIONS,
+            lifetime=rng.choice((0.3, 1.5, 3600)),
+            told=rng.random() < 0.5,
+            tokens=rng.random() < 0.5,
+            page=rng.choice((None, None, 3)),
+            skew=rng.choice((0, 0, -3600, 3600)),
+            spoil=monkey,
+        )
+        share.moves_on = lambda: rng.random() < 0.3
+        if load is _changes:
+            share.version = 3
+        outcome: list[Any] = []
+
+        def run() -> None:
+            try:
+                with ds.SharingClient(server.profile, options=TransportOptions(**OPTIONS)) as client:
+                    found, right = load(client, share)
+                    outcome.append(any(found.equals(table) for table in right))
+            except BaseException as error:  # noqa: BLE001  # told apart below
+                outcome.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(DEADLINE)
+        monkey.enabled = False
+    _note(result, monkey, outcome[0] if outcome else None, f"seed {seed!r}, {load.__name__[1:]}")
+
+
+def _note(result: Result, monkey: Monkey, outcome: Any, what: str) -> None:
+    result.loads += 1
+    result.faults += monkey.faults
+    passing = monkey.faults.total() if not monkey.met_lasting else 0
+    result.passing += passing
+    if outcome is True:
+        result.right += 1
+        result.recovered += passing
+    elif outcome is False:
+        result.wrong.append(what)
+    elif outcome is None:
+        result.hangs.append(what)
+    elif isinstance(outcome, DeltaSharingError):
+        result.typed[type(outcome).__name__] += 1
+        if passing:
+            result.lost.append(f"{what}: {type(outcome).__name__}: {outcome}")
+    else:
+        result.untyped.append(f"{what}: {type(outcome).__name__}: {outcome}")
+
+
+def run_chaos(seed: int, faults: int, tell: Callable[[Result], None] = lambda result: None) -> Result:
+    """Load through so many faults.
+
+    Args:
+        seed: makes another sequence of faults.
+        faults: how many to inject at least.
+        tell: told after every hundredth load.
+    """
+    result = Result()
+    while result.faults.total() < faults:
+        _round(f"{seed}.{result.loads}", result)
+        if result.loads % 100 == 0:
+            tell(result)
+    return result
+
+
+def main() -> int:
+    """Run from the command line; 0 if nothing happened that must not."""
+    parser = argparse.ArgumentParser(description="Load a table through thousands of seeded faults.")
+    parser.add_argument("--faults", type=int, default=10_000, help="how many faults to inject (10000)")
+    parser.add_argument("--seed", type=int, default=1, help="another sequence of faults (1)")
+    parser.add_argument("--round", help="repeat one load, by the seed that a report names")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    if arguments.round:
+        result = Result()
+        _round(arguments.round, result)
+    else:
+        result = run_chaos(
+            arguments.seed,
+            arguments.faults,
+            lambda r: print(f"{r.faults.total():,} faults, {r.loads:,} loads", file=sys.stderr, flush=True),
+        )
+    print(result.report())
+    print(f"time              {time.monotonic() - started:.0f} s, seed {arguments.seed}")
+    return 0 if result.sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

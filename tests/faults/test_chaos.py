@@ -1,0 +1,72 @@
+"""A short run of the chaos: what `make chaos` does with 10,000 faults."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from faults import chaos
+from faults.server import Reply, Request
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_loads_through_faults_are_right_or_typed_errors(seed: int) -> None:
+    result = chaos.run_chaos(seed, 60)
+    assert result.sound, result.report()
+    assert result.right, result.report()
+    assert not result.lost, result.report()
+
+
+def test_the_oracle_notices_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that loses rows, and one that raises what it should not, are found out."""
+    result = chaos.Result()
+    lossy = chaos._to_arrow
+
+    def loses(client, share):
+        found, right = lossy(client, share)
+        return found.slice(1), right
+
+    def breaks(client, share):
+        raise KeyError("file")
+
+    for load in (loses, breaks):
+        monkeypatch.setattr(chaos, "_LOADS", [load])
+        monkeypatch.setattr(chaos, "_mirror", load)
+        monkeypatch.setattr(chaos.Monkey, "__call__", lambda self, request, reply: reply)
+        chaos._round("oracle", result)
+    assert len(result.wrong) == 1
+    assert len(result.untyped) == 1
+    assert not result.sound
+
+
+def test_every_kind_of_fault_is_injected() -> None:
+    """Each of them changes an answer, and the same seed makes the same faults."""
+    request = Request("GET", "/data/f20?x=1", {}, b"", 1)
+    data = next(file.data for file in chaos._FILES if file.name == "f20")
+    reply = Reply(body=data, headers={"a": "b"})
+    listing = Reply(body=b'{"protocol": {}}\n{"metaData": {}}\n{"endStreamAction": {}}\n')
+    for kinds, healthy in (
+        ({**chaos._API, **chaos._API_LASTING}, listing),
+        ({**chaos._STORE, **chaos._STORE_LASTING}, reply),
+    ):
+        for name, fault in kinds.items():
+            spoilt = fault(random.Random(name), request, healthy)
+            assert spoilt is not None
+            assert spoilt != healthy, name
+
+    def faults() -> Counter[str]:
+        monkey = chaos.Monkey("seed", 0.5, lasting=True)
+        for number in range(200):
+            monkey(Request("GET", f"/data/f{number % 12}", {}, b"", 1), Reply(body=b"x" * 1000))
+        return monkey.faults
+
+    assert faults() == faults()
+    assert faults().total() > 50
+
+
+def test_flips_are_in_pages_with_checksums_only() -> None:
+    for file in chaos._FILES:
+        assert chaos._PAGES[file.name] or len(file.table) < 300
+        for start, stop in chaos._PAGES[file.name]:
+            assert 4 < start < stop < len(file.data)

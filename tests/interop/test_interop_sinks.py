@@ -1,0 +1,99 @@
+"""Delta tables that sinks wrote, opened and written to by delta-spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_sharing_client import DeltaLog, SharingClient
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.sinks import DeltaSink
+
+TABLES = Path(__file__).parents[1] / "golden" / "tables"
+NAMES = [
+    "cdf_mapping",
+    "nested",
+    "partition_types",
+    "primitives",
+    "special_names",
+    "special_names_mapped",
+    "timestamp_ntz",
+    "timestamps_extreme",
+    "variant",
+]
+FEEDS = ["cdf", "cdf_dv", "cdf_mapping", "cdf_partitioned"]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SharingClient]:
+    tables = {f"golden.tables.{name}": TABLES / name / "table" for name in {*NAMES, *FEEDS}}
+    with SharingServer(tables) as server, SharingClient(server.profile) as client:
+        yield client
+
+
+def rows(spark: Any, path: Path) -> list[str]:
+    """What delta-spark reads, each row as JSON."""
+    from pyspark.sql import functions as F
+
+    frame = spark.read.format("delta").load(str(path))
+    columns = [F.col("`" + name.replace("`", "``") + "`") for name in frame.columns]
+    return sorted(row[0] for row in frame.select(F.to_json(F.struct(*columns))).collect())
+
+
+def follow(client: SharingClient, name: str, sink: DeltaSink, start: int | str) -> None:
+    with (
+        sink,
+        client.table(f"golden.tables.{name}").poll_changes(starting_version=start, max_versions=2) as poller,
+    ):  # type: ignore[arg-type]
+        while (batch := poller.pull()) is not None:
+            sink.write(batch)
+            batch.commit()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+    follow(client, name, DeltaSink(tmp_path / "t", change_columns=False), "snapshot")
+    assert rows(spark, tmp_path / "t") == rows(spark, TABLES / name / "table")
+
+
+@pytest.mark.parametrize("name", FEEDS)
+def test_a_copy_that_followed(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+    key = json.loads((TABLES / name / "case.json").read_text("utf-8"))["key"]
+    follow(client, name, DeltaSink(tmp_path / "t", mode="apply", keys=key), 0)
+    assert rows(spark, tmp_path / "t") == rows(spark, TABLES / name / "table")
+
+
+def test_statistics_do_not_hide_rows(spark: Any, client: SharingClient, tmp_path: Path) -> None:
+    """Every value is found by a filter that delta-spark answers by pruning files."""
+    follow(client, "primitives", DeltaSink(tmp_path / "t", change_columns=False), "snapshot")
+    frame = spark.read.format("delta").load(str(tmp_path / "t"))
+    for column, kind in frame.dtypes:
+        if kind in ("binary", "void"):
+            continue
+        frame.createOrReplaceTempView("t")
+        for (value,) in frame.select(column).distinct().limit(5).collect():
+            if value is not None:
+                assert frame.where(frame[column].eqNullSafe(value)).count() > 0, column
+
+
+def test_delta_spark_goes_on_where_a_sink_stopped(spark: Any, client: SharingClient, tmp_path: Path) -> None:
+    """It appends to the table, and knows the txn of the sink for one of its own."""
+    path = tmp_path / "t"
+    sink = DeltaSink(path, change_columns=False)
+    with client.table("golden.tables.cdf").poll_changes(starting_version="snapshot") as poller:
+        batch = poller.pull()
+        assert batch is not None
+        sink.write(batch)
+    frame = spark.read.format("delta").load(str(path))
+    count = frame.count()
+    again = frame.limit(1).write.format("delta").mode("append")
+    again.option("txnAppId", batch.poller_id).option("txnVersion", batch.last_version).save(str(path))
+    assert spark.read.format("delta").load(str(path)).count() == count
+    again.option("txnAppId", batch.poller_id).option("txnVersion", batch.last_version + 1).save(str(path))
+    assert spark.read.format("delta").load(str(path)).count() == count + 1
+    assert sink.last_version(batch.poller_id) == batch.last_version + 1
+    assert DeltaLog.for_table(path).latest_version() == 1

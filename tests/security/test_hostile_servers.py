@@ -1,0 +1,251 @@
+"""Servers that want more than to be read: other addresses, local files, bombs. All over real sockets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from faults.faulty_share import TABLE, FaultyShare, File, parquet, rows
+from faults.server import FaultServer, Reply, Request
+
+import delta_sharing_client as ds
+from delta_sharing_client.errors import DataError, DeltaSharingError, InsecureUrlError, ProtocolError
+from delta_sharing_client.http.options import TransportOptions
+
+FILES = [File(f"f{n}", rows(100 * n, 20), parquet(rows(100 * n, 20))) for n in range(2)]
+QUICK = {
+    "backoff_base": timedelta(milliseconds=1),
+    "backoff_cap": timedelta(milliseconds=2),
+    "read_timeout": timedelta(seconds=5),
+    "api_attempts": 2,
+    "storage_attempts": 2,
+}
+
+
+@pytest.fixture
+def share(server: FaultServer) -> FaultyShare:
+    return FaultyShare(server=server, versions=[FILES])
+
+
+@pytest.fixture
+def table(share: FaultyShare) -> Iterator[Any]:
+    with ds.SharingClient(share.server.profile, options=TransportOptions(**QUICK)) as client:
+        yield client.table("s.s.t")
+
+
+#: What a server may hand out as the URL of a file, and must not lead anywhere.
+BAD_URLS = [
+    "file:///etc/passwd",
+    "/etc/passwd",
+    "etc/passwd",
+    "",
+    "s3://bucket/key",
+    "ftp://127.0.0.1/x",
+    "data:,PAR1",
+    "http://169.254.169.254/latest/meta-data/",
+    "https://169.254.169.254/latest/meta-data/",
+    "http://[fd00:ec2::254]/latest/",
+    "http://metadata.google.internal/computeMetadata/v1/",
+    "http://0xa9fea9fe/",
+    "http://user:word@127.0.0.1/x",
+    "http://192.0.2.7/x",
+    "http://127.0.0.1:0/x",
+    "http://127.0.0.1 /x",
+    "http://[::1/x",
+    "https://",
+]
+
+LOADS: dict[str, Callable[[Any, Path], object]] = {
+    "snapshot": lambda table, folder: table.scan().to_arrow(),
+    "pieces": lambda table, folder: table.scan(columns=[]).to_arrow(),
+    "changes": lambda table, folder: table.changes(0).to_arrow(),
+    "mirror": lambda table, folder: table.mirror(folder / "m").sync(),
+    "copy": lambda table, folder: table.scan().materialize(folder / "c"),
+}
+
+
+@pytest.mark.parametrize("how", LOADS)
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_urls_that_are_not_fetched(share: FaultyShare, table: Any, tmp_path: Path, how: str, url: str) -> None:
+    signed = re.compile(rb'"url": "[^"]*"')
+    replaced = b'"url": ' + json.dumps(url).encode()
+
+    def hand_out(request: Request, reply: Reply) -> Reply:
+        return reply.but(body=signed.sub(lambda match: replaced, reply.body))
+
+    share.spoil = hand_out
+    with pytest.raises((InsecureUrlError, ProtocolError)):
+        LOADS[how](table, tmp_path)
+    assert share.file_requests == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/passwd", "http://169.254.169.254/x", "u", "../x"])
+@pytest.mark.parametrize("kind", ["p", "u", "x"])
+def test_deletion_vectors_that_are_not_fetched(server: FaultServer, url: str, kind: str) -> None:
+    vector = {"storageType": kind, "pathOrInlineDv": url, "offset": 1, "sizeInBytes": 40, "cardinality": 1}
+    add = {
+        "path": f"{server.url}/data/f0",
+        "partitionValues": {},
+        "size": len(FILES[0].data),
+        "deletionVector": vector,
+    }
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
+    metadata = {
+        "id": "x",
+        "format": {"provider": "parquet"},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [],
+    }
+    lines = [
+        {"protocol": {"deltaProtocol": {**features, "writerFeatures": ["deletionVectors"]}}},
+        {"metaData": {"deltaMetadata": metadata}},
+        {"file": {"id": "f0", "deltaSingleAction": {"add": add}}},
+    ]
+    server.on("POST", f"{TABLE}/query", Reply.of_lines(*lines))
+    server.on("GET", "/data/f0", Reply(body=FILES[0].data))
+    with ds.SharingClient(server.profile, options=TransportOptions(**QUICK)) as client:
+        with pytest.raises((InsecureUrlError, ProtocolError)):
+            client.table("s.s.t").scan().to_arrow()
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "http://169.254.169.254/x", "http://192.0.2.7/x"])
+def test_redirects_of_a_store_obey_the_same_rules(share: FaultyShare, table: Any, target: str) -> None:
+    moved = Reply(status=302, headers={"Location": target})
+    share.spoil = lambda request, reply: moved if request.path.startswith("/data/") else reply
+    with pytest.raises(InsecureUrlError):
+        table.scan().to_arrow()
+
+
+def test_the_credential_goes_to_no_other_host(share: FaultyShare, table: Any) -> None:
+    """Neither on a redirect of the server, nor to a store, nor on a redirect of that."""
+    with FaultServer() as other:
+        other.on("*", "*", Reply.of_json({"items": []}))
+        away = Reply(status=307, headers={"Location": f"{other.url}/taken"})
+        share.spoil = lambda request, reply: away if request.path == f"{TABLE}/query" else reply
+        with pytest.raises(InsecureUrlError, match="credentials are not sent to another host"):
+            table.scan().to_arrow()
+        assert other.requests == []
+        share.spoil = lambda request, reply: away if request.path.startswith("/data/") else reply
+        with pytest.raises(DeltaSharingError):
+            table.scan().to_arrow()
+        assert other.requests
+    sent = [request.headers for request in [*share.file_requests, *other.requests]]
+    assert not [headers for headers in sent if {"authorization", "cookie"} & set(headers)]
+
+
+def test_cookies_are_kept_by_nobody(share: FaultyShare, table: Any) -> None:
+    def set_cookie(request: Request, reply: Reply) -> Reply:
+        return reply.but(headers={**reply.headers, "Set-Cookie": "spy=1; Path=/"})
+
+    share.spoil = set_cookie
+    for _ in range(2):
+        table.scan().to_arrow()
+    assert not [request for request in share.server.requests if "cookie" in request.headers]
+
+
+HEAD = Reply.of_lines({"protocol": {"minReaderVersion": 1}}).body
+BOMBS = {
+    "gzip": Reply(body=gzip.compress(b" " * 2**20) * 200, headers={"Content-Encoding": "gzip"}),
+    "gzip of lines": Reply(body=gzip.compress(b"\n" * 2**20) * 200, headers={"Content-Encoding": "gzip"}),
+    "endless line": Reply(endless=b"x", length=None),
+    "endless blanks": Reply(endless=b" \n", length=None),
+    "endless head": Reply(endless=HEAD, length=None),
+    "deep": Reply(body=b'{"a":' * 100_000),
+    "deep brackets": Reply(body=b"[" * 1_000_000),
+    "many braces": Reply(body=b"{" * 10_000_000),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_answers_without_bounds(share: FaultyShare, table: Any, name: str) -> None:
+    """A typed error, soon, whatever the server goes on sending."""
+    share.spoil = lambda request, reply: BOMBS[name]
+    started = time.monotonic()
+    with pytest.raises(ProtocolError):
+        table.scan().to_arrow()
+    assert time.monotonic() - started < 25
+    with pytest.raises(ProtocolError):
+        table.metadata()
+
+
+def test_a_file_without_end_is_not_read_beyond_its_size(share: FaultyShare, table: Any) -> None:
+    sent: list[Request] = []
+
+    def endless(request: Request, reply: Reply) -> Reply:
+        if not request.path.startswith("/data/"):
+            return reply
+        sent.append(request)
+        return reply.but(endless=b"x", length=None)
+
+    share.spoil = endless
+    with pytest.raises(DataError, match="it has more than the"):
+        table.scan().to_arrow()
+    assert len(sent) <= 2 * len(FILES)
+
+
+CHILD = """
+import resource, sys
+import delta_sharing_client as ds
+client = ds.SharingClient(sys.argv[1])
+table = client.table("s.s.t")
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+try:
+    table.scan().to_arrow()
+except ds.DeltaSharingError:
+    pass
+before = peak()
+for _ in range(2):
+    try:
+        table.scan().to_arrow()
+    except ds.DeltaSharingError as error:
+        print(type(error).__name__, round(before), round(peak()))
+"""
+
+
+@pytest.mark.parametrize("name", ["gzip", "endless line", "endless head"])
+def test_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str) -> None:
+    """A process that met one has not grown by more than a few times the longest line."""
+    share.spoil = lambda request, reply: BOMBS[name]
+    profile = tmp_path / "p.share"
+    profile.touch(0o600)
+    profile.write_text(json.dumps(share.server.profile))
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(profile)], capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["ProtocolError"] * 2
+    assert all(int(line[2]) < 500 for line in lines), done.stdout
+
+
+@pytest.mark.parametrize("size", [-1, 2**40, 2**62, 2**70])
+def test_sizes_that_cannot_be(share: FaultyShare, table: Any, tmp_path: Path, size: int) -> None:
+    """A claim of terabytes allocates nothing and reads no more than there is."""
+    claims = re.compile(rb'"size": \d+')
+    share.spoil = lambda request, reply: reply.but(body=claims.sub(b'"size": %d' % size, reply.body))
+    for how in ("snapshot", "mirror"):
+        with pytest.raises(DeltaSharingError):
+            LOADS[how](table, tmp_path)
+
+
+def test_a_footer_that_promises_a_billion_rows(share: FaultyShare, table: Any) -> None:
+    """The numbers of a Parquet footer are held against its bytes."""
+    data = FILES[0].data
+    length = int.from_bytes(data[-8:-4], "little")
+    for claim in (0, 1, length + 1, 2**31 - 1, 2**32 - 1):
+        lying = data[:-8] + claim.to_bytes(4, "little") + b"PAR1"
+        share.files["f0"] = File("f0", FILES[0].table, lying)
+        with pytest.raises(DataError):
+            table.scan().to_arrow()
+    share.files["f0"] = FILES[0]
+    assert isinstance(table.scan().to_arrow(), pa.Table)
