@@ -169,7 +169,7 @@ class _Span:
         try:
             self._buffer = mmap.mmap(-1, size, **PRIVATE)
         except (OSError, OverflowError):
-            raise MemoryError(f"no memory for {size:,} bytes of a file") from None
+            raise StorageError(f"there is no memory for {size:,} bytes of it") from None
         return memoryview(self._buffer)
 
 
@@ -327,6 +327,8 @@ class Download:
             except DeltaSharingError as failure:
                 self._check_cancelled()
                 if not is_retryable(failure):
+                    if isinstance(failure, StorageError) and not failure.file_id:
+                        raise StorageError(str(failure), file_id=self._id) from None
                     raise
                 error = failure
             if span.position - furthest >= enough:

@@ -7,7 +7,7 @@ import mmap
 import threading
 from typing import Final
 
-from delta_sharing_client.errors import DataError, ProtocolError
+from delta_sharing_client.errors import DataError, ProtocolError, StorageError
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.read.deletion_vector import (
     MAX_BYTES,
@@ -126,11 +126,16 @@ class SparseFile:
 
     def __init__(self, download: Download, task: FileScanTask) -> None:
         self._download = download
-        self._memory = mmap.mmap(-1, task.size, **PRIVATE)
-        self._view = memoryview(self._memory)
         size = task.size
         self._tail = max(size - TAIL, 0)
-        self._get(self._tail, size)
+        # First the end, by which the store confirms the size: what the server says may be out of all reason.
+        tail = download.range(self._tail, size)
+        try:
+            self._memory = mmap.mmap(-1, size, **PRIVATE)
+        except (OSError, OverflowError):
+            raise StorageError(f"there is no memory for {size:,} bytes of it", file_id=task.file_id) from None
+        self._view = memoryview(self._memory)
+        self._view[self._tail :] = tail
         length = int.from_bytes(self._view[size - 8 : size - 4], "little")
         if bytes(self._view[size - 4 :]) != b"PAR1" or length > size - 8:
             raise DataError("not a readable Parquet file: it does not end as one does", file_id=task.file_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -222,8 +223,15 @@ class Sink(ABC):
         self.close()
 
     def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.target!r}, {self._told()})"
+
+    def _repr_html_(self) -> str:
+        told = html.escape(self._told(), quote=False)
+        return f"<code>{type(self).__name__}</code> <b>{html.escape(self.target)}</b> {told}"
+
+    def _told(self) -> str:
         keys = f", keys={list(self.keys)!r}" if self.keys else ""
-        return f"{type(self).__name__}({self.target}, mode={self.mode!r}{keys})"
+        return f"mode={self.mode!r}{keys}"
 
 
 def check_columns(

@@ -114,9 +114,9 @@ def test_deletion_vectors_that_are_not_fetched(server: FaultServer, url: str, ki
     ]
     server.on("POST", f"{TABLE}/query", Reply.of_lines(*lines))
     server.on("GET", "/data/f0", Reply(body=FILES[0].data))
-    with ds.SharingClient(server.profile, options=TransportOptions(**QUICK)) as client:
-        with pytest.raises((InsecureUrlError, ProtocolError)):
-            client.table("s.s.t").scan().to_arrow()
+    client = ds.SharingClient(server.profile, options=TransportOptions(**QUICK))
+    with client, pytest.raises((InsecureUrlError, ProtocolError)):
+        client.table("s.s.t").scan().to_arrow()
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://169.254.169.254/x", "http://192.0.2.7/x"])

@@ -102,8 +102,9 @@ class TestAppend:
 
     def test_what_it_shows(self, target: Target) -> None:
         with target.sink(mode="apply", keys=["id"]) as sink:
-            assert "table" in repr(sink)
-            assert "mode='apply', keys=['id']" in repr(sink)
+            kind = type(sink).__name__
+            assert repr(sink) == f"{kind}({sink.target!r}, mode='apply', keys=['id'])"
+            assert sink._repr_html_().startswith(f"<code>{kind}</code> <b>")
 
 
 class TestDatabases:
