@@ -37,6 +37,8 @@ from delta_sharing_client.protocol.json_text import loads
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
+#: A blank line counts as so many bytes and its own: of a million of them there is no end.
+_BLANK_COST: Final = 64
 
 Json = dict[str, Any]
 
@@ -52,7 +54,7 @@ def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator
         Each line without its end. The last one need not be ended.
 
     Raises:
-        ProtocolError: a line is longer than `max_line`, or so are all blank ones together.
+        ProtocolError: a line is longer than `max_line`, or there are blank ones without end.
     """
     pending: list[bytes] = []
     length = blank = 0
@@ -69,9 +71,9 @@ def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator
             if line and not line.isspace():
                 yield line
                 continue
-            blank += len(line) + 1
+            blank += len(line) + _BLANK_COST
             if blank > max_line:
-                raise ProtocolError(f"the answer has more than {max_line} bytes of blank lines")
+                raise ProtocolError("the answer has no end: too many of its lines are blank")
         if lines[-1]:
             pending.append(lines[-1])
             length += len(lines[-1])
@@ -102,13 +104,15 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def _depth(line: bytes) -> int:
-    """How deep the brackets of a JSON text nest, those inside strings left out."""
+    """How deep the brackets of a JSON text nest, those inside strings left out; no more than too deep."""
     depth = deepest = 0
     for token in _TOKEN.finditer(line):
         first = line[token.start()]
         if first in (0x7B, 0x5B):
             depth += 1
             deepest = max(deepest, depth)
+            if depth > MAX_DEPTH:
+                break
         elif first != 0x22:
             depth -= 1
     return deepest

@@ -129,7 +129,8 @@ class SparseFile:
         size = task.size
         self._tail = max(size - TAIL, 0)
         # First the end, by which the store confirms the size: what the server says may be out of all reason.
-        tail = download.range(self._tail, size)
+        tail = bytearray(size - self._tail)
+        download.range_into(memoryview(tail), self._tail, size)
         try:
             self._memory = mmap.mmap(-1, size, **PRIVATE)
         except (OSError, OverflowError):

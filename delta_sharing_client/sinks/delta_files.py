@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -40,6 +41,7 @@ from delta_sharing_client.sinks.keys import numbers_of
 
 #: Rows are collected up to about this size, and then written.
 _FILE_BYTES: Final = 256 * 1024 * 1024
+_CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _FIELD_ID: Final = b"PARQUET:field_id"
 _VARIANT: Final = pa.struct(
     [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
@@ -144,7 +146,12 @@ class DeltaFiles:
             self._made.append(path)
             with path.open("xb") as file:
                 with pq.ParquetWriter(
-                    file, schema, compression="snappy", coerce_timestamps="us", store_schema=False
+                    file,
+                    schema,
+                    compression="snappy",
+                    coerce_timestamps="us",
+                    store_schema=False,
+                    write_statistics=_with_statistics(data),
                 ) as writer:
                     writer.write_table(data, row_group_size=1024 * 1024)
                 file.flush()
@@ -176,6 +183,30 @@ class DeltaFiles:
         if is_variant(field.type):
             return _variant(column)
         return conform(column, field.type, target, FieldFinder("none", "the batch", field.name))
+
+
+def _with_statistics(data: pa.Table) -> bool | list[str]:
+    """Say which columns get statistics inside the file; True for all.
+
+    Arrow leaves NaN out of them, and Spark takes them for all of the values: a search for NaN would find nothing.
+    """
+    unsafe = {field.name for field, column in zip(data.schema, data.columns, strict=True) if _may_hold_nan(column)}
+    if not unsafe:
+        return True
+    return [field.name for field in data.schema if field.name not in unsafe and not pa.types.is_nested(field.type)]
+
+
+def _may_hold_nan(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    return _holds_floats(kind)
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_floating(kind):
+        return True
+    return any(_holds_floats(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _variant(column: pa.StructArray) -> pa.Array:
@@ -216,7 +247,21 @@ def check_not_null(array: pa.Array, field: StructField, target: str) -> None:
             target=target,
             columns=[field.name],
         )
+    _check_length(array, field, target)
     _check_inside(array, field.type, field.name, target)
+
+
+def _check_length(array: pa.Array, field: StructField, target: str) -> None:
+    """Raise if a text is longer than the column's `char(n)` or `varchar(n)` lets it be."""
+    declared = re.fullmatch(r"(?:var)?char\(\s*(\d+)\s*\)", str(field.metadata.get(_CHAR, "")))
+    if declared is not None and pa.types.is_string(array.type):
+        longest = pc.max(pc.utf8_length(array)).as_py() or 0
+        if longest > int(declared[1]):
+            raise SinkError(
+                f"the column {field.name!r} is {declared[0]} there, and the batch has a text of {longest} characters",
+                target=target,
+                columns=[field.name],
+            )
 
 
 def _check_inside(array: pa.Array, kind: DataType, path: str, target: str) -> None:

@@ -34,6 +34,8 @@ _MODE: Final = "delta.columnMapping.mode"
 _LAST_ID: Final = "delta.columnMapping.maxColumnId"
 _ID: Final = "delta.columnMapping.id"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
+#: Properties that are about the columns that a table had.
+_OF_COLUMNS: Final = ("delta.columnMapping.", "delta.dataSkippingStatsColumns")
 #: What Delta allows in a column's name only where columns are mapped.
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -76,7 +78,7 @@ def _as_text(kind: DataType) -> DataType:
     return PrimitiveType("string") if is_variant else kind
 
 
-def new_table(schema: StructType, *, copy: bool, table_id: str | None = None) -> list[dict[str, Any]]:
+def new_table(schema: StructType, *, copy: bool, before: Metadata | None = None) -> list[dict[str, Any]]:
     """Return the actions that make a table.
 
     Names that Delta takes only where columns are mapped make it one that maps them.
@@ -84,13 +86,16 @@ def new_table(schema: StructType, *, copy: bool, table_id: str | None = None) ->
     Args:
         schema: its columns.
         copy: whether it is a copy of a shared table.
-        table_id: the id that it shall have; a new one without.
+        before: what it was before, if it is made anew: its id and its properties are kept.
     """
-    configuration = {MADE_BY_SINK: "apply" if copy else "append"}
+    known = {} if before is None else before.configuration
+    configuration = {name: value for name, value in known.items() if not name.startswith(_OF_COLUMNS)}
+    configuration[MADE_BY_SINK] = "apply" if copy else "append"
     fields = [_field(field) for field in schema]
     features = _features(schema)
     if any(_NEEDS_MAPPING.search(name) for name in _names(fields)):
-        configuration |= {_MODE: "name", _LAST_ID: str(_number(fields, 0))}
+        # Ids are never given twice.
+        configuration |= {_MODE: "name", _LAST_ID: str(_number(fields, int(known.get(_LAST_ID, 0))))}
         features.append("columnMapping")
     if features:
         listed = sorted(features)
@@ -103,7 +108,7 @@ def new_table(schema: StructType, *, copy: bool, table_id: str | None = None) ->
     else:
         protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
     described = {
-        "id": table_id or str(uuid.uuid4()),
+        "id": str(uuid.uuid4()) if before is None else before.id,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": _text(fields),
         "partitionColumns": [],
@@ -136,7 +141,7 @@ def replaced_table(
     protocol: Protocol, metadata: Metadata, schema: StructType, *, copy: bool
 ) -> list[dict[str, Any]]:
     """Return the actions that give a table other columns, once all of its files go."""
-    made = new_table(schema, copy=copy, table_id=metadata.id)
+    made = new_table(schema, copy=copy, before=metadata)
     wanted = made[0]["protocol"].get("readerFeatures", ())
     upgraded = _upgraded(protocol, wanted)
     return [*([{"protocol": upgraded}] if upgraded else []), made[1]]

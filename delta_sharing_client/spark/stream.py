@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -276,7 +276,7 @@ class TableStream:
             return None
         return self._open().listings.covering(position, last)
 
-    def _chosen(self, listing: Listing, position: Offset, end: tuple[int, int]) -> list[FileScanTask]:
+    def _chosen(self, listing: Listing, position: Offset, end: tuple[int, int]) -> Sequence[FileScanTask]:
         """Return the files of a batch in a listing, and be sure that it ends where it did before."""
         if listing.stop is not None and listing.last < listing.first:
             raise self._open().guard.error(listing.stop)
@@ -293,7 +293,7 @@ class TableStream:
         return tasks
 
     def _encoded(
-        self, listing: Listing, tasks: list[FileScanTask], versions: range = range(0)
+        self, listing: Listing, tasks: Sequence[FileScanTask], versions: range = range(0)
     ) -> list[tuple[bytes, bytes]]:
         if not tasks:
             return []

@@ -6,6 +6,7 @@ order of their ids. So the same two offsets stand for the same files whenever th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -208,6 +209,9 @@ class Admission:
 
 def pending(files: Sequence[Sized], position: Offset) -> Sequence[Sized]:
     """Return the files of a run that lie behind a position."""
-    place = (position.version, position.index)
-    first = next((i for i, file in enumerate(files) if (file.version, file.index) > place), len(files))
-    return files[first:]
+    return files[behind(files, (position.version, position.index)) :]
+
+
+def behind(files: Sequence[Sized], place: tuple[int, int]) -> int:
+    """Return how many files of a run lie at a place, a version and an index, or before it."""
+    return bisect_right(files, place, key=lambda file: (file.version, file.index))

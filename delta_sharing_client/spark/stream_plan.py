@@ -29,7 +29,7 @@ from delta_sharing_client.query import ScanPlan
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.spark.stream_offsets import Sized
+from delta_sharing_client.spark.stream_offsets import Sized, behind
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_schemas import changes_between, mode_of
 
@@ -171,10 +171,12 @@ class Listing:
             return time.time() < self.listed + _OLD
         return time.time() < min(expires) / 1000 - _TOO_LATE or time.time() < self.listed + 1
 
-    def between(self, place: tuple[int, int], end: tuple[int, int]) -> tuple[list[Sized], list[FileScanTask]]:
+    def between(
+        self, place: tuple[int, int], end: tuple[int, int]
+    ) -> tuple[Sequence[Sized], Sequence[FileScanTask]]:
         """Return the files behind a place, up to another place; places are versions and indexes."""
-        chosen = [i for i, file in enumerate(self.files) if place < (file.version, file.index) <= end]
-        return [self.files[i] for i in chosen], [self.tasks[i] for i in chosen]
+        chosen = slice(behind(self.files, place), behind(self.files, end))
+        return self.files[chosen], self.tasks[chosen]
 
 
 def list_snapshot(rest: RestClient, reading: Reading, version: int) -> Listing:

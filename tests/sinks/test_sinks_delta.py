@@ -153,6 +153,21 @@ class TestWritersRules:
                 drain(share(source.root).poll_changes(starting_version=0), sink)
         assert list(target.root.glob("*.parquet")) == []
 
+    def test_texts_of_bounded_length(self, tmp_path: Path, share: Share) -> None:
+        short = column("s", "string") | {"metadata": {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}}
+        target = ChangeTable(tmp_path / "own", [column("id", "long"), short], configuration={})
+        target.commit()
+        source = ChangeTable(tmp_path / "source")
+        source.commit(source.add("f", pa.table({"id": [1], "s": ["äöü"]})))
+        source.commit(source.add("g", pa.table({"id": [2], "s": ["four"]})))
+        poller = share(source.root).poll_changes(starting_version=0, max_versions=1)
+        with (
+            DeltaSink(target.root, change_columns=False) as sink,
+            pytest.raises(SinkError, match=r"'s' is varchar\(3\) there, and the batch has a text of 4"),
+        ):
+            drain(poller, sink)
+        assert DeltaTable(target.root).to_pyarrow_table().num_rows == 1
+
     def test_a_default_is_not_made_up(self, tmp_path: Path, client: SharingClient) -> None:
         path = copy_of("defaults", tmp_path)
         poller = client.table("golden.tables.defaults").poll_changes(starting_version="snapshot", columns=["id"])
@@ -246,6 +261,20 @@ class TestCommits:
             "nullCount": {"id": 1, "x": 1, "t": 1, "s": 1, "d": 1, "flag": 2},
         }
 
+    def test_no_statistics_of_a_column_with_nan(self, tmp_path: Path, share: Share) -> None:
+        """Inside the file: Spark would search such a column for NaN in vain."""
+        lists = {"type": "array", "elementType": "double", "containsNull": True}
+        source = ChangeTable(
+            tmp_path / "source", [column("x", "double"), column("y", "double"), column("l", lists)]
+        )
+        data = pa.table({"x": [1.0, float("nan")], "y": [1.0, 2.0], "l": [[1.0], [float("nan")]]})
+        source.commit(source.add("f", data))
+        with DeltaSink(tmp_path / "t", change_columns=False) as sink:
+            drain(share(source.root).poll_changes(starting_version=0), sink)
+        (file,) = (tmp_path / "t").glob("*.parquet")
+        group = pq.read_metadata(file).row_group(0)
+        assert [group.column(i).is_stats_set for i in range(3)] == [False, True, False]
+
     def test_odd_names_make_a_table_that_maps_them(self, tmp_path: Path, share: Share) -> None:
         columns = [
             column("a b", "long"),
@@ -266,6 +295,28 @@ class TestCommits:
         assert snapshot.metadata.configuration["delta.columnMapping.maxColumnId"] == "4"
         names = {name for file in (tmp_path / "t").glob("*.parquet") for name in pq.read_schema(file).names}
         assert all(name.startswith("col-") for name in names)
+
+    def test_properties_outlast_other_columns(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+        """A snapshot with other columns takes the place of all; what the table's owner had set stays."""
+        shared, target = share(table.root), tmp_path / "t"
+        with DeltaSink(target, mode="apply", keys=["id"]) as sink:
+            drain(shared.poll_changes(starting_version="snapshot"), sink)
+            log = DeltaLog.for_table(target)
+            described = dict(log.snapshot().metadata.raw)
+            described["configuration"] |= {"delta.logRetentionDuration": "interval 9 days"}
+            log.commit([{"metaData": described}])
+            for name in ("a b", "c d"):
+                table.commit(
+                    table.metadata([column("id", "long"), column(name, "string")]),
+                    *([table.remove(f) for f in ("f0", "f1")] if name == "a b" else [table.remove("a b")]),
+                    table.add(name, pa.table({"id": [5], name: ["x"]})),
+                )
+                drain(shared.poll_changes(starting_version="snapshot"), sink)
+                assert as_texts(share(target).scan().to_arrow()) == as_texts(shared.scan().to_arrow())
+        metadata = log.snapshot().metadata
+        assert metadata.id == described["id"]
+        assert metadata.configuration["delta.logRetentionDuration"] == "interval 9 days"
+        assert metadata.configuration["delta.columnMapping.maxColumnId"] == "4"
 
     def test_a_new_column_that_needs_a_feature(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
         poller = share(table.root).poll_changes(starting_version="snapshot", response_format="delta")

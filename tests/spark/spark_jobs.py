@@ -155,7 +155,19 @@ def interrupted(spark: SparkSession, url: str, marks: str, how: str, **options: 
     return {**told, "partitions": orders.rdd.getNumPartitions(), "broken": (Path(marks) / how).exists()}
 
 
-JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted)}
+def followed(spark: SparkSession, url: str, folder: str, **options: Any) -> list[dict[str, Any]]:
+    """Stream orders into files until all are read, twice; count and sum what is there after each run."""
+    ds.spark.register(spark)
+    found = []
+    for _ in range(2):
+        stream = spark.readStream.format("deltaSharing").options(**options).load(url)
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
+        writer.trigger(availableNow=True).start(f"{folder}/out").awaitTermination()
+        found.append(summed(spark.read.parquet(f"{folder}/out")))
+    return found
+
+
+JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed)}
 
 if __name__ == "__main__":
     main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))
