@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 INTEROP := .venv-interop
 
-.PHONY: help demo test interop differential lint format notebooks wheel bench java matrix clean
+.PHONY: help demo test chaos fuzz interop differential lint format notebooks wheel bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
 	@echo "make test      set up and run every test"
 	@echo "make differential  read the golden tables with other clients too, and compare"
+	@echo "make chaos     load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others"
+	@echo "make fuzz      fuzz the decoders, a minute each; FUZZ='--seconds 600 ndjson' for others"
 	@echo "make lint      set up, then ruff, mypy --strict and the import floors"
 	@echo "make format    let ruff lay out the code"
 	@echo "make notebooks run the notebooks and write their output back"
@@ -36,6 +38,15 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/python scripts/java.py --quiet
 	$(BIN)/python -m pytest
+
+chaos: $(STAMP)
+	@$(BIN)/python tests/faults/chaos.py $(CHAOS)
+
+# atheris measures coverage and has wheels for some systems only; without it hypothesis finds the inputs.
+fuzz: $(STAMP)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet atheris \
+		|| echo "== atheris does not install here: hypothesis finds the inputs"
+	@$(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
 
 # Apart from `test`: it needs a second environment, of half a gigabyte, from a package index.
 differential: $(STAMP)

@@ -452,7 +452,7 @@ class SinkError(DeltaSharingError):
 
 
 class SinkKeyError(SinkError):
-    """The key columns of a sink do not tell the rows apart: one is null or missing, or two rows have the same key."""
+    """The key columns of a sink do not tell the rows apart: one is null or missing, or two rows have one key."""
 
 
 class SparkError(DeltaSharingError):

@@ -167,7 +167,8 @@ class _Job:
     def one(self, item: Wanted) -> Fetched:
         target = self._directory / item.path
         with writing("the data", self._directory):
-            if target.is_file() and not target.is_symlink() and (item.vector is not None or not item.size or _size(target) == item.size):
+            there = target.is_file() and not target.is_symlink()
+            if there and (item.vector is not None or not item.size or _size(target) == item.size):
                 # It was given its name after it had been checked and made durable.
                 return Fetched(size=_size(target), sha256=sha256_of(target), fetched=0)
             if item.vector is not None:
@@ -251,10 +252,9 @@ class _Job:
                     replace_file(_note(temporary), json.dumps(note).encode())
                     noted = stop
         finally:
-            # Nobody may write to the file once it is closed.
-            for _, future in running:
-                future.cancel()
-            wait([future for _, future in running])
+            # Nobody may write to the file once it is closed. One that was cancelled is not waited for: if the pool
+            # has been shut down meanwhile, nobody would ever say that it is over.
+            wait([future for _, future in running if not future.cancel()])
 
     def _vector(self, item: Wanted, vector: DeletionVector, target: Path) -> Fetched:
         (data,) = self._storage.fetch_ranges(

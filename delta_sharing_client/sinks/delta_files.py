@@ -258,7 +258,8 @@ def _check_length(array: pa.Array, field: StructField, target: str) -> None:
         longest = pc.max(pc.utf8_length(array)).as_py() or 0
         if longest > int(declared[1]):
             raise SinkError(
-                f"the column {field.name!r} is {declared[0]} there, and the batch has a text of {longest} characters",
+                f"the column {field.name!r} is {declared[0]} there, and the batch has a text of {longest} "
+                "characters",
                 target=target,
                 columns=[field.name],
             )

@@ -18,7 +18,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, FilterError
 from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES, AddFile, Metadata, Protocol
 from delta_sharing_client.protocol.capabilities import request_capabilities
-from delta_sharing_client.protocol.hints import json_hint, sql_hints
+from delta_sharing_client.protocol.hints import HintColumns, json_hint, sql_hints
 from delta_sharing_client.protocol.predicates import bind_filters
 from delta_sharing_client.protocol.schema import (
     ArrayType,
@@ -340,8 +340,9 @@ class TestFilters:
 
     def test_hints_and_statistics(self):
         predicate = bind_filters([("v", "is", None)], self.SCHEMA)
-        assert json_hint(predicate, ["v", "n"]) is None
-        assert sql_hints(predicate, ["v", "n"]) == ()
+        for partitions in ([], ["v", "n"]):
+            assert json_hint(predicate, HintColumns.of(self.SCHEMA, partitions)) is None
+            assert sql_hints(predicate, HintColumns.of(self.SCHEMA, partitions)) == ()
         bounds = {"minValues": {"v": "0S&u501fk+ze0"}, "maxValues": {"v": "0S&u500&]LC42"}}
         stats = parse_stats(json.dumps({"numRecords": 2, "nullCount": {"v": 1}} | bounds))
         domain = stats.domain("v", KIND)

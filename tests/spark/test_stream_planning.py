@@ -26,6 +26,8 @@ from delta_sharing_client.errors import (
     TransportError,
     UnsupportedTableError,
 )
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.rest import RestClient
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]
@@ -442,6 +444,8 @@ def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
     with SharingServer({"s.s.t": table.root}) as server:
         query = Query(server)
         query.all()
+        query.stream._rest = RestClient(query.stream._options.profile, TransportOptions(api_attempts=2))
+        query.stream._open().listings._rest = query.stream._rest
         port = urlsplit(server.profile["endpoint"]).port
     assert query.batch() is None
     with pytest.raises(TransportError):

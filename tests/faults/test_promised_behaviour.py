@@ -1,0 +1,295 @@
+"""What a user sees of each fault: a whole load, over sockets, ends in the right rows or in the right error."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from faults.faulty_share import TABLE, FaultyShare, File, parquet, rows
+from faults.server import FaultServer, Reply, Request
+
+import delta_sharing_client as ds
+from delta_sharing_client.errors import (
+    AuthenticationError,
+    BadRequestError,
+    DataError,
+    FileGoneError,
+    ForbiddenError,
+    IncompleteResponseError,
+    NotFoundError,
+    ProtocolError,
+    QueryError,
+    RateLimitError,
+    RequestTimeoutError,
+    ResponseFormatError,
+    ServerError,
+    StorageError,
+    UnsupportedFeatureError,
+    UnsupportedTableError,
+    VersionMismatchError,
+)
+from delta_sharing_client.http.options import TransportOptions
+
+FILES = [File(f"f{n}", rows(1000 * n, 30), parquet(rows(1000 * n, 30))) for n in range(6)]
+QUICK = {
+    "backoff_base": timedelta(milliseconds=1),
+    "backoff_cap": timedelta(milliseconds=4),
+    "read_timeout": timedelta(seconds=0.4),
+}
+
+
+@pytest.fixture
+def share(server: FaultServer) -> FaultyShare:
+    return FaultyShare(server=server, versions=[FILES])
+
+
+@pytest.fixture
+def table(share: FaultyShare) -> Iterator[Any]:
+    with ds.SharingClient(share.server.profile, options=TransportOptions(**QUICK)) as client:
+        yield client.table("s.s.t")
+
+
+class Times:
+    """Spoils the first so many answers for a path."""
+
+    def __init__(self, path: str, count: int, how: Callable[[Request, Reply], Reply]) -> None:
+        self.path, self.left, self.how = path, count, how
+
+    def __call__(self, request: Request, reply: Reply) -> Reply:
+        if not request.path.startswith(self.path) or self.left <= 0:
+            return reply
+        self.left -= 1
+        return self.how(request, reply)
+
+
+def status(code: int, **headers: str) -> Callable[[Request, Reply], Reply]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda request, reply: Reply(status=code, headers=named)
+
+
+def lines_of(reply: Reply) -> list[bytes]:
+    return reply.body.splitlines(keepends=True)
+
+
+def without_last_lines(count: int) -> Callable[[Request, Reply], Reply]:
+    return lambda request, reply: reply.but(body=b"".join(lines_of(reply)[:-count]))
+
+
+def with_line(line: Any, at: int = -1) -> Callable[[Request, Reply], Reply]:
+    def change(request: Request, reply: Reply) -> Reply:
+        lines = lines_of(reply)
+        lines.insert(at, json.dumps(line).encode() + b"\n")
+        return reply.but(body=b"".join(lines))
+
+    return change
+
+
+PASSING = {
+    "listing 503": (f"{TABLE}/query", 5, status(503)),
+    "listing 429": (f"{TABLE}/query", 2, status(429, Retry_After="0")),
+    "listing 429 by date": (f"{TABLE}/query", 2, status(429, Retry_After=formatdate(0, usegmt=True))),
+    "listing dropped": (f"{TABLE}/query", 3, lambda request, reply: Reply(drop=True)),
+    "listing late": (f"{TABLE}/query", 1, lambda request, reply: reply.but(delay=1)),
+    "listing cut at a line": (f"{TABLE}/query", 1, without_last_lines(3)),
+    "listing without its end": (f"{TABLE}/query", 1, without_last_lines(1)),
+    "listing cut in a line": (f"{TABLE}/query", 2, lambda request, reply: reply.but(cut_at=len(reply.body) - 9)),
+    "listing cut in chunks": (f"{TABLE}/query", 2, lambda request, reply: reply.but(cut_at=600, chunk=64)),
+    "listing stalls": (f"{TABLE}/query", 1, lambda request, reply: reply.but(cut_at=600, ending="stall")),
+    "failed while answering": (
+        f"{TABLE}/query",
+        2,
+        lambda request, reply: Reply.of_lines(
+            {"endStreamAction": {"errorMessage": "later", "httpStatusErrorCode": 503}}
+        ),
+    ),
+    "file 503": ("/data/f2", 4, status(503)),
+    "file 429": ("/data/f2", 2, status(429, Retry_After="0")),
+    "file 500": ("/data/", 6, status(500)),
+    "file reset": ("/data/", 6, lambda request, reply: reply.but(cut_at=500, ending="reset")),
+    "file cut": ("/data/", 9, lambda request, reply: reply.but(cut_at=len(reply.body) // 2)),
+    "file stalls": ("/data/f3", 1, lambda request, reply: reply.but(cut_at=500, ending="stall")),
+    "file late": ("/data/f3", 1, lambda request, reply: reply.but(delay=1)),
+    "file of a wrong length": ("/data/f1", 1, lambda request, reply: reply.but(body=reply.body[:-7])),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("how", ["snapshot", "changes"])
+def test_what_passes_costs_no_row(share: FaultyShare, table: Any, name: str, how: str) -> None:
+    path, count, spoil = PASSING[name]
+    if how == "changes":
+        path = path.replace("/query", "/changes")
+    fault = share.spoil = Times(path, count, spoil)
+    if how == "snapshot":
+        assert table.scan().to_arrow().equals(share.rows_at(0))
+    else:
+        assert table.changes(0).to_arrow().equals(share.changes(0, 0))
+    assert fault.left == 0
+
+
+LASTING: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception], str]] = {
+    "listing 503": (f"{TABLE}/query", status(503), ServerError, r"table s\.s\.t.*503.*6 attempts"),
+    "listing 429": (f"{TABLE}/query", status(429), RateLimitError, r"429.*6 attempts"),
+    "asked to wait too long": (
+        f"{TABLE}/query",
+        status(503, Retry_After="3600"),
+        ServerError,
+        "asks to wait 3600 s, which is past the deadline",
+    ),
+    "never an answer": (
+        f"{TABLE}/query",
+        lambda request, reply: reply.but(delay=5),
+        RequestTimeoutError,
+        "nothing came|no answer|time",
+    ),
+    "always cut at a line": (f"{TABLE}/query", without_last_lines(2), IncompleteResponseError, r"table s\.s\.t"),
+    "400": (f"{TABLE}/query", status(400), BadRequestError, "400"),
+    "401": (f"{TABLE}/query", status(401), AuthenticationError, "401"),
+    "403": (f"{TABLE}/query", status(403), ForbiddenError, r"s\.s\.t.*ask the provider"),
+    "404": (f"{TABLE}/query", status(404), NotFoundError, r"s\.s\.t.*list_all_tables"),
+    "the server's own words": (
+        f"{TABLE}/query",
+        with_line({"endStreamAction": {"errorMessage": "view too large", "httpStatusErrorCode": 400}}, at=2),
+        (QueryError, ProtocolError),  # type: ignore[dict-item]
+        "view too large|EndStreamAction",
+    ),
+    "unknown action": (f"{TABLE}/query", with_line({"truncate": {}}), ProtocolError, "truncate"),
+    "a removed file in a snapshot": (
+        f"{TABLE}/query",
+        with_line({"remove": {"url": "https://x/y", "id": "f9", "partitionValues": {}, "size": 1}}),
+        ProtocolError,
+        "removed file in a snapshot",
+    ),
+    "a file twice, not the same": (
+        f"{TABLE}/query",
+        with_line({"file": {"url": "https://x/y", "id": "f1", "partitionValues": {}, "size": 1}}),
+        ProtocolError,
+        "f1 twice, with different contents",
+    ),
+    "a newer protocol": (
+        f"{TABLE}/query",
+        lambda request, reply: reply.but(
+            body=reply.body.replace(b'"minReaderVersion": 1', b'"minReaderVersion": 99')
+        ),
+        UnsupportedTableError,
+        r"(?i)upgrade|newer release",
+    ),
+    "file 404": ("/data/f3", status(404), FileGoneError, r"table s\.s\.t, file f3: .*404.*vacuumed"),
+    "file 403": ("/data/f3", status(403), StorageError, "file f3: the store answered 403"),
+    "file 500": ("/data/f3", status(500), StorageError, r"file f3: the store answered 500 .*gave up after"),
+    "file always cut": (
+        "/data/f3",
+        lambda request, reply: reply.but(cut_at=0),
+        StorageError,
+        r"file f3: .*gave up after",
+    ),
+    "file too short": (
+        "/data/f3",
+        lambda request, reply: Reply(body=b"PAR1"),
+        DataError,
+        "file f3: it has 4 bytes",
+    ),
+    "not Parquet": (
+        "/data/f3",
+        lambda request, reply: reply.but(body=b"x" * len(reply.body)),
+        DataError,
+        "file f3: not a readable Parquet file",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_lasts_is_an_error_that_says_what(share: FaultyShare, table: Any, name: str) -> None:
+    path, spoil, kind, said = LASTING[name]
+    share.spoil = Times(path, 10**9, spoil)
+    started = time.monotonic()
+    with pytest.raises(kind, match=said) as caught:
+        table.scan().to_pandas()
+    assert time.monotonic() - started < 15
+    assert "Signature" not in str(caught.value)
+
+
+def test_two_hundred_files_of_a_dead_store_fail_in_seconds(server: FaultServer) -> None:
+    """The retries are shared: not each file has all its attempts."""
+    files = [File(f"f{n}", rows(n, 1), parquet(rows(n, 1))) for n in range(200)]
+    share = FaultyShare(server=server, versions=[files])
+    share.spoil = Times("/data/", 10**9, status(503))
+    started = time.monotonic()
+    with ds.SharingClient(server.profile) as client, pytest.raises(StorageError, match="503"):
+        client.table("s.s.t").scan().to_arrow()
+    assert time.monotonic() - started < 15
+    assert len(share.file_requests) < 200
+
+
+def test_unknown_fields_are_passed_over_and_repeated_files_count_once(share: FaultyShare, table: Any) -> None:
+    def more(request: Request, reply: Reply) -> Reply:
+        lines = [json.loads(line) for line in lines_of(reply)]
+        for line in lines:
+            ((kind, fields),) = line.items()
+            line[kind] = {**fields, "later": {"x": [1]}}
+        return reply.but(body=b"".join(json.dumps(line).encode() + b"\n" for line in [*lines[:-1], *lines[2:]]))
+
+    share.spoil = Times(f"{TABLE}/query", 1, more)
+    assert table.scan().to_arrow().equals(share.rows_at(0))
+
+
+def test_formats(share: FaultyShare, table: Any) -> None:
+    """Parquet where delta was asked is fine; delta where parquet was asked is not."""
+    assert table.scan(response_format="delta").to_arrow().equals(share.rows_at(0))
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
+    delta = Reply.of_lines({"protocol": {"deltaProtocol": features}}, {"endStreamAction": {}})
+    share.spoil = Times(f"{TABLE}/query", 9, lambda request, reply: delta)
+    with pytest.raises(ResponseFormatError):
+        table.scan(response_format="parquet").to_arrow()
+
+
+def test_features_that_nobody_knows_are_named(share: FaultyShare, table: Any) -> None:
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "telepathy"]}
+    metadata = {"deltaMetadata": {"id": "x", "schemaString": '{"type":"struct","fields":[]}'}}
+    reply = Reply.of_lines(
+        {"protocol": {"deltaProtocol": features}}, {"metaData": metadata}, {"endStreamAction": {}}
+    )
+    share.spoil = lambda request, healthy: reply
+    with pytest.raises(UnsupportedFeatureError, match="telepathy"):
+        table.scan().to_arrow()
+
+
+def test_another_version_than_the_one_asked_for(share: FaultyShare, table: Any) -> None:
+    def other(request: Request, reply: Reply) -> Reply:
+        return reply.but(headers={**reply.headers, "Delta-Table-Version": "5"})
+
+    share.spoil = other
+    with pytest.raises(VersionMismatchError, match="asked for version 0, the server answered for version 5"):
+        table.scan(version=0).to_arrow()
+
+
+def test_a_page_token_that_comes_again(share: FaultyShare, table: Any) -> None:
+    share.page = 2
+    share.spoil = lambda request, reply: reply.but(
+        body=reply.body.replace(b'"nextPageToken": "0-4"', b'"nextPageToken": "0-2"')
+    )
+    with pytest.raises(ProtocolError, match="same page token twice"):
+        table.scan().to_arrow()
+
+
+def test_a_token_that_has_expired_is_said_to_have(server: FaultServer) -> None:
+    server.on("*", "*", Reply(status=401))
+    past = datetime.now(UTC) - timedelta(days=2)
+    profile = server.profile | {"expirationTime": past.isoformat(timespec="seconds")}
+    with pytest.warns(ds.ProfileWarning, match=f"expired at {past:%Y-%m-%d}"):
+        client = ds.SharingClient(profile)
+    with client, pytest.raises(AuthenticationError, match=f"{past:%Y-%m-%d}"):
+        client.table("s.s.t").scan().to_arrow()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [{"items": None}, {}, {"items": [], "nextPageToken": ""}])
+def test_empty_listings(server: FaultServer, answer: dict[str, Any]) -> None:
+    server.on("GET", "/shares", Reply.of_json(answer))
+    with ds.SharingClient(server.profile) as client:
+        assert client.list_shares() == []

@@ -1,0 +1,216 @@
+"""What is fuzzed: functions that take bytes of strangers, and may end in nothing but an answer or a typed error.
+
+Each target takes any bytes. It returns whether they were understood, lets nothing out but what the function under
+test promises to raise, and raises `AssertionError` where a promise is broken.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+
+from delta_sharing_client.errors import DataError, DeltaSharingError, ProfileError, StorageError
+from delta_sharing_client.http.retry import RetryLater
+from delta_sharing_client.http.status import error_in
+from delta_sharing_client.http.stores import store_error
+from delta_sharing_client.protocol.actions import DeletionVector
+from delta_sharing_client.protocol.answers import Duplicates, read_page
+from delta_sharing_client.protocol.capabilities import ResponseCapabilities
+from delta_sharing_client.protocol.decode import decode_actions
+from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.query import _SignedUrls
+from delta_sharing_client.read.deletion_vector import decode_inline, decode_stored
+from delta_sharing_client.scan.plan import read_spec, task_maker
+
+SIGNATURE = "canary-signature-0f5b"
+TOKEN = "canary-token-93aa"
+
+
+def ndjson(data: bytes) -> bool:
+    """An answer to /query or /changes: its first byte says what was asked and promised, and how it is cut."""
+    mode, body = (data[0], data[1:]) if data else (0, b"")
+    size = (1, 7, 100, 10**6)[mode & 3]
+    changes, promised = bool(mode & 4), bool(mode & 8)
+    formats: Any = (("delta", "parquet"), ("parquet",))[mode >> 4 & 1]
+    try:
+        actions = decode_actions(
+            [body[at : at + size] for at in range(0, len(body), size)],
+            formats=formats,
+            capabilities=ResponseCapabilities(None, promised),
+            what="table t",
+        )
+        page = read_page(
+            actions,
+            version=1,
+            what="table t",
+            convert=_to_tasks if mode & 32 else _SignedUrls(),
+            duplicates=Duplicates("table t", changes=changes),
+            changes=changes,
+        )
+    except DeltaSharingError as error:
+        _is_short(error)
+        return False
+    assert promised <= (page.end is not None), "an answer without its end counted"
+    repr(page)
+    return True
+
+
+def _to_tasks(protocol: Any, metadata: Any) -> Callable[[Any], Any]:
+    protocol.check_readable("table t")
+    return task_maker(read_spec(metadata, None, None, protocol=protocol))
+
+
+def deletion_vector(data: bytes) -> bool:
+    """A bitmap as a vector's file holds it, its checksum right, and as Z85 text."""
+    body = b"\xd1\xd39\x64" + data
+    try:
+        cardinality = len(BitMap64.deserialize(data))
+    except (ValueError, IndexError):
+        cardinality = len(data)
+    stored = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    vector = DeletionVector("p", "https://store/v", len(body), cardinality, 1)
+    text = data.decode("latin-1")
+    inline = DeletionVector("i", text, min(len(data), len(text) // 5 * 4), 1)
+    understood = False
+    for decode in (lambda: decode_stored(stored, vector, "f"), lambda: decode_inline(inline, "f")):
+        try:
+            positions = decode()
+            positions.check(1_000_000)
+            if len(positions) <= 100_000:
+                mask = positions.keep_mask(0, 1000)
+                assert mask is None or len(mask) == 1000
+                assert all(a < b for a, b in zip(positions.positions, positions.positions[1:], strict=False))
+            understood = True
+        except DataError as error:
+            _is_short(error)
+    return understood
+
+
+def profile(data: bytes) -> bool:
+    """A profile file."""
+    try:
+        found = Profile.from_json(data)
+    except ProfileError as error:
+        _is_short(error)
+        _hides(TOKEN, f"{error!r} {error}")
+        return False
+    _hides(TOKEN, f"{found!r} {found}")
+    return True
+
+
+@dataclass
+class _Answer:
+    """What `store_error` looks at of an answer."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = f"https://store.example/f?expires=1999999999&sig={SIGNATURE}"
+
+    def excerpt(self) -> bytes:
+        return self.body
+
+
+def storage_error(data: bytes) -> bool:
+    """What a store says where it refuses, and what a server says."""
+    status = (400, 401, 403, 404, 410, 412, 429, 500, 503)[data[0] % 9] if data else 400
+    answer: Any = _Answer(status, data[1:])
+    error = store_error(answer, "f")
+    known = not isinstance(error, RetryLater)
+    error = error.error if isinstance(error, RetryLater) else error
+    assert isinstance(error, StorageError)
+    _hides(SIGNATURE, f"{error!r} {error}")
+    _is_short(error)
+    code, message = error_in(data[1:])
+    assert len(code or "") + len(message or "") < 2000
+    return known
+
+
+def _is_short(error: Exception) -> None:
+    text = str(error)
+    assert len(text) < 5000, "a message of the length of the answer"
+    assert "\n" not in text, "a message of several lines"
+
+
+def _hides(secret: str, text: str) -> None:
+    assert secret not in text, "a secret shows"
+
+
+_SCHEMA = json.dumps(
+    {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
+)
+_PARQUET = [
+    {"protocol": {"minReaderVersion": 1}},
+    {"metaData": {"id": "m", "format": {"provider": "parquet"}, "schemaString": _SCHEMA, "partitionColumns": []}},
+    {"file": {"url": "https://s/1?sig=x", "id": "1", "partitionValues": {"p": "1"}, "size": 9, "stats": "{}"}},
+    {"endStreamAction": {"minUrlExpirationTimestamp": 5, "nextPageToken": "n", "refreshToken": "r"}},
+]
+_VECTOR = {"storageType": "p", "pathOrInlineDv": "https://s/v", "offset": 1, "sizeInBytes": 40, "cardinality": 2}
+_ADD = {"path": "https://s/2", "partitionValues": {}, "size": 3, "dataChange": True, "deletionVector": _VECTOR}
+_DELTA = [
+    {
+        "protocol": {
+            "deltaProtocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
+        }
+    },
+    {"metaData": {"version": 1, "deltaMetadata": {"id": "m", "schemaString": _SCHEMA, "partitionColumns": []}}},
+    {"file": {"id": "2", "deletionVectorFileId": "v", "deltaSingleAction": {"add": _ADD}}},
+    {"file": {"id": "3", "version": 2, "deltaSingleAction": {"cdc": _ADD}}},
+    {"file": {"id": "4", "version": 2, "deltaSingleAction": {"remove": _ADD}}},
+    {"queryStatus": {"queryId": "q", "status": "pending"}},
+    {"endStreamAction": {"errorMessage": "no", "httpStatusErrorCode": 503}},
+]
+
+
+def _lines(mode: int, lines: list[Any]) -> bytes:
+    return bytes([mode]) + b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def _bitmaps() -> list[bytes]:
+    samples = [[], [0], [1, 5, 900], range(5000), range(0, 200_000, 3), [2**33, 2**40]]
+    return [bytes(BitMap64(sample).serialize()) for sample in samples]
+
+
+_FIRST = {"shareCredentialsVersion": 1, "endpoint": "https://s/x", "expirationTime": "2030-01-01"}
+_SECOND = {"shareCredentialsVersion": 2, "endpoint": "https://s/x"}
+_OAUTH = {"tokenEndpoint": "https://t", "clientId": "i", "clientSecret": TOKEN, "scope": "s"}
+_KEY = {"privateKeyFile": "/k", "keyId": "k", "algorithm": "RS256"}
+_JWT = {"tokenEndpoint": "https://t", "clientId": "i", "issuer": "u", "audience": "a", "privateKey": _KEY}
+_PROFILES = [
+    _FIRST | {"bearerToken": TOKEN},
+    _SECOND | {"type": "bearer_token", "bearerToken": TOKEN},
+    _SECOND | {"type": "basic", "username": "u", "password": TOKEN},
+    _SECOND | {"type": "oauth_client_credentials"} | _OAUTH,
+    _SECOND | {"type": "oauth_jwt_bearer_private_key_jwt", "auth": _JWT},
+]
+_STORES = [
+    b"<Error><Code>AccessDenied</Code><Message>Request has expired</Message><Expires>1</Expires></Error>",
+    b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>expired</Message></Error>",
+    b"<Error><Code>AuthenticationFailed</Code><Message>Server failed to authenticate</Message></Error>",
+    b'{"error": {"code": 403, "message": "Forbidden"}}',
+    b'{"errorCode": "RESOURCE_DOES_NOT_EXIST", "message": "gone"}',
+    f"<Error><Message>{SIGNATURE} of https://s/f?sig={SIGNATURE}</Message></Error>".encode(),
+    b"<html><script>x</script><body>Bad gateway</body></html>",
+]
+
+#: Each target with what it understands, from which inputs are bred.
+TARGETS: dict[str, tuple[Callable[[bytes], bool], list[bytes]]] = {
+    "ndjson": (
+        ndjson,
+        [
+            _lines(mode, lines)
+            for mode in (3, 11, 7, 35, 47)
+            for lines in (_PARQUET, _DELTA, _DELTA[:3], _DELTA[:5])
+        ],
+    ),
+    "deletion_vector": (deletion_vector, [*_bitmaps(), base64.b85encode(b"\xd1\xd39\x64" * 4)]),
+    "profile": (profile, [json.dumps(fields).encode() for fields in _PROFILES]),
+    "storage_error": (storage_error, [bytes([n]) + text for n in (0, 2, 3, 8) for text in _STORES]),
+}

@@ -1,0 +1,54 @@
+"""The fuzz targets with some hundred inputs of hypothesis each; `make fuzz` goes on for minutes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+sys.path.append(str(Path(__file__).parent))
+
+from fuzz_breeding import breed
+from fuzz_targets import TARGETS
+
+FUZZ = Path(__file__).parent / "fuzz.py"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_bytes(name: str) -> None:
+    target, samples = TARGETS[name]
+
+    @settings(
+        max_examples=300,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(breed(samples))
+    def run(data: bytes) -> None:
+        target(data)
+
+    run()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_samples_get_far(name: str) -> None:
+    """Of what inputs are bred from some is understood: a target that refused everything would find nothing."""
+    target, samples = TARGETS[name]
+    assert any(target(sample) for sample in samples)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    sample = tmp_path / "sample"
+    sample.write_bytes(TARGETS["profile"][1][0])
+    command = [sys.executable, str(FUZZ), "profile", "--input", str(sample)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "understood\n"
+    command = [sys.executable, str(FUZZ), "storage_error", "--seconds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "1 of 1 targets kept their promises" in done.stdout
