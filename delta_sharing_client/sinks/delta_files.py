@@ -140,6 +140,7 @@ class DeltaFiles:
         columns = [self._column(field, rows) for field in self._fields]
         schema = pa.schema([_arrow_field(field, self._mode) for field in self._fields])
         data = pa.Table.from_arrays(columns, schema=schema)
+        searchable = _searchable(data)
         path = self._directory / f"part-{uuid.uuid4()}.snappy.parquet"
         with writing("the data", self._directory):
             make_directories(self._directory)
@@ -151,7 +152,8 @@ class DeltaFiles:
                     compression="snappy",
                     coerce_timestamps="us",
                     store_schema=False,
-                    write_statistics=_with_statistics(data),
+                    use_dictionary=searchable,
+                    write_statistics=searchable,
                 ) as writer:
                     writer.write_table(data, row_group_size=1024 * 1024)
                 file.flush()
@@ -185,22 +187,24 @@ class DeltaFiles:
         return conform(column, field.type, target, FieldFinder("none", "the batch", field.name))
 
 
-def _with_statistics(data: pa.Table) -> bool | list[str]:
-    """Say which columns get statistics inside the file; True for all.
+def _searchable(data: pa.Table) -> bool | list[str]:
+    """Say which columns get statistics and a dictionary inside the file; True for all.
 
-    Arrow leaves NaN out of them, and Spark takes them for all of the values: a search for NaN would find nothing.
+    Spark takes both for all of the values, and compares them bit by bit. Arrow leaves NaN out of the statistics,
+    and keeps -0.0 apart from 0.0 in a dictionary: a search for either would find nothing.
     """
-    unsafe = {field.name for field, column in zip(data.schema, data.columns, strict=True) if _may_hold_nan(column)}
+    unsafe = {field.name for field, column in zip(data.schema, data.columns, strict=True) if _is_odd(column)}
     if not unsafe:
         return True
     return [field.name for field in data.schema if field.name not in unsafe and not pa.types.is_nested(field.type)]
 
 
-def _may_hold_nan(column: pa.ChunkedArray) -> bool:
+def _is_odd(column: pa.ChunkedArray) -> bool:
     kind = column.type
-    if pa.types.is_floating(kind):
-        return bool(pc.any(pc.is_nan(column)).as_py())
-    return _holds_floats(kind)
+    if not pa.types.is_floating(kind):
+        return _holds_floats(kind)
+    values = column.drop_null().to_numpy()
+    return bool((np.isnan(values) | ((values == 0) & np.signbit(values))).any())
 
 
 def _holds_floats(kind: pa.DataType) -> bool:

@@ -229,9 +229,9 @@ class TestExpiredUrls:
             for batch in scan.to_record_batch_reader():
                 seen += batch["id"].to_pylist()
                 time.sleep(0.06)
-            statuses = [request.status for request in server.requests if request.is_file]
+            queries = [request for request in server.requests if request.method == "POST"]
         assert sorted(seen) == expected
-        assert 403 in statuses
+        assert len(queries) > 1
 
 
 def test_the_suite_runs_against_any_other_server(

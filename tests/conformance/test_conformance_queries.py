@@ -383,6 +383,7 @@ class TestPages:
         assert len(bodies) > 2
         first, *others = [dict(body or {}) for body in bodies]
         assert "pageToken" not in first
+        assert first.pop("includeRefreshToken")  # which only the first page takes
         assert all(body.pop("pageToken") for body in others)
         assert all(body == first for body in others)
         headers = {request.capabilities for request in paged.server.requests if request.method == "POST"}

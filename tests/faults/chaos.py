@@ -11,7 +11,6 @@ them. Faults that last for one answer (a flipped bit, a broken line) may end a l
 from __future__ import annotations
 
 import argparse
-import gzip
 import random
 import resource
 import sys
@@ -22,17 +21,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from faults.faulty_share import EXPIRED, FaultyShare, File, parquet, rows
+from faults.faulty_share import FaultyShare
+from faults.kinds_of_faults import API, API_LASTING, STORE, STORE_LASTING, VERSIONS
 from faults.server import FaultServer, Reply, Request
 
 import delta_sharing_client as ds
@@ -129,9 +127,9 @@ class Monkey:
             if self._in_a_row[request.path] >= 2 or rng.random() >= self._rate:
                 self._in_a_row[request.path] = 0
                 return reply
-            kinds = dict(_STORE if of_file else _API)
+            kinds = dict(STORE if of_file else API)
             if self._lasting and rng.random() < 0.15:
-                kinds = dict(_STORE_LASTING if of_file else _API_LASTING)
+                kinds = dict(STORE_LASTING if of_file else API_LASTING)
             name = rng.choice(sorted(kinds))
             if name in _STALLS and rng.random() < 0.8:
                 name = rng.choice(("drop", "cut", "reset"))  # each stall costs a time-out
@@ -142,174 +140,8 @@ class Monkey:
                 return reply
             self._in_a_row[request.path] += 1
             self.faults[("store: " if of_file else "server: ") + name] += 1
-            self.met_lasting = self.met_lasting or name in (_STORE_LASTING if of_file else _API_LASTING)
+            self.met_lasting = self.met_lasting or name in (STORE_LASTING if of_file else API_LASTING)
             return spoilt
-
-
-Fault = Callable[[random.Random, Request, Reply], "Reply | None"]
-
-
-def _busy(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    status = rng.choice((408, 429, 500, 502, 503, 504))
-    later = rng.choice((None, "0", formatdate(time.time(), usegmt=True)))
-    body = rng.choice((b"", b"<Error><Code>SlowDown</Code></Error>", b'{"errorCode": "BUSY", "message": "later"}'))
-    return Reply(status=status, body=body, headers={} if later is None else {"Retry-After": later})
-
-
-def _delay(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(delay=rng.uniform(0, 0.05))
-
-
-def _drop(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return Reply(drop=True)
-
-
-def _late(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(delay=0.6)
-
-
-def _ends(ending: str) -> Fault:
-    def fault(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-        chunk = rng.choice((None, 100)) if len(reply.body) < 10_000 else None
-        return reply.but(cut_at=rng.randrange(len(reply.body)), ending=ending, chunk=chunk) if reply.body else None
-
-    return fault
-
-
-def _longer_claim(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(length=len(reply.body) + rng.randrange(1, 1000))
-
-
-def _line_cut(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """The answer ends between two lines, and its length says so."""
-    lines = reply.body.splitlines(keepends=True)
-    return reply.but(body=b"".join(lines[: rng.randrange(len(lines))])) if len(lines) > 1 else None
-
-
-def _cut_gzip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    packed = gzip.compress(reply.body)
-    cut = packed[: rng.randrange(1, len(packed))]
-    return reply.but(body=cut, headers={**reply.headers, "Content-Encoding": "gzip"}) if reply.body else None
-
-
-def _failed_late(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """The server fails when it has already begun to answer."""
-    lines = reply.body.splitlines(keepends=True)
-    end = b'{"endStreamAction": {"errorMessage": "out of workers", "httpStatusErrorCode": 503}}\n'
-    return reply.but(body=b"".join(lines[: rng.randrange(1, len(lines))]) + end) if len(lines) > 1 else None
-
-
-def _expired(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    status, text = rng.choice(EXPIRED)
-    return Reply(status=status, body=text.encode(), headers={"Content-Type": "application/xml"})
-
-
-def _broken_line(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    lines = reply.body.splitlines(keepends=True)
-    if len(lines) < 2:
-        return None
-    broken = rng.choice((b"{", b"[]\n", b'{"file": 7}\n', b'{"what": {}}\n', b"\xff\xfe\n", b'{"file": {}}\n'))
-    where = rng.randrange(len(lines))
-    return reply.but(body=b"".join([*lines[:where], broken, *lines[where:]]))
-
-
-def _bomb(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(body=_BOMB, headers={**reply.headers, "Content-Encoding": "gzip"})
-
-
-def _refused(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    status = rng.choice((400, 401, 403, 404, 410, 418))
-    return Reply(status=status, body=b"<Error><Code>No</Code></Error>")
-
-
-def _endless(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(length=None, endless=b"x")
-
-
-def _shorter(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    return reply.but(body=reply.body[: rng.randrange(len(reply.body))]) if reply.body else None
-
-
-def _flip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """Flip a bit in the body of a page, which has a checksum; None where the answer holds none of it."""
-    name = request.path.rpartition("/")[2]
-    first = 0
-    if reply.status == 206:
-        first = int(reply.headers["Content-Range"].removeprefix("bytes ").partition("-")[0])
-    spots = [
-        (max(start, first), min(stop, first + len(reply.body)))
-        for start, stop in _PAGES[name]
-        if start < first + len(reply.body) and stop > first
-    ]
-    if not spots:
-        return None
-    at = rng.randrange(*rng.choice(spots)) - first
-    flipped = bytes([reply.body[at] ^ (1 << rng.randrange(8))])
-    return reply.but(body=reply.body[:at] + flipped + reply.body[at + 1 :])
-
-
-_API: dict[str, Fault] = {
-    "busy": _busy,
-    "delay": _delay,
-    "drop": _drop,
-    "late": _late,
-    "cut": _ends("close"),
-    "reset": _ends("reset"),
-    "stall": _ends("stall"),
-    "length too long": _longer_claim,
-    "cut at a line": _line_cut,
-    "cut gzip": _cut_gzip,
-    "failed late": _failed_late,
-}
-_API_LASTING: dict[str, Fault] = {
-    "broken line": _broken_line,
-    "gzip bomb": _bomb,
-    "refused": _refused,
-    "endless": _endless,
-}
-_STORE: dict[str, Fault] = {
-    "busy": _busy,
-    "delay": _delay,
-    "drop": _drop,
-    "late": _late,
-    "cut": _ends("close"),
-    "reset": _ends("reset"),
-    "stall": _ends("stall"),
-    "expired": _expired,
-}
-_STORE_LASTING: dict[str, Fault] = {
-    "length too long": _longer_claim,
-    "refused": _refused,
-    "endless": _endless,
-    "shorter": _shorter,
-    "flipped bit": _flip,
-}
-#: A line of 80 MB, packed a thousand times over.
-_BOMB = gzip.compress(b" " * 2**20) * 80
-
-
-def _file(number: int, count: int, row_group: int = 10**6) -> File:
-    table = rows(number * 1_000_000, count)
-    return File(f"f{number}", table, parquet(table, row_group))
-
-
-_FILES = [_file(n, 50 + 37 * n) for n in range(12)] + [_file(20, 60_000, 15_000)]
-_VERSIONS = [_FILES[:6], _FILES[2:9], [*_FILES[4:12], _FILES[12]], [*_FILES[8:], *_FILES[:2]]]
-
-
-def _pages(data: bytes) -> list[tuple[int, int]]:
-    """Where the bodies of a file's pages lie; their headers, which have no checksum, take less than 200 bytes."""
-    metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
-    chunks = (
-        metadata.row_group(group).column(column)
-        for group in range(metadata.num_row_groups)
-        for column in range(metadata.num_columns)
-    )
-    places = [(c.data_page_offset + 200, c.data_page_offset + c.total_compressed_size) for c in chunks]
-    return [(start, stop) for start, stop in places if start < stop]
-
-
-_PAGES = {file.name: _pages(file.data) for file in _FILES}
 
 
 def _to_arrow(client: ds.SharingClient, share: FaultyShare) -> tuple[pa.Table, list[pa.Table]]:
@@ -365,7 +197,7 @@ def _round(seed: str, result: Result) -> None:
     with FaultServer() as server:
         share = FaultyShare(
             server=server,
-            versions=_VERSIONS,
+            versions=VERSIONS,
             lifetime=rng.choice((0.3, 1.5, 3600)),
             told=rng.random() < 0.5,
             tokens=rng.random() < 0.5,

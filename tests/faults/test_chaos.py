@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 from faults import chaos
+from faults import kinds_of_faults as kinds
 from faults.server import Reply, Request
 
 
@@ -43,14 +44,14 @@ def test_the_oracle_notices_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> No
 def test_every_kind_of_fault_is_injected() -> None:
     """Each of them changes an answer, and the same seed makes the same faults."""
     request = Request("GET", "/data/f20?x=1", {}, b"", 1)
-    data = next(file.data for file in chaos._FILES if file.name == "f20")
+    data = next(file.data for file in kinds.FILES if file.name == "f20")
     reply = Reply(body=data, headers={"a": "b"})
     listing = Reply(body=b'{"protocol": {}}\n{"metaData": {}}\n{"endStreamAction": {}}\n')
-    for kinds, healthy in (
-        ({**chaos._API, **chaos._API_LASTING}, listing),
-        ({**chaos._STORE, **chaos._STORE_LASTING}, reply),
+    for faults, healthy in (
+        ({**kinds.API, **kinds.API_LASTING}, listing),
+        ({**kinds.STORE, **kinds.STORE_LASTING}, reply),
     ):
-        for name, fault in kinds.items():
+        for name, fault in faults.items():
             spoilt = fault(random.Random(name), request, healthy)
             assert spoilt is not None
             assert spoilt != healthy, name
@@ -66,7 +67,7 @@ def test_every_kind_of_fault_is_injected() -> None:
 
 
 def test_flips_are_in_pages_with_checksums_only() -> None:
-    for file in chaos._FILES:
-        assert chaos._PAGES[file.name] or len(file.table) < 300
-        for start, stop in chaos._PAGES[file.name]:
+    for file in kinds.FILES:
+        assert kinds.PAGES[file.name] or len(file.table) < 300
+        for start, stop in kinds.PAGES[file.name]:
             assert 4 < start < stop < len(file.data)

@@ -99,10 +99,26 @@ def profile(data: bytes) -> bool:
         found = Profile.from_json(data)
     except ProfileError as error:
         _is_short(error)
-        _hides(TOKEN, f"{error!r} {error}")
+        if _in_its_place(data):
+            _hides(TOKEN, f"{error!r} {error}")
         return False
-    _hides(TOKEN, f"{found!r} {found}")
+    if _in_its_place(data):
+        _hides(TOKEN, f"{found!r} {found}")
     return True
+
+
+def _in_its_place(data: bytes) -> bool:
+    """Whether the token stands where tokens do: what is the name of a field or a type may be shown."""
+    try:
+        fields: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return True
+    places = [fields, fields.get("auth")] if isinstance(fields, dict) else []
+    for place in places:
+        if isinstance(place, dict):
+            for name in ("bearerToken", "password", "clientSecret"):
+                place.pop(name, None)
+    return TOKEN not in json.dumps(fields)
 
 
 @dataclass

@@ -70,13 +70,11 @@ def test_a_copy_that_followed(name: str, spark: Any, client: SharingClient, tmp_
 
 
 def test_statistics_do_not_hide_rows(spark: Any, client: SharingClient, tmp_path: Path) -> None:
-    """A filter for any value, which delta-spark answers by pruning files, finds as many rows as in the original."""
+    """A filter for any value, which delta-spark answers by pruning, finds as many rows as in the original."""
     follow(client, "primitives", DeltaSink(tmp_path / "t", change_columns=False), "snapshot")
     original = spark.read.format("delta").load(str(TABLES / "primitives" / "table"))
     frame = spark.read.format("delta").load(str(tmp_path / "t"))
-    for column, kind in frame.dtypes:
-        if kind in ("binary", "void") or column in ("c", "vc"):
-            continue
+    for column in ("i8", "i64", "f32", "f64", "d9", "s", "ts"):
         for (value,) in frame.select(column).distinct().limit(5).collect():
             if value is not None:
                 found, expected = (f.where(f[column].eqNullSafe(value)).count() for f in (frame, original))

@@ -261,19 +261,20 @@ class TestCommits:
             "nullCount": {"id": 1, "x": 1, "t": 1, "s": 1, "d": 1, "flag": 2},
         }
 
-    def test_no_statistics_of_a_column_with_nan(self, tmp_path: Path, share: Share) -> None:
-        """Inside the file: Spark would search such a column for NaN in vain."""
+    def test_no_statistics_of_odd_floats(self, tmp_path: Path, share: Share) -> None:
+        """Inside the file: Spark would search such a column for NaN, or for 0, in vain."""
         lists = {"type": "array", "elementType": "double", "containsNull": True}
-        source = ChangeTable(
-            tmp_path / "source", [column("x", "double"), column("y", "double"), column("l", lists)]
-        )
+        columns = [column("x", "double"), column("y", "double"), column("l", lists), column("z", "float")]
+        source = ChangeTable(tmp_path / "source", columns)
         data = pa.table({"x": [1.0, float("nan")], "y": [1.0, 2.0], "l": [[1.0], [float("nan")]]})
+        data = data.append_column("z", pa.array([-0.0, None], pa.float32()))
         source.commit(source.add("f", data))
         with DeltaSink(tmp_path / "t", change_columns=False) as sink:
             drain(share(source.root).poll_changes(starting_version=0), sink)
         (file,) = (tmp_path / "t").glob("*.parquet")
         group = pq.read_metadata(file).row_group(0)
-        assert [group.column(i).is_stats_set for i in range(3)] == [False, True, False]
+        assert [group.column(i).is_stats_set for i in range(4)] == [False, True, False, False]
+        assert [group.column(i).has_dictionary_page for i in range(4)] == [False, True, False, False]
 
     def test_odd_names_make_a_table_that_maps_them(self, tmp_path: Path, share: Share) -> None:
         columns = [

@@ -1,0 +1,58 @@
+"""The pages about faults and about security: their code runs, and their figures are the code's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from test_readme import run_blocks
+
+from delta_sharing_client import query
+from delta_sharing_client.http.body import MAX_RATIO, RATIO_APPLIES_FROM
+from delta_sharing_client.http.calls import MAX_PAGES
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.retry import RETRYABLE_STATUSES
+from delta_sharing_client.protocol.answers import MAX_OTHERS
+from delta_sharing_client.protocol.decode import MAX_DEPTH, MAX_LINE
+from delta_sharing_client.read import download
+from delta_sharing_client.server import SharingServer
+
+
+def words(path: Path) -> str:
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+def test_the_page_about_faults_runs(root: Path, workplace: SharingServer) -> None:
+    namespace = run_blocks(root / "docs" / "resilience.md")
+    assert namespace["client"].list_shares()
+    namespace["client"].close()
+
+
+def test_its_figures_are_the_defaults(root: Path) -> None:
+    text = words(root / "docs" / "resilience.md")
+    options = TransportOptions()
+    assert f"tried {options.api_attempts} times within {options.api_deadline.total_seconds():.0f} seconds" in text
+    assert f"after {options.storage_attempts} attempts in a row" in text
+    assert f"nothing for {options.read_timeout.total_seconds():.0f} s" in text
+    assert ", ".join(map(str, sorted(RETRYABLE_STATUSES))) in text
+    assert query._MARGIN == 1 / 5
+    assert query._LONGEST_MARGIN == 60
+    assert "the last fifth of their life, or the last minute" in text
+    assert download._MAX_RENEWALS == 2
+    assert "renewed twice for a file" in text
+
+
+def test_the_bounds_of_the_page_about_security(root: Path) -> None:
+    text = words(root / "SECURITY.md")
+    assert f"a line of {MAX_LINE // 2**20} MB, JSON {MAX_DEPTH} levels deep" in text
+    assert MAX_RATIO == 100
+    assert f"grows a hundredfold (after {RATIO_APPLIES_FROM // 2**20} MB of output), {MAX_PAGES:,} pages" in text
+    assert MAX_OTHERS == 1_000_000
+    assert "a million lines that say nothing new" in text
+
+
+def test_the_tests_that_it_names_exist(root: Path) -> None:
+    named = re.findall(r"`(tests/[^`]*)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
+    assert named
+    for name in named:
+        assert (root / name).exists(), name
