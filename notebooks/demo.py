@@ -17,15 +17,21 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pandas as pd
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 from quiet_spark import java, local_session
 
 import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer, write_sample_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PROFILE = Path(__file__).resolve().parents[1] / "profiles" / "local.share"
 WIDTH = 100
@@ -212,6 +218,11 @@ class Tour:
             with timed("loaded and joined by Spark"):
                 rows = [tuple(row) for row in spark.sql(query).collect()]
             show(("city", "orders", "turnover"), [(city, f"{n:,}", f"{total:,}") for city, n, total in rows])
+            self._compare(rows)
+            self._stream(spark)
+
+    def _compare(self, rows: Sequence[tuple[str, int, Decimal]]) -> None:
+        """Hold Spark's join against that of pandas."""
         check(len(rows) == 8, "eight cities")
         orders = ds.load_as_pandas(self._url, columns=["customer_id", "amount"], filters="status = 'shipped'")
         customers = ds.load_as_pandas(
@@ -220,6 +231,43 @@ class Tour:
         both = orders.merge(customers.dropna(subset="address"), on="customer_id")
         check(sum(row[2] for row in rows) == both["amount"].sum(), "Spark's turnover is that of pandas")
         say("The same join in pandas gives the same turnover, to the cent.")
+
+    def _stream(self, spark: SparkSession) -> None:
+        """A streaming query over a table that grows: each run of it brings what is new."""
+        head("12. A Spark stream that follows a table that grows")
+        url = f"{self._profile}#retail.sales.customers"
+        customers = self._folder / "retail" / "sales" / "customers"
+        copy, checkpoint = str(self._folder / "copy"), str(self._folder / "stream")
+
+        def catch_up() -> int:
+            stream = spark.readStream.format("deltaSharing").load(url)
+            writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start(copy)
+            query.awaitTermination()
+            return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+        say('stream = spark.readStream.format("deltaSharing")')
+        say(f'      .load("{url}")')
+        say('stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)')
+        say("      .trigger(availableNow=True).start(copy)")
+        before = catch_up()
+        say(f"the first run brings the table as it is: {before:,} rows")
+        known = DeltaTable(customers).to_pyarrow_table()
+        number = known.schema.get_field_index("customer_id")
+        added = known.slice(0, 3).set_column(number, known.field(number), pa.array([9001, 9002, 9003], pa.int64()))
+        write_deltalake(customers, added, mode="append")
+        say("Meanwhile three customers are new.")
+        self._server.reset_requests()
+        after = catch_up()
+        say(f"the next run of the same query brings these: {after:,} rows")
+        self._requests()
+        total = spark.read.parquet(copy).count()
+        say(f"the copy has {total:,} rows, as the shared table has.")
+        check((after, total) == (3, self._table_rows("customers")), "the copy is the table")
+
+    def _table_rows(self, name: str) -> int:
+        with ds.SharingClient(self._profile) as client:
+            return client.table(f"retail.sales.{name}").scan().count()
 
     def follow(self) -> None:
         """A table that grows, and a poller that brings what is new, and only that."""

@@ -1,7 +1,7 @@
 """The faults of the chaos, and the files that it serves.
 
-A fault takes a generator of its own, the request and the healthy answer, and gives what is sent instead; None where
-it has nothing to spoil.
+A fault takes a generator of its own, the request and the healthy answer, and gives what is sent instead; None
+where it has nothing to spoil.
 """
 
 from __future__ import annotations

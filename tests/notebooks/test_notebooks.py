@@ -69,6 +69,7 @@ def test_they_are_there() -> None:
     ]
 
 
+@pytest.mark.timeout(260)
 @each
 def test_it_runs(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -77,7 +78,7 @@ def test_it_runs(path: Path, tmp_path: Path) -> None:
         env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -139,7 +140,7 @@ def test_a_cell_that_raises_fails_the_run(tmp_path: Path) -> None:
         [sys.executable, str(ROOT / "notebooks" / "execute.py"), str(path)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 1
