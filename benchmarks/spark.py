@@ -11,6 +11,7 @@ Needs the extra `spark` and a Java (`make java`). What was slow, and what each c
     count      count(*): Spark asks a Python source for whole rows and counts them; `columns=[]` gives rows without
     sum        sum of one column: all columns cross to the JVM unless `columns=` says which
     rows       one row in a few hundred, by a filter: `filters=` fetches only the row groups that can hold them
+    mirror     a query that is asked again and again, over a local mirror, which Spark reads itself
     small      400 small files from a store that delays each answer by 60 ms: packed into as many tasks as there
                are cores, against one task for each file
 
@@ -109,6 +110,14 @@ def total(column: str) -> Question:
     return ask
 
 
+def by_country(frame: DataFrame) -> int:
+    """Sum a column by the values of another, and then all of it."""
+    from pyspark.sql import functions
+
+    rows = frame.groupBy("country").agg(functions.sum("quantity"), functions.avg("price")).collect()
+    return sum(int(row[1]) for row in rows)
+
+
 class Ways:
     """The ways to the tables of a scale, through one session.
 
@@ -116,9 +125,11 @@ class Ways:
         spark: the session.
         profile: the store's profile.
         scale: which tables.
+        folder: where mirrors are kept.
     """
 
-    def __init__(self, spark: SparkSession, profile: str, scale: str) -> None:
+    def __init__(self, spark: SparkSession, profile: str, scale: str, folder: Path) -> None:
+        self.folder = folder
         self._spark = spark
         self._profile = profile
         self._scale = scale
@@ -194,6 +205,12 @@ def cases(ways: Ways, scale: str) -> dict[str, Case]:
                 ways.ours(f"{call}, filters=", "large", filters=list(chosen)),
                 ways.local("large", f"event_id >= {middle} AND event_id < {few}"),
             ),
+        ),
+        "mirror": Case(
+            "sums by country, again and again",
+            by_country,
+            large["sums"]["quantity"],
+            (ways.ours(f"{call}, mirror=", "large", 1.1, mirror=ways.folder / "mirror"), local),
         ),
         "small": Case(
             f"{sizes.small[0]} small files on a slow store, sum of one column",
@@ -280,7 +297,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--only", metavar="CASE,...", help="cases: full, count, sum, rows, small")
+    parser.add_argument("--only", metavar="CASE,...", help="cases: full, count, sum, rows, mirror, small")
     parser.add_argument("--repeat", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--scale", choices=sorted(data.SCALES), default="full", help="default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement there")
@@ -296,7 +313,7 @@ def main() -> int:
         running.write_profile(profile)
         spark = session(Path(directory))
         try:
-            known = cases(Ways(spark, str(profile), options.scale), options.scale)
+            known = cases(Ways(spark, str(profile), options.scale, Path(directory)), options.scale)
             wanted = options.only.split(",") if options.only else list(known)
             if unknown := set(wanted) - set(known):
                 parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(known)}")
