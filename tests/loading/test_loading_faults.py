@@ -251,6 +251,9 @@ print("ready", flush=True)
         ("scan.to_pandas()", "files"),
         ("[batch for batch in scan.to_record_batch_reader()]", "bodies"),
         ("scan.to_arrow()", "query"),
+        ("scan.table.mirror(sys.argv[1] + '.mirror').sync()", "files"),
+        ("scan.table.mirror(sys.argv[1] + '.mirror').sync()", "bodies"),
+        ("scan.materialize(sys.argv[1] + '.copy')", "bodies"),
     ],
 )
 def test_ctrl_c_ends_a_load_at_once(faults: FaultServer, tmp_path: Path, load: str, stall: str) -> None:

@@ -53,6 +53,21 @@ class TestPull:
         assert ids(batch) == [10, 11, 12]
         assert asked(server) == ["file"] * 3
 
+    def test_a_table_that_moves_between_the_poll_and_the_query(
+        self, shared: SharedTable, table: ChangeTable
+    ) -> None:
+        poller = shared.poll_changes(starting_version=0, max_versions=5)
+        first = poller.pull()  # which asked for the latest version
+        assert first is not None
+        table.commit(table.add("f10", rows(10)))
+        second = poller.pull()
+        assert second is not None
+        table.commit(table.add("f11", rows(11)))
+        third = poller.pull()
+        assert third is not None
+        assert spans([first, second, third]) == [(0, 4), (5, 9), (10, 11)]
+        assert [n for batch in (first, second, third) for n in ids(batch)] == list(range(12))
+
     def test_asks_for_the_version_once_for_many_batches(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version=0, max_versions=4)
         assert spans(filter(None, (poller.pull() for _ in range(3)))) == [(0, 3), (4, 7), (8, 9)]
