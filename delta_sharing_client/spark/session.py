@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
+import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -130,10 +132,26 @@ def _new_session() -> SparkSession:
 def _check_java() -> None:
     """Raise where Spark would only say that its gateway exited."""
     home = os.environ.get("JAVA_HOME")
-    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
-    if not found and not (home and shutil.which("java", path=str(Path(home, "bin")))):
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    needed = 17 if pyspark_version() >= DATA_SOURCE_SINCE else 8
+    if java is None:
         where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the path"
-        raise SparkError(
-            f"Spark needs Java 17 or later, and {where}. Install one (apt install openjdk-17-jre-headless; "
-            "brew install openjdk@17; conda install openjdk=17), and set JAVA_HOME if it is not on the path"
-        )
+    else:
+        release = _java_release(java)
+        if release is None or release >= needed:
+            return
+        where = f"{java} is Java {release}"
+    raise SparkError(
+        f"Spark needs Java {needed} or later, and {where}. Install one (apt install openjdk-17-jre-headless; "
+        "brew install openjdk@17; conda install openjdk=17), and set JAVA_HOME if it is not on the path"
+    )
+
+
+def _java_release(java: str) -> int | None:
+    """Return the number of a Java's release, 8 for 1.8; None where it does not tell."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(found[1]) if found else None

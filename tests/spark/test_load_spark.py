@@ -205,16 +205,30 @@ def test_something_else_than_a_session(client: SharingClient) -> None:
 def test_without_java_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    oldest = 17 if sessions.pyspark_version() >= (4, 0) else 8
     with pytest.raises(
-        SparkError, match=r"needs Java 17 or later, and there is no java on the path\. Install one"
+        SparkError, match=rf"needs Java {oldest} or later, and there is no java on the path\. Install one"
     ):
         sessions._check_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkError, match=r"JAVA_HOME is .* no bin/java"):
         sessions._check_java()
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "java").touch()
-    sessions._check_java()
+
+
+@pytest.mark.parametrize(
+    ("told", "release"), [("1.7.0_80", 7), ("1.8.0_402", 8), ("11.0.2", 11), ("17", 17), ("?", 0)]
+)
+def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, release: int) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\" 2024-01-16' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if release and release < (17 if sessions.pyspark_version() >= (4, 0) else 8):
+        with pytest.raises(SparkError, match=rf"or later, and .*/bin/java is Java {release}\."):
+            sessions._check_java()
+    else:  # one that does not tell may be good
+        sessions._check_java()
 
 
 def test_without_pyspark_the_error_says_how_to_get_it(
