@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.delta_log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError
@@ -23,6 +24,7 @@ from delta_sharing_client.materialize.fetch_files import (
 )
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
+from delta_sharing_client.materialize.names import VECTORS
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import QueryRequest
 from delta_sharing_client.read.storage import StorageReader
@@ -64,6 +66,10 @@ def check_data(value: str) -> MaterializedData:
     raise ValueError(f"data is {value!r}; it takes 'files' or 'urls'")
 
 
+#: Names in a table's directory: hidden ones, data files, folders of partitions.
+_OURS: Final = re.compile(r"^[_.]|\.parquet$|=")
+
+
 def new_log(directory: str | os.PathLike[str], *, allow_absolute_paths: bool = False) -> DeltaLog:
     """Open the log of a table that is not there yet.
 
@@ -78,7 +84,28 @@ def new_log(directory: str | os.PathLike[str], *, allow_absolute_paths: bool = F
         )
     if log.table_path.exists() and not log.table_path.is_dir():
         raise DeltaLogError("this is a file, not a directory", path=str(log.table_path))
+    check_place(log)
     return log
+
+
+def check_place(log: DeltaLog) -> None:
+    """Check that a table that is not there yet would not get in among other things.
+
+    Raises:
+        DeltaLogError: its directory holds something that is no part of a table.
+    """
+    folder = log.table_path
+    if log.table_exists or not folder.is_dir():
+        return
+    names = sorted(entry.name for entry in folder.iterdir())
+    if "_delta_log" in names or PRIVATE_FOLDER in names:  # begun before
+        return
+    foreign = [name for name in names if not _OURS.search(name) and name != VECTORS]
+    if foreign:
+        raise DeltaLogError(
+            f"the directory holds other things, such as {foreign[0]!r}; give an empty one, or a new one inside it",
+            path=str(folder),
+        )
 
 
 def materialize_snapshot(

@@ -13,7 +13,7 @@ from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
 from delta_sharing_client.materialize.fetch_files import Fetched, Wanted, fetch_files
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
-from delta_sharing_client.materialize.snapshot import table_id
+from delta_sharing_client.materialize.snapshot import check_place, table_id
 from delta_sharing_client.mirror.journal import Journal
 from delta_sharing_client.mirror.lock import exclusive
 from delta_sharing_client.mirror.state import APP_ID, SOURCE, check_source, data_of, key_of, shared_version
@@ -79,6 +79,7 @@ class Syncer:
         """Bring the mirror to a shared version; see `Mirror.sync`."""
         log = DeltaLog.for_table(self._directory)
         check_source(log.snapshot(), self._table, self._directory)
+        check_place(log)
         with exclusive(self._directory) as locked:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:

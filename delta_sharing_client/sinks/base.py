@@ -267,6 +267,20 @@ def check_columns(
             )
         else:
             names[field.name] = found[0]
+    if sink.mode == "append" and target and _CHANGE_TYPE in new:
+        raise SinkError(
+            f"it is no log of changes, for it has no column {_CHANGE_TYPE!r}: a copy that was kept with "
+            "mode='apply' goes on with mode='apply'; for a log of changes name another table",
+            target=sink.target,
+            columns=[_CHANGE_TYPE],
+        )
+    if sink.mode == "apply" and _CHANGE_TYPE in held:
+        raise SinkError(
+            "it is a log of changes, which was written with mode='append', and no copy: for a copy name another "
+            "table, and begin with a poller of its own that starts with starting_version='snapshot'",
+            target=sink.target,
+            columns=[_CHANGE_TYPE],
+        )
     if new and not sink.add_columns:
         raise SinkError(
             f"it lacks the columns {', '.join(map(repr, new))}; add them, or use add_columns=True",

@@ -112,6 +112,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             raise ValueError(f"the option {name} is for streams, spark.readStream; leave it out")
     profile, table = options.profile_and_table()
     changes = options.flag("readChangeFeed", False)
+    if not changes:
+        options.refuse_both("startingVersion", "startingTimestamp")
     options.refuse(_SNAPSHOT_ONLY if changes else _CHANGES_ONLY, "with" if changes else "without")
     return SourceOptions(
         profile=profile,
@@ -125,8 +127,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _snapshot(options: GivenOptions) -> SnapshotQuery:
     version, timestamp = options.version("versionAsOf"), options.time("timestampAsOf")
-    if version is not None and timestamp is not None:
-        raise ValueError("the options versionAsOf and timestampAsOf cannot be given together")
+    options.refuse_both("versionAsOf", "timestampAsOf")
     return SnapshotQuery(
         columns=options.names("columns"),
         filters=options.text("filters"),
@@ -143,8 +144,7 @@ def _changes(options: GivenOptions) -> ChangesQuery:
     last, last_time = options.version("endingVersion"), options.time("endingTimestamp")
     if (first is None) == (first_time is None):
         raise ValueError("readChangeFeed takes exactly one of the options startingVersion and startingTimestamp")
-    if last is not None and last_time is not None:
-        raise ValueError("the options endingVersion and endingTimestamp cannot be given together")
+    options.refuse_both("endingVersion", "endingTimestamp")
     if first is not None and last is not None and last < first:
         raise ValueError(f"the option endingVersion is {last}, which is before startingVersion, {first}")
     return ChangesQuery(
@@ -174,6 +174,11 @@ class GivenOptions:
         known = {name.lower(): name for name in (*OPTIONS, *STREAM_OPTIONS, *PROFILE_OPTIONS)}
         if "readchangedata" in self._given:  # what the reference connector called it first
             self._given.setdefault("readchangefeed", self._given.pop("readchangedata"))
+        if "owner" in self._given:  # Spark says whose table it is to be
+            raise ValueError(
+                "CREATE TABLE does not work with deltaSharing, for Spark would keep no options; say "
+                "CREATE TEMPORARY VIEW name USING deltaSharing OPTIONS (path '<profile>#<share>.<schema>.<table>')"
+            )
         for name in self._given:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
@@ -202,6 +207,11 @@ class GivenOptions:
         for name in names:
             if self.text(name) is not None:
                 raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
+
+    def refuse_both(self, one: str, other: str) -> None:
+        """Raise if both of two options are given."""
+        if self.text(one) is not None and self.text(other) is not None:
+            raise ValueError(f"the options {one} and {other} cannot be given together")
 
     def flag(self, name: str, default: bool) -> bool:
         """Return an option that is true or false."""

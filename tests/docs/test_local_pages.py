@@ -32,7 +32,8 @@ def test_the_page_about_mirrors_runs(
     assert "False" in output  # the loads before had synced it
     assert namespace["result"].bytes_fetched == 0
     assert "True\n0 old files removed" in output
-    assert set(namespace["eu"].columns) == {"order_id", "amount"}
+    assert set(namespace["europe"].columns) == {"order_id", "amount"}
+    assert len(namespace["europe"])
     assert DeltaLog.for_table("copies/orders").snapshot().version == 0
     namespace["orders"]._rest.close()
 

@@ -74,6 +74,19 @@ def test_it_follows(mirror: Mirror, source: Source, server: SharingServer) -> No
     assert [info.operation for info in mirror.log.history()] == ["SYNC", "SYNC"]
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "retail"])
+def test_a_directory_with_other_things(mirror: Mirror, server: SharingServer, connect: Connect, name: str) -> None:
+    mirror.directory.mkdir()
+    (mirror.directory / name).mkdir()
+    scan = connect(server).table("s.s.t").scan()
+    for put in (mirror.sync, lambda: scan.materialize(mirror.directory)):
+        with pytest.raises(DeltaLogError, match=f"holds other things, such as '{name}'; give an empty one"):
+            put()
+    assert [path.name for path in mirror.directory.iterdir()] == [name]
+    (mirror.directory / name).rmdir()
+    assert mirror.sync().files_added == 2
+
+
 def test_nothing_new_is_one_request(mirror: Mirror, server: SharingServer) -> None:
     mirror.sync()
     server.reset_requests()

@@ -56,6 +56,40 @@ class TestAppend:
                     drain(poller, sink)
         assert len(target.rows()) == 6
 
+    def test_a_copy_is_no_log_of_changes_and_the_other_way_round(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
+    ) -> None:
+        shared = share(table.root)
+        with (
+            target.sink(mode="apply", keys=["id"]) as sink,
+            shared.poll_changes(tmp_path / "c", starting_version="snapshot") as poller,
+        ):
+            drain(poller, sink)
+        copy = target.rows()
+        table.commit(table.remove("f1"))
+        with (
+            target.sink() as sink,
+            shared.poll_changes(tmp_path / "c") as poller,
+            pytest.raises(SinkError, match=r"no column '_change_type': a copy .* goes on with mode='apply'"),
+        ):
+            drain(poller, sink)
+        assert target.rows() == copy
+        with target.sink(mode="apply", keys=["id"]) as sink, shared.poll_changes(tmp_path / "c") as poller:
+            drain(poller, sink)
+        assert target.rows() == in_order([(1, "1"), (2, "2")])
+
+    def test_a_log_of_changes_is_no_copy(self, table: ChangeTable, share: Share, target: Target) -> None:
+        shared = share(table.root)
+        with target.sink() as sink, shared.poll_changes(starting_version=0) as poller:
+            drain(poller, sink)
+        with (
+            target.sink(mode="apply", keys=["id"]) as sink,
+            shared.poll_changes(starting_version=0) as poller,
+            pytest.raises(SinkError, match="a log of changes, which was written with mode='append'"),
+        ):
+            drain(poller, sink)
+        assert len(target.rows("id")) == 3
+
     def test_inserts_alone(self, table: ChangeTable, share: Share, target: Target) -> None:
         table.commit(table.remove("f1"))
         shared = share(table.root)

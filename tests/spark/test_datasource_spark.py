@@ -318,6 +318,11 @@ def test_every_option_is_understood() -> None:
         ({"path": "s.d.t", "limit": "-1"}, "the option limit is '-1'; it takes a whole number"),
         ({"path": "s.d.t", "readChangeFeed": "yes"}, "readChangeFeed is 'yes'; it takes true or false"),
         ({"path": "s.d.t", "readChangeFeed": "true"}, "exactly one of the options startingVersion"),
+        (
+            {"path": "s.d.t", "startingVersion": "1", "startingTimestamp": "2024-01-01"},
+            "startingVersion and startingTimestamp cannot be given together",
+        ),
+        ({"path": "s.d.t", "owner": "root"}, "CREATE TABLE does not work .* say CREATE TEMPORARY VIEW"),
         ({"path": "s.d.t", "startingVersion": "1"}, "startingVersion means nothing without readChangeFeed"),
         (
             {"path": "s.d.t", "readChangeFeed": "true", "startingVersion": "1", "limit": "3"},
