@@ -270,7 +270,8 @@ def check_columns(
     if sink.mode == "append" and target and _CHANGE_TYPE in new:
         raise SinkError(
             f"it is no log of changes, for it has no column {_CHANGE_TYPE!r}: a copy that was kept with "
-            "mode='apply' goes on with mode='apply'; for a log of changes name another table",
+            "mode='apply' goes on with mode='apply'; for a log of changes name another table, or use "
+            "change_columns=False for rows alone",
             target=sink.target,
             columns=[_CHANGE_TYPE],
         )

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from delta_sharing_client.sinks.delta_files import DeltaFiles
 
 _ATTEMPTS: Final = 10
-#: Names that a table's own change data feed needs.
-RESERVED: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
 
 class DeltaSink(Sink):
@@ -206,12 +204,10 @@ class _Commit:
     def _check_rules(self) -> None:
         """Refuse by name what the table asks of its writers and cannot be done; before anything is written."""
         feed = flag_property(self._metadata.configuration, "delta.enableChangeDataFeed")
-        if feed and (self._copy or not RESERVED.isdisjoint(self._names)):
-            what = "rewrites files" if self._copy else "stores columns of the names that its own changes have"
-            advice = "" if self._copy else ", or use change_columns=False"
+        if feed and self._copy:
             raise UnsupportedFeatureError(
-                f"{self._sink.target}: the table keeps a change data feed (changeDataFeed), and this sink {what}; "
-                f"give it a table without delta.enableChangeDataFeed{advice}",
+                f"{self._sink.target}: the table keeps a change data feed (changeDataFeed), and this sink "
+                "rewrites files; give it a table without delta.enableChangeDataFeed",
                 features=["changeDataFeed"],
             )
         values = dict.fromkeys(partition_fields(self._metadata))

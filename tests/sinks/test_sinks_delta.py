@@ -183,7 +183,7 @@ class TestWritersRules:
         shared = share(table.root)
         with (
             DeltaSink(own.root) as sink,
-            pytest.raises(UnsupportedFeatureError, match="use change_columns=False"),
+            pytest.raises(SinkError, match="use change_columns=False"),
         ):
             drain(shared.poll_changes(starting_version=0), sink)
         with DeltaSink(own.root, change_columns=False) as sink:
