@@ -104,6 +104,17 @@ def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
     assert follower.read() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.filterwarnings("ignore:.*once:FutureWarning", "ignore:.*once:DeprecationWarning")
+def test_once(follower: Follower, table: ChangeTable) -> None:
+    """One batch of all that there is, whatever the limits say."""
+    query = follower.run({"once": True}, maxFilesPerTrigger=1)
+    assert batches(query) == [3]
+    table.commit(table.add("f3", rows(3)))
+    table.commit(table.add("f4", rows(4)))
+    assert batches(follower.run({"once": True}, maxFilesPerTrigger=1)) == [2]
+    assert follower.read() == [0, 1, 2, 3, 4]
+
+
 def test_a_query_that_follows(follower: Follower, table: ChangeTable) -> None:
     """Change rows as they come, each batch of a version or of some."""
     writer = follower.stream(readChangeFeed="true", startingVersion=1).writeStream.format("parquet")
