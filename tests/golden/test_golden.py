@@ -112,7 +112,7 @@ def plain(array: pa.Array | pa.ChunkedArray) -> list[Any]:
         valid = array.is_valid().to_pylist()
         rows = zip(*children, strict=True) if children else [()] * len(array)
         return [row if there else None for row, there in zip(rows, valid, strict=True)]
-    if pa.types.is_map(kind) or pa.types.is_list(kind):
+    if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         if pa.types.is_map(kind):
             items: list[Any] = list(zip(plain(array.keys), plain(array.items), strict=True))
         else:
