@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-import requests
-
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.http.body import decoded
 from delta_sharing_client.http.failures import NETWORK_ERRORS, translate
@@ -25,23 +23,30 @@ _SMALL_CHUNK: Final = 16 * 1024
 class Response:
     """An answer whose body has yet to be read. Close it, or use it as a context manager.
 
+    Args:
+        raw: the answer as urllib3 gives it.
+        method: the request's method.
+        url: the request's URL.
+        sent: the request's headers.
+        what: the thing asked for, for messages.
+
     Attributes:
         status: the HTTP status.
         headers: the headers; names are case-insensitive.
         url: the URL that answered; signed, never to be shown.
     """
 
-    def __init__(self, response: requests.Response, *, what: str) -> None:
-        self.status: int = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self.url: str = str(response.url)
+    def __init__(self, raw: Any, *, method: str, url: str, sent: Mapping[str, str], what: str) -> None:
+        self.status: int = raw.status
+        self.headers: Mapping[str, str] = raw.headers
+        self.url = url
         self._what = what
-        self._response = response
-        self._raw: Any = response.raw
+        self._sent = sent
+        self._raw = raw
         # urllib3's own `readinto` reads and then copies.
-        original = getattr(response.raw, "_original_response", None)
+        original = getattr(raw, "_original_response", None)
         self._plain: Any = original if hasattr(getattr(original, "fp", None), "readinto1") else None
-        self._left = _content_length(response)
+        self._left = _content_length(method, self.status, self.headers)
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +58,8 @@ class Response:
 
     def close(self) -> None:
         """Give the connection back if the body was read, and close it otherwise."""
-        self._response.close()
+        self._raw.close()
+        self._raw.release_conn()
 
     @property
     def ok(self) -> bool:
@@ -134,7 +140,7 @@ class Response:
 
     def scrub(self, text: str) -> str:
         """Return `text` without the credential of the request, should a server repeat it in an error."""
-        sent = self._response.request.headers.get("Authorization", "")
+        sent = self._sent.get("Authorization", "")
         for word in sent.split()[1:]:
             text = text.replace(word, MASK)
             if sent.lower().startswith("basic "):
@@ -162,11 +168,11 @@ class Response:
         return IncompleteResponseError(f"{self._what}: the answer was cut: {self._left} bytes of it are missing")
 
 
-def _content_length(response: requests.Response) -> int | None:
+def _content_length(method: str, status: int, headers: Mapping[str, str]) -> int | None:
     """The body's length as announced; checked here because not every urllib3 does."""
-    value = response.headers.get("Content-Length")
-    if value is None or "Transfer-Encoding" in response.headers or response.request.method == "HEAD":
+    value = headers.get("Content-Length")
+    if value is None or "Transfer-Encoding" in headers or method == "HEAD":
         return None
-    if response.status_code in (204, 304) or not (value.isascii() and value.strip().isdigit()):
+    if status in (204, 304) or not (value.isascii() and value.strip().isdigit()):
         return None
     return int(value)

@@ -113,28 +113,43 @@ class _Transport:
     ) -> Response:
         adapter = self._adapter_for(url)
         started = time.monotonic()
-        shown = redact_url(url)
+        sent = {"User-Agent": self.options.user_agent, **headers}
         try:
             with logs.redacted():
-                request = requests.PreparedRequest()
-                request.prepare(method, url, headers={"User-Agent": self.options.user_agent, **headers}, data=body)
-                response = adapter.send(
-                    request,
-                    stream=True,
-                    timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
-                    proxies=self._proxies(url),
-                )
+                raw = self._exchange(adapter, method, url, sent, body, timeout)
+                response = Response(raw, method=method, url=url, sent=sent, what=what)
         except NETWORK_ERRORS as error:
             translated = translate(error, url=url)
-            logger.debug("%s %s failed after %.3f s", method, shown, time.monotonic() - started)
+            _log(method, url, "failed after", started)
             raise translated from None
-        logger.debug("%s %s %d %.3f s", method, shown, response.status_code, time.monotonic() - started)
-        self._allow_full_stalls(response)
-        return Response(response, what=what)
+        _log(method, url, response.status, started)
+        return response
 
-    def _allow_full_stalls(self, response: requests.Response) -> None:
+    def _exchange(
+        self,
+        adapter: TrackingAdapter,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+    ) -> Any:
+        """Send one request and return urllib3's answer."""
+        request = requests.PreparedRequest()
+        request.prepare(method, url, headers=headers, data=body)
+        response = adapter.send(
+            request,
+            stream=True,
+            timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
+            proxies=self._proxies(url),
+        )
+        if timeout is not None:
+            self._allow_full_stalls(response.raw)
+        return response.raw
+
+    def _allow_full_stalls(self, raw: Any) -> None:
         """Lift an attempt's own time-out once its answer has begun: from there on only stalls count."""
-        sock = getattr(getattr(response.raw, "connection", None), "sock", None)
+        sock = getattr(getattr(raw, "connection", None), "sock", None)
         if sock is not None:
             sock.settimeout(self.options.read_timeout.total_seconds())
 
@@ -328,6 +343,34 @@ class StorageTransport(_Transport):
             url = target
         raise LastingTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
 
+    def _exchange(
+        self,
+        adapter: TrackingAdapter,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: float | None,
+    ) -> Any:
+        """Send one request, past the layers of `requests`: what they do for a GET takes longer than sending it."""
+        if self._proxies(url):
+            return super()._exchange(adapter, method, url, headers, body, timeout)
+        parts = urllib3.util.parse_url(url)
+        pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
+        adapter.cert_verify(pool, url, True, None)
+        return pool.urlopen(
+            method,
+            parts.request_uri,
+            body=body,
+            headers=headers,
+            redirect=False,
+            assert_same_host=False,
+            preload_content=False,
+            decode_content=False,
+            retries=adapter.max_retries,
+            timeout=self._timeout(timeout),
+        )
+
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread; for when the user gives up."""
         self._sockets.shut_down()
@@ -335,6 +378,11 @@ class StorageTransport(_Transport):
     def break_on(self, cancelled: Cancellation) -> None:
         """Have the transfers made for an event broken when it is set."""
         cancelled.add_breaker(self, partial(self._sockets.shut_down, cancelled))
+
+
+def _log(method: str, url: str, outcome: object, started: float) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s %s %s %.3f s", method, redact_url(url), outcome, time.monotonic() - started)
 
 
 def _redirect_target(response: Response) -> str | None:

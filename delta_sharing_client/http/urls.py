@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from functools import lru_cache
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -34,11 +35,19 @@ _METADATA_NETWORKS: Final = tuple(
 )
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
+#: A URL up to its path. What may be sent to depends on nothing behind it.
+_ORIGIN = re.compile(r"https?://[^/?#]*")
 _LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+)){0,3}")
 
 
 def is_loopback(url: str) -> bool:
     """Tell whether a URL's host is this machine, by its name or its address; no name is resolved."""
+    match = _ORIGIN.match(url)
+    return _leads_to_loopback(match[0] if match else url)
+
+
+@lru_cache(maxsize=256)
+def _leads_to_loopback(url: str) -> bool:
     try:
         host = urlsplit(url).hostname
     except ValueError:
@@ -77,18 +86,29 @@ def check_data_url(url: str, *, endpoint_is_loopback: bool, allow_http: bool) ->
     Raises:
         InsecureUrlError: it is neither https nor http on loopback, or leads to a metadata service.
     """
+    match = _ORIGIN.match(url)
+    if match is None or _UNSAFE.search(url):
+        _split(url)
+    problem = _data_problem(match[0] if match else url, endpoint_is_loopback, allow_http)
+    if problem:
+        raise InsecureUrlError(problem, url=url)
+    return url
+
+
+@lru_cache(maxsize=256)
+def _data_problem(url: str, endpoint_is_loopback: bool, allow_http: bool) -> str:
+    """Say why the files of a host may not be fetched; empty where they may."""
     parts = _split(url)
     host = (parts.hostname or "").rstrip(".")
     address = _address(host)
     if host in _METADATA_NAMES or (address is not None and any(address in net for net in _METADATA_NETWORKS)):
-        raise InsecureUrlError("link-local and cloud-metadata addresses are refused", url=url)
+        return "link-local and cloud-metadata addresses are refused"
     if parts.scheme == "http" and not allow_http and not (endpoint_is_loopback and _is_loopback_host(host)):
-        raise InsecureUrlError(
+        return (
             "the server handed out a plain http URL for a file; say TransportOptions(allow_http=True) if the "
-            "network is trusted",
-            url=url,
+            "network is trusted"
         )
-    return url
+    return ""
 
 
 def same_origin(one: str, other: str) -> bool:
