@@ -42,6 +42,8 @@ PRIVATE: Final[dict[str, Any]] = (
 )
 _CHUNK: Final = 256 * 1024
 _MOST: Final = 1024 * 1024
+#: Files of so many bytes are kept in the interpreter's memory, which is used again.
+_SMALL: Final = 128 * 1024
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
 #: A download that got this much further than ever before has made progress.
@@ -159,8 +161,9 @@ class _Span:
     def _allocate(self, size: int) -> memoryview:
         # Not Arrow's pool: it would keep a heap for each of 32 fetching threads.
         try:
-            self._buffer = mmap.mmap(-1, size, **PRIVATE)
-        except (OSError, OverflowError):
+            # Pages of its own take longer than the bytes' way from the socket, unless there are many of them.
+            self._buffer = bytearray(size) if size <= _SMALL else mmap.mmap(-1, size, **PRIVATE)
+        except (OSError, OverflowError, MemoryError):
             raise StorageError(f"there is no memory for {size:,} bytes of it") from None
         return memoryview(self._buffer)
 

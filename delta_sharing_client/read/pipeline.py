@@ -28,7 +28,7 @@ from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.download import Buffer, Download, FileChanged, Refresh, RetryBudget
 from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
-from delta_sharing_client.read.parquet import ParquetSource
+from delta_sharing_client.read.parquet import Layouts, ParquetSource
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate, Strategy
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -160,10 +160,13 @@ class _Pipeline:
         self._single = len(tasks) == 1
         self._cancelled = Cancellation()
         self._wake = threading.Condition()
-        self._events = self._seen = self._finished = 0
+        self._finished = 0
+        self._awaited: _FileRead | _PieceRead | None = None
+        self._news = self._starved = False
         self._files: deque[_FileRead] = deque()
         self._used = 0
         self._complete = False
+        self._layouts = Layouts()
         cores = os.cpu_count() or 1
         self._fetchers = ThreadPoolExecutor(options.max_connections, thread_name_prefix="delta-sharing-fetch")
         self._decoders = ThreadPoolExecutor(cores, thread_name_prefix="delta-sharing-decode")
@@ -237,22 +240,26 @@ class _Pipeline:
         while not item.ready:
             self._advance()
             with self._wake:
-                if not item.ready and self._events == self._seen:
+                self._awaited = item
+                while not item.ready and not self._news:
                     self._wake.wait()
-                self._seen = self._events
-
-    def _notify(self) -> None:
-        with self._wake:
-            self._events += 1
-            self._wake.notify_all()
+                self._news = False
+                self._awaited = None
 
     def _charge(self, cost: int) -> None:
         with self._wake:
             self._used += cost
 
+    def _admits(self, cost: int) -> bool:
+        """Whether the budget has room for a piece; else the consumer is woken as soon as there may be."""
+        with self._wake:
+            self._starved = self._used + cost > self._budget
+            return not self._starved
+
     def _advance(self) -> bool:
         """Open files and start pieces, in order, as far as the budget goes; tell whether a file is left."""
         position = known = 0
+        self._starved = False
         while True:
             if position == len(self._files):
                 task = next(self._tasks, None) if self._may_open(position, known) else None
@@ -266,7 +273,7 @@ class _Pipeline:
                 piece = file.pieces[file.started]
                 # The piece that is waited for may always start, or nothing would ever make room for it.
                 awaited = file is self._files[0] and not file.started
-                if not awaited and self._used + piece.cost > self._budget:
+                if not awaited and not self._admits(piece.cost):
                     return True
                 self._charge(piece.cost)
                 file.started += 1
@@ -302,10 +309,11 @@ class _Pipeline:
             deleted = self._vector(file.task)
             if deleted is not None and deleted.leaves_nothing:
                 file.pieces = []
-                self._notify()
                 return
             file.sparse = SparseFile(file.download, file.task)
-            file.source = ParquetSource(file.sparse.buffer, file.task, self._spec, deleted=deleted)
+            file.source = ParquetSource(
+                file.sparse.buffer, file.task, self._spec, deleted=deleted, layouts=self._layouts
+            )
             pieces = file.source.pieces(piece_size=PIECE if self._limit is None else 1)
             if self._limit is not None and self._spec.predicate is None and deleted is None:
                 pieces = file.source.first(pieces, self._limit)
@@ -313,7 +321,10 @@ class _Pipeline:
             file.pieces = [_PieceRead(piece.fetched_size + piece.decoded_size, piece) for piece in pieces]
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             file.error = error
-        self._notify()
+        finally:
+            with self._wake:
+                self._news = True  # its pieces can be started
+                self._wake.notify_all()
 
     def _start(self, file: _FileRead, piece: _PieceRead) -> None:
         if piece.piece is None or file.sparse is None:
@@ -358,7 +369,8 @@ class _Pipeline:
     ) -> None:
         try:
             # Opened here: 32 fetchers would contend for the interpreter, and keep a heap each.
-            with ParquetSource(data, file.task, self._spec, deleted=deleted) as source:
+            source = ParquetSource(data, file.task, self._spec, deleted=deleted, layouts=self._layouts)
+            with source:
                 rows = 0
                 for batch in source.decode_all(use_threads=self._single):
                     piece.batches.append(batch)
@@ -391,7 +403,10 @@ class _Pipeline:
             piece.done = True
             self._used += decoded - piece.cost
             piece.cost = decoded
-        self._notify()
+            # Woken for nothing, the consumer would only be in the way of those who work.
+            self._news = self._news or self._starved
+            if self._news or self._awaited is piece:
+                self._wake.notify_all()
 
     def _vector(self, task: FileScanTask) -> RowPositions | None:
         return fetch_vector(
