@@ -46,15 +46,12 @@ class RowSource(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        return self._read(progress)
-
-    def _read(self, progress: bool | None, memory_budget: int | None = None) -> pa.Table:
         from delta_sharing_client.load.arrow import to_table
         from delta_sharing_client.load.progress import file_progress
 
         plan = self.plan()
         with file_progress(plan.tasks, progress, plan.table.name) as advance:
-            return to_table(self._batches(plan, advance, memory_budget), plan.spec.output, plan.spec.variant)
+            return to_table(self._batches(plan, advance), plan.spec.output, plan.spec.variant)
 
     def to_pandas(
         self,
@@ -76,10 +73,16 @@ class RowSource(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        from delta_sharing_client.load.pandas import check_dtype_backend, to_pandas
+        from delta_sharing_client.load.pandas import batches_to_pandas, check_dtype_backend
+        from delta_sharing_client.load.progress import file_progress
+        from delta_sharing_client.read.arrow_types import arrow_schema
 
         check_dtype_backend(dtype_backend)
-        return to_pandas(self._read(progress, _SMALL_BUDGET if convert_in_batches else None), dtype_backend)
+        plan = self.plan()
+        schema = arrow_schema(plan.spec.output, plan.spec.variant)
+        with file_progress(plan.tasks, progress, plan.table.name) as advance:
+            batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
+            return batches_to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.
@@ -155,6 +158,15 @@ class RowSource(ABC):
 
         rest, storage = self._connections()
         return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)
+
+
+def _likely_rows(plan: ScanPlan) -> int:
+    """How many rows a plan gives at the most, as far as the provider says and its files' sizes make likely."""
+    told = sum(task.row_count or 0 for task in plan.tasks)
+    if plan.spec.predicate is not None and not all(task.all_rows_match for task in plan.tasks):
+        return 0
+    rows = min(told, sum(task.size for task in plan.tasks))
+    return rows if plan.limit is None else min(rows, plan.limit)
 
 
 def _filter_columns(plan: ScanPlan) -> tuple[Any, ...]:

@@ -8,29 +8,21 @@ structs stay integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from delta_sharing_client.errors import DataError
+from delta_sharing_client.load.columns import Column, new_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DtypeBackend: TypeAlias = Literal["numpy_nullable", "pyarrow"]
 
-_NULLABLE: Final = {
-    pa.int8(): "Int8",
-    pa.int16(): "Int16",
-    pa.int32(): "Int32",
-    pa.int64(): "Int64",
-    pa.bool_(): "boolean",
-}
-
-
-#: Columns of fewer rows are not looked at; of others up to so many rows, to guess whether values repeat.
-_SAMPLE: Final = (10_000, 262_144)
+#: Rows that are taken over together: fewer mean more calls, more keep memory from being used again.
+_ROWS: Final = 65_536
 
 
 def check_dtype_backend(value: str | None) -> None:
@@ -44,8 +36,33 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
 
     Args:
         table: the rows.
+        dtype_backend: see `batches_to_pandas`.
+
+    Raises:
+        DataError: see `batches_to_pandas`.
+    """
+    if not table.num_columns:
+        import pandas as pd
+
+        return pd.DataFrame(index=pd.RangeIndex(table.num_rows))
+    return batches_to_pandas(iter(table.to_batches()), table.schema, dtype_backend, rows=table.num_rows)
+
+
+def batches_to_pandas(
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    dtype_backend: DtypeBackend | None = None,
+    *,
+    rows: int = 0,
+) -> pd.DataFrame:
+    """Fill a frame with batches as they come.
+
+    Args:
+        batches: the rows.
+        schema: their schema.
         dtype_backend: None for dtypes as `pandas.read_parquet` gives them, widened to nullable ones where
             a column holds nulls; ``numpy_nullable`` or ``pyarrow`` for dtypes that depend on the schema alone.
+        rows: about how many there will be; 0 where that is not known.
 
     Returns:
         The frame, with a `RangeIndex`.
@@ -56,21 +73,67 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
     import pandas as pd
 
     check_dtype_backend(dtype_backend)
-    if not table.num_columns:
-        return pd.DataFrame(index=pd.RangeIndex(table.num_rows))
+    if not len(schema):
+        return pd.DataFrame(index=pd.RangeIndex(sum(batch.num_rows for batch in batches)))
+    filled: dict[int, Column] = {}
+    if dtype_backend != "pyarrow":
+        nullable = dtype_backend == "numpy_nullable"
+        columns = enumerate(new_column(field.type, rows, nullable=nullable) for field in schema)
+        filled = {position: column for position, column in columns if column is not None}
+    rest = [position for position in range(len(schema)) if position not in filled]
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    for group in _grouped(batches, schema):
+        for position, column in filled.items():
+            column.add(group.column(position))
+        count += group.num_rows
+        if rest:
+            kept += group.select(rest).to_batches()
+        del group
+    series: dict[int, pd.Series] = {}
+    if rest:
+        frame = _converted(
+            pa.Table.from_batches(kept, pa.schema([schema.field(n) for n in rest])), kept, dtype_backend
+        )
+        if not filled:
+            return frame
+        series = {position: frame.iloc[:, place] for place, position in enumerate(rest)}
+    while filled:
+        position, column = filled.popitem()
+        series[position] = column.finish()
+    frame = pd.DataFrame(
+        {position: series[position] for position in range(len(schema))}, index=pd.RangeIndex(count), copy=False
+    )
+    frame.columns = pd.Index(schema.names)
+    return frame
+
+
+def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Put batches together until there are rows enough."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        del batch
+        if rows >= _ROWS:
+            yield pa.Table.from_batches(waiting, schema)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting, schema)
+
+
+def _converted(table: pa.Table, kept: list[pa.RecordBatch], dtype_backend: DtypeBackend | None) -> pd.DataFrame:
+    """Convert columns as a whole; what was kept of them is given up."""
+    import pandas as pd
+
     mapper: Callable[[pa.DataType], Any] | None = None
     if dtype_backend == "pyarrow":
         mapper = pd.ArrowDtype
     elif dtype_backend == "numpy_nullable":
         mapper = _nullable_mapper()
+    kept.clear()
     table = table.replace_schema_metadata(_pandas_metadata(table) if mapper is None else None)
-    objects: dict[int, Any] = {}
-    if dtype_backend != "pyarrow":
-        for position, field in enumerate(table.schema):
-            if pa.types.is_decimal(field.type) and _repeats(table.column(position)):
-                objects[position] = _shared_objects(table.column(position))
-                table = table.set_column(position, field.name, pa.nulls(table.num_rows))
-        table = _writable(table)
     try:
         frame: pd.DataFrame = table.to_pandas(
             types_mapper=mapper,
@@ -84,72 +147,22 @@ def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.
             f"a value has no Python object to stand for it in pandas: {error}; "
             "dtype_backend='pyarrow', or loading as Arrow, keeps it"
         ) from None
-    for position, values in objects.items():
-        frame.isetitem(position, values)
     return frame
 
 
-def _writable(table: pa.Table) -> pa.Table:
-    """Keep pandas from taking over Arrow's memory as it is: such a column of a frame could not be written to.
-
-    Columns of several chunks are copied anyway; an empty second chunk is enough for that.
-    """
-    for position, field in enumerate(table.schema):
-        column = table.column(position)
-        fixed = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        if column.num_chunks == 1 and (fixed or pa.types.is_timestamp(field.type)):
-            chunks = [column.chunk(0), column.chunk(0).slice(0, 0)]
-            table = table.set_column(position, field, pa.chunked_array(chunks))
-    return table
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether most values of a column seem to occur more than once, going by its beginning."""
-    fewest, most = _SAMPLE
-    if len(column) <= fewest:
-        return False
-    sample = column.slice(0, max(fewest, min(most, len(column) // 4)))
-    return len(sample.unique()) < len(sample) // 2
-
-
-def _shared_objects(column: pa.ChunkedArray) -> Any:
-    """A column of decimals as Python objects, one object for all rows of one value.
-
-    Making an object takes longer than all else of the conversion, and 104 bytes.
-    """
-    import numpy as np
-
-    encoded = column.dictionary_encode()
-    if len({chunk.dictionary.buffers()[1].address for chunk in encoded.chunks}) > 1:
-        encoded = encoded.unify_dictionaries()  # takes long for many chunks
-    distinct = encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)
-    nulls = len(distinct)
-    values = np.empty(nulls + 1, dtype=object)
-    values[:nulls] = distinct
-    rows = np.empty(len(column), dtype=object)
-    start = 0
-    for chunk in encoded.chunks:
-        indices = chunk.indices.fill_null(nulls).to_numpy(zero_copy_only=False)
-        np.take(values, indices, out=rows[start : start + len(chunk)], mode="clip")
-        start += len(chunk)
-    return rows
-
-
 def _pandas_metadata(table: pa.Table) -> dict[bytes, bytes]:
-    """Metadata that asks Arrow for nullable dtypes in just those columns that hold nulls."""
-    columns = []
-    for position, field in enumerate(table.schema):
-        dtype = _NULLABLE.get(field.type)
-        if dtype is not None and table.column(position).null_count:
-            columns.append(
-                {
-                    "name": field.name,
-                    "field_name": field.name,
-                    "pandas_type": str(field.type),
-                    "numpy_type": dtype,
-                    "metadata": None,
-                }
-            )
+    """Metadata that asks Arrow for nullable dtypes in just those columns that hold nulls: booleans."""
+    columns = [
+        {
+            "name": field.name,
+            "field_name": field.name,
+            "pandas_type": "bool",
+            "numpy_type": "boolean",
+            "metadata": None,
+        }
+        for position, field in enumerate(table.schema)
+        if pa.types.is_boolean(field.type) and table.column(position).null_count
+    ]
     text = json.dumps({"columns": columns, "index_columns": [], "column_indexes": []})
     return {b"pandas": text.encode()}
 
@@ -158,12 +171,6 @@ def _nullable_mapper() -> Callable[[pa.DataType], Any]:
     import pandas as pd
 
     known: dict[pa.DataType, Any] = {
-        pa.int8(): pd.Int8Dtype(),
-        pa.int16(): pd.Int16Dtype(),
-        pa.int32(): pd.Int32Dtype(),
-        pa.int64(): pd.Int64Dtype(),
-        pa.float32(): pd.Float32Dtype(),
-        pa.float64(): pd.Float64Dtype(),
         pa.bool_(): pd.BooleanDtype(),
         pa.string(): pd.StringDtype(),
     }

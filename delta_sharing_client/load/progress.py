@@ -29,7 +29,33 @@ def file_progress(
     Yields:
         What to call after each file; None where nothing is shown.
     """
-    if show is False or (show is None and not _interactive()) or not tasks:
+    if not tasks:
+        yield None
+        return
+    with byte_progress(sum(task.size for task in tasks), show, label) as shown:
+        if shown is None:
+            yield None
+            return
+
+        def advance(task: FileScanTask) -> None:
+            shown(task.size)
+
+        yield advance
+
+
+@contextmanager
+def byte_progress(total: int, show: bool | None, label: str) -> Iterator[Callable[[int], None] | None]:
+    """Show bytes and rate while bytes come.
+
+    Args:
+        total: how many will come.
+        show: as for `file_progress`.
+        label: what is being fetched.
+
+    Yields:
+        What to call with the number of bytes that have come since the last call; None where nothing is shown.
+    """
+    if show is False or (show is None and not _interactive()):
         yield None
         return
     with warnings.catch_warnings():
@@ -37,11 +63,10 @@ def file_progress(
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-    total = sum(task.size for task in tasks)
     delay = 1.0 if show is None else 0.0
     with tqdm(total=total, desc=label, unit="B", unit_scale=True, delay=delay, leave=False) as bar:
 
-        def advance(task: FileScanTask) -> None:
-            bar.update(task.size)
+        def advance(size: int) -> None:
+            bar.update(size)
 
         yield advance
