@@ -395,7 +395,8 @@ class _Pipeline:
 
     def _finish(self, piece: _PieceRead, error: BaseException | None = None) -> None:
         """Note that a piece is there, or cannot be had; its cost becomes what its rows take."""
-        decoded = sum(batch.nbytes for batch in piece.batches)
+        # Memory that several batches share counts once.
+        decoded = pa.Table.from_batches(piece.batches).get_total_buffer_size() if piece.batches else 0
         with self._wake:
             if piece.done:
                 return
