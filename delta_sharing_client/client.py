@@ -9,6 +9,7 @@ from typing import Self
 
 from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
+from delta_sharing_client.errors import TableNameError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.transport import StorageTransport
 from delta_sharing_client.http.urls import is_loopback
@@ -116,6 +117,12 @@ class SharingClient:
             TableNameError: the name is malformed.
         """
         if isinstance(name, str):
+            profile, _, rest = name.rpartition("#")
+            if profile.endswith((".share", ".json")):
+                raise TableNameError(
+                    f"{name!r} is a table's URL, and a client has its profile already: leave out what stands "
+                    f"before {rest}"
+                )
             table = Table.parse(name)
         elif isinstance(name, Table):
             table = name

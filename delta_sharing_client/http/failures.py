@@ -59,7 +59,7 @@ class LastingTransportError(TransportError):
 
 
 def translate(
-    error: Exception, *, url: str, what: str = "the request", reading: bool = False
+    error: Exception, *, url: str, what: str = "the request", reading: bool = False, remedy: str = ""
 ) -> DeltaSharingError:
     """Return the error of this package for a network exception; raise it `from None`.
 
@@ -68,6 +68,7 @@ def translate(
         url: the request's URL.
         what: the thing asked for, for messages without a URL.
         reading: whether the answer had begun.
+        remedy: what to tell the user where nothing could be reached.
     """
     chain = _chain(error)
     if any(isinstance(link, _TLS) for link in chain):
@@ -91,7 +92,9 @@ def translate(
         if isinstance(link, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
             return TransportError(f"the proxy cannot be used: {said or 'it refused the connection'}", url=url)
         if type(link).__name__ in {"NameResolutionError", "gaierror"}:
-            return TransportError("the host's name cannot be resolved", url=url)
+            return TransportError("the host's name cannot be resolved" + remedy, url=url)
+        if isinstance(link, ConnectionRefusedError):
+            return TransportError("connection refused" + remedy, url=url)
     return TransportError(said or "the connection was closed before an answer came", url=url)
 
 

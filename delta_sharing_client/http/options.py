@@ -88,7 +88,7 @@ class TransportOptions:
         ):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
-                raise TypeError(f"{name} is a timedelta, not {type(value).__name__}")
+                raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
             if value <= timedelta(0):
                 raise ValueError(f"{name} is {value}; it has to be more than zero")
         for name in ("api_attempts", "storage_attempts", "max_connections", "memory_budget"):

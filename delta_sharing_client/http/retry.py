@@ -184,8 +184,11 @@ class Retrier:
         try:
             return retrying(run.attempt)
         except tenacity.RetryError as exhausted:
-            error = exhausted.last_attempt.exception()
-        raise run.last_word(error)
+            failure = run.last_word(exhausted.last_attempt.exception())
+        except DeltaSharingError as error:
+            # It says all there is to say: a user should not have to look for it below twenty frames of ours.
+            failure = error.with_traceback(None)
+        raise failure
 
 
 class _Run(Generic[T]):

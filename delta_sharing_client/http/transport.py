@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 from urllib.parse import quote, urlencode, urljoin
 
 import requests
@@ -59,6 +59,9 @@ class _Transport:
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
     netrc files, keep cookies, and read a redirect's whole body.
     """
+
+    #: What to tell the user when nothing can be reached.
+    _remedy: ClassVar[str] = ""
 
     def __init__(self, options: TransportOptions) -> None:
         logs.install()
@@ -119,7 +122,7 @@ class _Transport:
                 raw = self._exchange(adapter, method, url, sent, body, timeout)
                 response = Response(raw, method=method, url=url, sent=sent, what=what)
         except NETWORK_ERRORS as error:
-            translated = translate(error, url=url)
+            translated = translate(error, url=url, remedy=self._remedy)
             _log(method, url, "failed after", started)
             raise translated from None
         _log(method, url, response.status, started)
@@ -178,6 +181,8 @@ class ApiTransport(_Transport):
     Raises:
         InsecureUrlError: the credential would travel in clear text.
     """
+
+    _remedy = "; check the endpoint in the profile, and that this machine reaches it (a proxy, a VPN?)"
 
     def __init__(self, endpoint: str, authorize: Authorizer, options: TransportOptions) -> None:
         super().__init__(options)

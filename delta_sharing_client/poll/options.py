@@ -44,7 +44,9 @@ class PollOptions:
         else:
             check_version(start, "starting_version")
         if not isinstance(self.poll_interval, timedelta):
-            raise TypeError(f"poll_interval is a timedelta, not {type(self.poll_interval).__name__}")
+            raise TypeError(
+                f"poll_interval is a timedelta, as timedelta(seconds=30), not {type(self.poll_interval).__name__}"
+            )
         if self.poll_interval <= timedelta(0):
             raise ValueError(f"poll_interval is {self.poll_interval}; it has to be positive")
         if (check_version(self.max_versions, "max_versions") or 0) < 1:

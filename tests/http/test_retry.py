@@ -1,7 +1,9 @@
 """When a request is tried again, how long the wait is, and what is said in the end."""
 
 import pickle
+import traceback
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -143,6 +145,16 @@ def test_six_attempts_by_default_and_the_error_says_so():
 @pytest.mark.parametrize("failures", [1, 2, 5])
 def test_what_recovers_is_returned(failures):
     assert retrier(Time()).call(failing(unreachable, times=failures)) == failures + 1
+
+
+def test_a_traceback_ends_where_the_call_was_made():
+    """The frames below are ours and tenacity's; the error says all that they could tell."""
+    failed = partial(rest, 404, NotFoundError)
+    with pytest.raises(NotFoundError) as caught:
+        retrier(Time()).call(failing(failed))
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert frames == ["test_a_traceback_ends_where_the_call_was_made", "call"]
+    assert caught.value.__context__ is None
 
 
 def test_what_cannot_be_helped_is_raised_at_once_and_unchanged():

@@ -323,6 +323,13 @@ class TestFaults:
         assert caught.value.url == f"http://127.0.0.1:{refused_port}/file.parquet?***"
         assert is_retryable(caught.value)
 
+    def test_a_server_that_is_not_there_names_the_remedy(self, refused_port):
+        with (
+            ApiTransport(f"http://127.0.0.1:{refused_port}", Authorizer(), self.options) as api,
+            pytest.raises(TransportError, match="connection refused; check the endpoint in the profile"),
+        ):
+            api.request("GET", ("shares",))
+
     def test_a_name_that_does_not_resolve(self, monkeypatch):
         def unresolved(*args, **kwargs):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -108,6 +108,14 @@ def test_malformed_table_names(served: tuple[SharingServer, Path], name: str, wo
     assert server.requests == []
 
 
+def test_a_url_where_a_name_is_wanted(served: tuple[SharingServer, Path]) -> None:
+    with ds.SharingClient(str(served[1])) as client:
+        for url in ("config.share#shop.sales.orders", "/a/b.json#shop.sales.orders"):
+            with pytest.raises(errors.TableNameError, match=r"leave out what stands before shop\.sales\.orders"):
+                client.table(url)
+        assert client.table("sh#re.sales.orders").name.share == "sh#re"
+
+
 def test_a_url_without_a_table(served: tuple[SharingServer, Path]) -> None:
     mistaken(str(served[1]), errors.TableNameError, "<profile>#<share>.<schema>.<table>")
 

@@ -170,7 +170,7 @@ class TestStart:
             ({"starting_version": "newest"}, ValueError, "a version, 'latest' or 'snapshot'"),
             ({"starting_version": -1}, ValueError, "starting_version is -1"),
             ({"starting_version": 1, "starting_timestamp": "2024-01-01"}, ValueError, "at most one"),
-            ({"poll_interval": 30}, TypeError, "poll_interval is a timedelta, not int"),
+            ({"poll_interval": 30}, TypeError, r"a timedelta, as timedelta\(seconds=30\), not int"),
             ({"poll_interval": timedelta(0)}, ValueError, "positive"),
             ({"max_versions": 0}, ValueError, "max_versions is 0"),
             ({"schema_changes": "ignore"}, ValueError, "'raise' or 'follow'"),
