@@ -7,6 +7,7 @@ next rows: the frame's columns are never there twice, and little is left to do o
 from __future__ import annotations
 
 import contextlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -47,7 +48,16 @@ def new_column(kind: pa.DataType, rows: int, *, nullable: bool) -> Column | None
         return _Times(kind, rows)
     if pa.types.is_decimal(kind):
         return _Decimals(kind, rows)
+    if pa.types.is_string(kind) and not nullable and _keeps_texts():
+        return _Texts()
     return None
+
+
+@lru_cache(maxsize=1)
+def _keeps_texts() -> bool:
+    """Whether pandas keeps texts in Arrow's memory; then it wants offsets of 64 bits."""
+    dtype = pa.table({"text": pa.array([], pa.string())}).to_pandas()["text"].dtype
+    return getattr(dtype, "storage", "") == "pyarrow"
 
 
 class _Growing:
@@ -147,6 +157,20 @@ class _Times:
         # The zone as Arrow spells it for pandas, which depends on what else is installed.
         dtype = pa.chunked_array([], self._kind).to_pandas().dtype
         return pd.Series(pd.array(values.view(np.int64), dtype=dtype, copy=False), copy=False)
+
+
+class _Texts:
+    """Texts in Arrow's memory, with offsets as pandas wants them: those that were read are used again."""
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.Array] = []
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        self._chunks += values.cast(pa.large_string()).chunks
+
+    def finish(self) -> pd.Series:
+        made: pd.Series = pa.table({"text": pa.chunked_array(self._chunks, pa.large_string())}).to_pandas()["text"]
+        return made
 
 
 class _Decimals:
