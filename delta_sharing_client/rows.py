@@ -66,14 +66,13 @@ class RowSource(ABC):
             dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where a column of
                 integers or booleans holds nulls; ``numpy_nullable`` or ``pyarrow`` as in pandas.
             convert_in_batches: keep less on its way at a time (64 MB instead of the options' memory
-                budget), for the lowest peak of memory. The conversion gives memory back column by column
-                either way.
+                budget), for the lowest peak of memory. Rows are converted as they come either way.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        from delta_sharing_client.load.pandas import batches_to_pandas, check_dtype_backend
+        from delta_sharing_client.load.pandas import check_dtype_backend, to_pandas
         from delta_sharing_client.load.progress import file_progress
         from delta_sharing_client.read.arrow_types import arrow_schema
 
@@ -82,7 +81,7 @@ class RowSource(ABC):
         schema = arrow_schema(plan.spec.output, plan.spec.variant)
         with file_progress(plan.tasks, progress, plan.table.name) as advance:
             batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
-            return batches_to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
+            return to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.

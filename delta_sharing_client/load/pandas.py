@@ -31,24 +31,7 @@ def check_dtype_backend(value: str | None) -> None:
         raise ValueError(f"dtype_backend is {value!r}; it takes None, 'numpy_nullable' or 'pyarrow'")
 
 
-def to_pandas(table: pa.Table, dtype_backend: DtypeBackend | None = None) -> pd.DataFrame:
-    """Convert a table to a frame; give the table up, for its memory is released column by column.
-
-    Args:
-        table: the rows.
-        dtype_backend: see `batches_to_pandas`.
-
-    Raises:
-        DataError: see `batches_to_pandas`.
-    """
-    if not table.num_columns:
-        import pandas as pd
-
-        return pd.DataFrame(index=pd.RangeIndex(table.num_rows))
-    return batches_to_pandas(iter(table.to_batches()), table.schema, dtype_backend, rows=table.num_rows)
-
-
-def batches_to_pandas(
+def to_pandas(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,
     dtype_backend: DtypeBackend | None = None,

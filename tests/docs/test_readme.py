@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from load_frames import to_pandas
 
 import delta_sharing_client as ds
-from delta_sharing_client.load.pandas import to_pandas
 from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES
 from delta_sharing_client.protocol.schema import parse_schema
 from delta_sharing_client.read.arrow_types import arrow_schema

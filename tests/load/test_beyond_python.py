@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from load_frames import to_pandas
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.load.pandas import to_pandas
 
 BEFORE_PYTHON = pa.array([-800_000, 0], pa.int32()).cast(pa.date32())
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.load import columns, pandas
-from delta_sharing_client.load.pandas import batches_to_pandas
+from delta_sharing_client.load.pandas import to_pandas
 
 SCHEMA = pa.schema(
     {
@@ -74,7 +74,7 @@ def test_it_is_what_arrow_makes_of_it(lists, rows, together, group):
         patch.setattr(pandas, "_ROWS", together)
         patch.setattr(columns, "_GROUP", group)
         patch.setattr(columns, "_SAMPLE", (0, 100))
-        frame = batches_to_pandas(iter(batches), SCHEMA, rows=rows)
+        frame = to_pandas(iter(batches), SCHEMA, rows=rows)
     pd.testing.assert_frame_equal(frame, by_arrow(pa.Table.from_batches(batches)))
 
 
@@ -83,7 +83,7 @@ def test_slices_are_read_where_they_begin(backend):
     rows = [{"long": n, "boolean": n % 2 == 0, "decimal": Decimal(n), "string": str(n)} for n in range(50)]
     schema = pa.schema([SCHEMA.field(name) for name in rows[0]])
     whole = pa.RecordBatch.from_pylist(rows, schema)
-    frame = batches_to_pandas(iter([whole.slice(7, 5), whole.slice(40)]), schema, backend)
+    frame = to_pandas(iter([whole.slice(7, 5), whole.slice(40)]), schema, backend)
     wanted = [*range(7, 12), *range(40, 50)]
     assert frame["long"].tolist() == wanted
     assert frame["decimal"].tolist() == [Decimal(n) for n in wanted]
@@ -100,7 +100,7 @@ def test_nulls_that_come_late(name, backend):
     batches = [pa.record_batch([pa.array(values, schema.field(0).type)], schema) for values in some]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pandas, "_ROWS", 1)
-        frame = batches_to_pandas(iter(batches), schema, backend)
+        frame = to_pandas(iter(batches), schema, backend)
     assert frame[name].isna().tolist() == [False] * 4 + [True, True, False]
     assert (frame[name].dropna() == value).all()
 
@@ -108,13 +108,13 @@ def test_nulls_that_come_late(name, backend):
 @pytest.mark.parametrize("rows", [10**12, 2**62])
 def test_a_number_of_rows_beyond_all_reason_does_no_harm(rows):
     batch = pa.record_batch([pa.array([1, 2])], ["long"])
-    frame = batches_to_pandas(iter([batch]), batch.schema, rows=rows)
+    frame = to_pandas(iter([batch]), batch.schema, rows=rows)
     assert frame["long"].tolist() == [1, 2]
 
 
 def test_columns_can_be_written_to():
     batches = [pa.RecordBatch.from_pylist([dict.fromkeys(SCHEMA.names)] * 2, SCHEMA)]
-    frame = batches_to_pandas(iter(batches), SCHEMA)
+    frame = to_pandas(iter(batches), SCHEMA)
     frame.loc[0, "long"] = 7
     frame.loc[1, "date"] = date(2024, 1, 1)
     assert frame["long"].tolist() == [7, pd.NA]
@@ -137,7 +137,7 @@ def test_memory_of_numbers_is_used_again():
     tracemalloc.start()
     try:
         schema = pa.schema({"double": pa.float64(), "integer": pa.int32()})
-        frame = batches_to_pandas(batches(), schema, rows=rows * count)
+        frame = to_pandas(batches(), schema, rows=rows * count)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from load_frames import to_pandas
 
-from delta_sharing_client.load.pandas import check_dtype_backend, to_pandas
+from delta_sharing_client.load.pandas import check_dtype_backend
 
 BIG = 2**60 + 1
 UTC_TIME = pa.timestamp("us", tz="UTC")

@@ -6,8 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
-from delta_sharing_client.load.pandas import to_pandas
+from load_frames import to_pandas
 
 ROWS = 30_000
 
