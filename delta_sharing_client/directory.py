@@ -28,13 +28,14 @@ from delta_sharing_client.delta_log.paths import deletion_vector_path
 from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
+    DirectoryAccessError,
     ForbiddenError,
     RestError,
     VersionNotFoundError,
 )
 from delta_sharing_client.http.retry import Attempt, Retrier
 from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
+from delta_sharing_client.protocol.actions import AddFile, DeletionVector, Metadata, Protocol, canonical_feature
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.storage_credentials import offers_directory_alone
 from delta_sharing_client.protocol.times import parse_iso8601
@@ -115,6 +116,12 @@ def plan_directory(rest: RestClient, table: Table, query: SnapshotQuery) -> Dire
     snapshot = _snapshot(files, reader, query, what)
     protocol, metadata = _protocol(snapshot), _metadata(snapshot)
     protocol.check_readable(what)
+    if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
+        raise DirectoryAccessError(
+            f"{what}: a catalog manages it, and its newest versions need not be in its directory; "
+            "ask the provider to share it by URL",
+            access_modes=table.access_modes,
+        )
     spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
     make = task_maker(spec)
     action = _action_maker(files)
@@ -142,7 +149,7 @@ def _snapshot(files: DirectoryFiles, reader: StorageReader, query: SnapshotQuery
             if query.timestamp is not None:
                 copies.fetch([*listing.commits.values()])
                 copies.fetch_checkpoint(_newest(listing, listing.latest_version))
-                log = DeltaLog(Path(folder), allow_absolute_paths=True)
+                log = DeltaLog(Path(folder), allow_absolute_paths=True, any_features=True)
                 version = log.version_at_or_before(_milliseconds(query.timestamp))
             else:
                 version = listing.latest_version if query.version is None else query.version
@@ -155,7 +162,7 @@ def _snapshot(files: DirectoryFiles, reader: StorageReader, query: SnapshotQuery
             copies.fetch([path for number, path in listing.commits.items() if first <= number <= version])
             copies.fetch_checkpoint(checkpoint)
             copies.remove_the_rest()
-            snapshot = DeltaLog(Path(folder), allow_absolute_paths=True).snapshot_at(version)
+            snapshot = DeltaLog(Path(folder), allow_absolute_paths=True, any_features=True).snapshot_at(version)
             _ = snapshot.files_as_written
         except DeltaLogError as error:
             # The temporary folder is nothing to the user.

@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta_log.paths import deletion_vector_path
+from delta_sharing_client.delta_log.paths import canonical_uri, deletion_vector_path
 from delta_sharing_client.errors import DeltaLogError
 
 FileKey: TypeAlias = tuple[str, str]
-"""What replay tells files apart by: the path as written, and the deletion vector's unique id (or "")."""
+"""What replay tells files apart by: the path, and the deletion vector's unique id (or "").
+
+A relative path is taken as written, an absolute one in the one form that stands for all its spellings."""
+
+#: The `schemaString` of a table without columns.
+_NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +110,11 @@ class _TableFile(_FileAction):
     @property
     def key(self) -> FileKey:
         """What replay tells files apart by."""
+        path = canonical_uri(self.path)
         if self.raw.get("deletionVector") is None:
-            return (self.path, "")
+            return (path, "")
         vector = self.deletion_vector
-        return (self.path, "" if vector is None else vector.unique_id)
+        return (path, "" if vector is None else vector.unique_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +160,8 @@ class Metadata:
 
     @property
     def schema_string(self) -> str:
-        """The table's schema as JSON text."""
-        return str(self.raw["schemaString"])
+        """The table's schema as JSON text; one without columns where the writer left it out, as Spark may."""
+        return str(self.raw.get("schemaString") or _NO_COLUMNS)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -239,7 +245,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "add": ("path",),
     "remove": ("path",),
     "cdc": ("path",),
-    "metaData": ("id", "schemaString"),
+    "metaData": ("id",),
     "protocol": ("minReaderVersion",),
     "txn": ("appId", "version"),
 }
@@ -262,9 +268,12 @@ def make_action(name: str, raw: object, *, where: str) -> Action:
         where: the file it stands in, for the error.
 
     Raises:
-        DeltaLogError: the value is no object, or lacks a field that replay needs.
+        DeltaLogError: the value of an action that replay needs is no object, or lacks a field.
     """
     if not isinstance(raw, dict):
+        if name not in _TYPES:
+            # Unrecognized actions may be anything, and so may what a commit says of itself.
+            return OtherAction(name=name, raw={})
         raise DeltaLogError(f"{where}: the action {name!r} is not a JSON object")
     missing = [field for field in _REQUIRED.get(name, ()) if raw.get(field) is None]
     if missing:

@@ -22,6 +22,8 @@ from delta_sharing_client.errors import DeltaLogError
 
 _ACTIONS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "remove", "add")
 _BATCH_ROWS: Final = 16_384
+#: The statistics in the types of their columns.
+_TYPED: Final = "stats_parsed"
 
 
 def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
@@ -70,12 +72,13 @@ def _read_parquet(file: Path) -> Iterator[Action]:
 
     table = str(file.parent.parent)
     try:
-        with pq.ParquetFile(file) as parquet:
+        # Bounds may be stored in 96 bits, for which nanoseconds are too fine: they would become other times.
+        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             columns = _wanted_columns(parquet.schema_arrow, pa)
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     yield from _actions_of(name, column, file)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise DeltaLogError(f"the checkpoint file {file.name} cannot be read: {error}", path=table) from error
 
 
@@ -88,7 +91,7 @@ def _wanted_columns(schema: Any, pa: Any) -> list[str]:
         if not pa.types.is_struct(field.type):
             continue
         names = [field.type.field(i).name for i in range(field.type.num_fields)]
-        skipped = {"partitionValues_parsed"} | ({"stats_parsed"} if "stats" in names else set())
+        skipped = {"partitionValues_parsed"} | ({_TYPED} if "stats" in names else set())
         columns += [f"{field.name}.{name}" for name in names if name not in skipped]
     return columns
 
@@ -97,14 +100,26 @@ def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
     if column.null_count == len(column):
         return
     plain = _plain_form(column.type)
-    for value in column.drop_null().to_pylist():
+    for value in _values(column.drop_null()):
         raw = value if plain is None else plain(value)
         # Some writers leave the struct itself non-null in every row, with nothing in it.
         if raw:
-            parsed = raw.pop("stats_parsed", None)
+            parsed = raw.pop(_TYPED, None)
             if parsed and "stats" not in raw:
                 raw["stats"] = json.dumps(_json_stats(parsed), separators=(",", ":"))
             yield make_action(name, raw, where=file.name)
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        # Typed bounds beyond the years that Python has; a file need not have statistics.
+        import pyarrow as pa
+
+        names = [column.type.field(i).name for i in range(column.type.num_fields)]
+        kept = {name: part for name, part in zip(names, column.flatten(), strict=True) if name != _TYPED}
+        return pa.StructArray.from_arrays(list(kept.values()), list(kept)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
@@ -121,7 +136,7 @@ def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
         def plain_struct(value: Any) -> Any:
             plain = {}
             for name, form in forms:
-                item = value[name]
+                item = value.get(name)
                 if item is not None and form is not None:
                     item = form(item)
                 if item is not None:

@@ -19,7 +19,6 @@ WRITER_WITH_FEATURES: Final = 7
 #: Reader features whose logs are replayed; what they ask of the reader of data files is not decided here.
 READABLE: Final = frozenset(
     {
-        "catalogmanaged",
         "columnmapping",
         "deletionvectors",
         "timestampntz",
@@ -30,8 +29,10 @@ READABLE: Final = frozenset(
         "varianttype",
     }
 )
+#: What is not known from the log: whether the commits in it are all there are.
+_CATALOG: Final = frozenset({"catalogmanaged", "catalogowned"})
 #: Writer features that any commit respects.
-_WRITABLE: Final = (READABLE - {"catalogmanaged"}) | {
+_WRITABLE: Final = READABLE | {
     "allowcolumndefaults",
     "appendonly",
     "changedatafeed",
@@ -99,6 +100,13 @@ def check_replay(protocol: Protocol, table: str) -> None:
             f"the table needs reader version {protocol.min_reader_version}, this release reads up to "
             f"{READER_WITH_FEATURES}: upgrade delta-sharing-client",
             path=table,
+        )
+    managed = [f for f in protocol.reader_features if canonical(f) in _CATALOG]
+    if managed:
+        raise UnsupportedFeatureError(
+            f"{table}: the table cannot be read from its directory ({', '.join(managed)}): a catalog manages it, "
+            "and only that knows its newest versions; read it through the catalog, or have it shared",
+            features=managed,
         )
     _refuse(table, "read", [f for f in protocol.reader_features if canonical(f) not in READABLE])
 

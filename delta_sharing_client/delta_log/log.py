@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from delta_sharing_client.delta_log.actions import Metadata, OtherAction
 from delta_sharing_client.delta_log.cache import ExpiringCache
 from delta_sharing_client.delta_log.checkpoint_writer import write_checkpoint
+from delta_sharing_client.delta_log.cleanup import clean_up
 from delta_sharing_client.delta_log.commits import read_commit
 from delta_sharing_client.delta_log.durable import writing
 from delta_sharing_client.delta_log.durations import number_property
@@ -214,10 +215,10 @@ class DeltaLog:
         """
         listing = list_log(self.table_path)
         end = listing.latest_version if end_version is None else end_version
-        for version in range(start_version, end + 1):
-            if version not in listing.commits:
-                raise self._not_there(version, listing)
         timestamps = self._timestamps(listing, up_to=end)
+        for version in range(start_version, end + 1):
+            if version not in timestamps:
+                raise self._not_there(version, listing)
         return (
             Commit(version=v, timestamp=timestamps[v], actions=tuple(read_commit(listing.commits[v])))
             for v in range(start_version, end + 1)
@@ -237,7 +238,7 @@ class DeltaLog:
             raise ValueError(f"limit is {limit}; it takes 0 or more commits")
         listing = list_log(self.table_path)
         timestamps = self._timestamps(listing)
-        newest = sorted(listing.commits, reverse=True)[:limit]
+        newest = sorted(timestamps, reverse=True)[:limit]
         return [_info(version, timestamps[version], listing) for version in newest]
 
     def start_transaction(self) -> OptimisticTransaction:
@@ -284,14 +285,23 @@ class DeltaLog:
             return write_checkpoint(self.table_path, snapshot)
 
     def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
-        """Write the checkpoint of a version that was just committed, where the table's interval says so."""
+        """Write the checkpoint of a version that was just committed, where the table's interval says so.
+
+        What the log no longer needs since then is removed; see `cleanup`.
+        """
         try:
             interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
-            if version > 0 and version % interval == 0:
-                self.checkpoint(version)
+            if version == 0 or version % interval:
+                return
+            self.checkpoint(version)
         except DeltaLogError as error:
             # The commit counts; a checkpoint only makes reading faster, and the next one is due soon.
             _logger.warning("no checkpoint of version %d was written: %s", version, error)
+            return
+        try:
+            clean_up(self.table_path, metadata)
+        except (DeltaLogError, OSError) as error:
+            _logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.table_path), self.allow_absolute_paths, self._any_features)

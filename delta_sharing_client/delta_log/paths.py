@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from delta_sharing_client.errors import DeltaLogError
 
+_LOCAL: Final = re.compile(r"(?:file:(?://(?:localhost)?)?)?/+", re.IGNORECASE)
+_SLASHES: Final = re.compile(r"/{2,}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE: Final = {character: value for value, character in enumerate(_Z85)}
@@ -24,6 +26,18 @@ _SAFE_IN_URI: Final = "/-_.~!$&'()*+,;=:@"
 def is_absolute(uri: str) -> bool:
     """Tell whether a path of the log is absolute: a URI with a scheme, or one that begins with a slash."""
     return uri.startswith("/") or _SCHEME.match(uri) is not None
+
+
+def canonical_uri(uri: str) -> str:
+    """Return one form for all spellings of an absolute local path; other paths as they are.
+
+    ``/a b``, ``/a%20b``, ``file:/a%20b`` and ``file:///a%20b`` name the same file. Writers add a file by one and
+    remove it by another. Relative paths are compared as written, as the engine that defines the format does.
+    """
+    match = _LOCAL.match(uri)
+    if match is None:
+        return uri
+    return "file:/" + _SLASHES.sub("/", unquote(uri[match.end() :]))
 
 
 def uri_of(path: str) -> str:

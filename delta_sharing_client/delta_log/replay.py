@@ -78,12 +78,14 @@ class Replay:
         for checkpoint in listing.checkpoints:
             if checkpoint.version > version or _gap(checkpoint.version + 1, version, listing) is not None:
                 continue
+            state = LogState()
             try:
-                state = _read_state(checkpoint)
+                state.apply(read_checkpoint(checkpoint))
             except DeltaLogError as error:
                 # An older checkpoint, or the commits alone, may say the same.
                 damaged = damaged or error
                 continue
+            self._check_complete(checkpoint, state)
             return _apply_commits(state, checkpoint.version + 1, version, listing)
         if _gap(0, version, listing) is None:
             return _apply_commits(LogState(), 0, version, listing)
@@ -100,14 +102,24 @@ class Replay:
                 return snapshot
         return None
 
+    def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
+        """Raise if a checkpoint that can be read is none: who wrote it may have left out files as well."""
+        missing = [name for name in ("protocol", "metadata") if getattr(state, name) is None]
+        if missing:
+            raise DeltaLogError(
+                f"the checkpoint {checkpoint.files[0].name} lacks the {' and the '.join(missing)}, which every "
+                "checkpoint holds, and cannot be trusted; if the commits before it are still there, delete it",
+                path=str(self._table),
+            )
+
     def _gap_error(self, version: int, listing: LogListing) -> DeltaLogError:
         usable = min((c.version for c in listing.checkpoints), default=None)
-        oldest = min(listing.commits, default=version)
-        if oldest > 0 and (usable is None or version < usable):
+        oldest = min(listing.commits, default=None)
+        if oldest != 0 and (usable is None or version < usable):
             return VersionNotFoundError(
                 f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
             )
-        gap = _gap(oldest if usable is None else usable + 1, version, listing)
+        gap = _gap((oldest or 0) if usable is None else usable + 1, version, listing)
         return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
 
 
@@ -140,14 +152,6 @@ def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int 
         files.append(listing.compacted[version, max(ends)])
         version = max(ends) + 1
     return files, None
-
-
-def _read_state(checkpoint: Checkpoint) -> LogState:
-    state = LogState()
-    state.apply(read_checkpoint(checkpoint))
-    if state.protocol is None or state.metadata is None:
-        raise DeltaLogError(f"the checkpoint of version {checkpoint.version} lacks the protocol or the metadata")
-    return state
 
 
 def _fingerprint(version: int, listing: LogListing) -> _Fingerprint:

@@ -14,7 +14,8 @@ from delta_sharing_client.errors import DeltaLogError
 def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None = None) -> dict[int, int]:
     """Return the commit times of every version in a log up to one, in milliseconds since the epoch.
 
-    A later version never has an earlier or equal time: file times are moved forward where needed.
+    A later version never has an earlier or equal time: file times are moved forward where needed. A commit that
+    was removed since the log was listed has none.
 
     Args:
         listing: the log.
@@ -30,12 +31,13 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
     for version, file in listing.commits.items():
         if up_to is not None and version > up_to:
             break
-        if first_in_commit is not None and version >= first_in_commit:
-            timestamp = _in_commit_timestamp(file)
-        else:
-            timestamp = file.stat().st_mtime_ns // 1_000_000
-            if previous is not None and timestamp <= previous:
-                timestamp = previous + 1
+        kept_in_commit = first_in_commit is not None and version >= first_in_commit
+        try:
+            timestamp = _in_commit_timestamp(file) if kept_in_commit else file.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            continue  # expired since the log was listed: nothing that is left depends on its time
+        if not kept_in_commit and previous is not None and timestamp <= previous:
+            timestamp = previous + 1
         timestamps[version] = previous = timestamp
     if first_in_commit is not None and first_in_commit in listing.commits:
         # A copy of a table has new file times; those before the in-commit ones still lie before them.

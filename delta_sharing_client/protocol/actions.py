@@ -30,13 +30,16 @@ SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
     "variantshredding",
 }
 
+#: What features were called as previews, where the ending is not all that changed.
+_EARLIER_NAMES: Final = {"catalogowned": "catalogmanaged"}
+
 
 def canonical_feature(name: str) -> str:
     """Return a reader feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
     folded = name.lower()
     for ending in ("-preview", "-dev"):
         folded = folded.removesuffix(ending)
-    return folded
+    return _EARLIER_NAMES.get(folded, folded)
 
 
 @dataclass(frozen=True, slots=True)

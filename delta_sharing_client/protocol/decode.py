@@ -34,6 +34,7 @@ from delta_sharing_client.protocol.actions import (
 )
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.json_text import loads
+from delta_sharing_client.protocol.schema import NO_COLUMNS
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -258,6 +259,9 @@ def _metadata(item: Json) -> Metadata:
     inner = item.get("deltaMetadata", item)
     if not isinstance(inner, dict):
         raise ProtocolError("'deltaMetadata' is not an object")
+    if inner is not item and inner.get("schemaString") is None:
+        # Of the metadata of a log, which may leave it out: the table has no column yet.
+        inner = inner | {"schemaString": NO_COLUMNS}
     encoding = inner.get("format") or {}
     provider = encoding.get("provider", "parquet") if isinstance(encoding, dict) else str(encoding)
     if provider != "parquet":

@@ -16,6 +16,8 @@ from typing import Any, Final
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 
 MAX_DEPTH: Final = 64
+#: The `schemaString` of a table without columns.
+NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 
 #: Primitive type names without parameters.
 PRIMITIVES: Final = frozenset(

@@ -13,6 +13,7 @@ from delta_sharing_client.protocol.predicates import Predicate, columns_of
 from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, outcomes
 from delta_sharing_client.protocol.schema import StructField, StructType
 from delta_sharing_client.protocol.stats import Stats, num_records, parse_stats
+from delta_sharing_client.protocol.type_changes import check_type_changes
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm, new_task
 
 
@@ -82,6 +83,7 @@ def read_spec(
 
     Raises:
         ColumnError: `columns` names an unknown column, or one twice.
+        UnsupportedFeatureError: the type of a column was changed in a way that is not known here.
     """
     schema = metadata.schema
     output = project(schema, columns)
@@ -90,6 +92,7 @@ def read_spec(
         for column in columns_of(predicate):
             if column not in output.fields and column not in extra:
                 extra.append(column)
+    check_type_changes([*output.fields, *extra])
     partitions = (schema.find(name) for name in metadata.partition_columns)
     return ReadSpec(
         output=output,

@@ -3,11 +3,12 @@
 A Delta table is any directory that holds `_delta_log`. In a directory given to the server, the path down
 to a table is its name, read from the right: `share/schema/table`, `schema/table` (in the default share) or
 `table` (in the default share and schema); if the directory is itself a table, its own name is the table's.
-Deeper directories, and names that begin with `.` or `_`, are not looked at.
+Deeper directories, and names that begin with `.` or `_`, are not looked at. A table with an empty log is left out.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import uuid
@@ -23,6 +24,7 @@ from delta_sharing_client.server.problems import not_found
 _NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
 _FORBIDDEN: Final = re.compile(r"[\s/\x00-\x1f\x7f]")
 _LEVELS: Final = 3
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def _stable_id(*names: str) -> str:
@@ -106,6 +108,9 @@ class Catalog:
             raise DeltaTableNotFoundError("there is no such directory", path=str(root))
         found: dict[str, str | os.PathLike[str]] = {}
         for parts, path in _find_tables(root, ()):
+            if not DeltaLog.for_table(path).table_exists:
+                _LOGGER.warning("not shared: the _delta_log in %s holds no commit and no checkpoint", path)
+                continue
             *above, name = parts or (root.resolve().name,)
             share, schema = [default_share, default_schema][: 2 - len(above)] + above
             for part in (share, schema, name):

@@ -53,9 +53,11 @@ def from_log_error(error: DeltaLogError, table_name: str) -> Problem:
         error: what the log said.
         table_name: the table's shared name.
     """
+    reason = str(error).removeprefix(f"{error.path}: ")
     if isinstance(error, VersionNotFoundError):
-        reason = str(error).removeprefix(f"{error.path}: ")
         return bad_request(f"Table {table_name}: {reason}.")
     if isinstance(error, DeltaTableNotFoundError):
         return not_found(f"Table {table_name} is no longer there.")
-    return internal(f"The log of table {table_name} cannot be read.")
+    if not error.path or error.path in reason:
+        return internal(f"The log of table {table_name} cannot be read.")
+    return internal(f"The log of table {table_name} cannot be read: {reason}.")

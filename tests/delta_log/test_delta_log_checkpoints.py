@@ -139,8 +139,11 @@ def test_damaged_checkpoint_falls_back(log_of_five: LogWriter) -> None:
         open_log(log_of_five.table).snapshot()
 
 
-def test_checkpoint_without_protocol_falls_back(log_of_five: LogWriter) -> None:
-    log_of_five.parquet(f"{3:020}.checkpoint.parquet", STATE[2:])
+def test_checkpoint_without_protocol_is_refused(log_of_five: LogWriter) -> None:
+    incomplete = log_of_five.parquet(f"{3:020}.checkpoint.parquet", STATE[2:])
+    with pytest.raises(DeltaLogError, match=r"3\.checkpoint\.parquet lacks the protocol and the metadata"):
+        open_log(log_of_five.table).snapshot()
+    incomplete.unlink()
     check(log_of_five)
 
 

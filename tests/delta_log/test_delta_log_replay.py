@@ -119,7 +119,7 @@ def test_gap(writer: LogWriter) -> None:
         ("[]", "line 2: not a JSON object"),
         ('{"add": 3}', "'add' is not a JSON object"),
         ('{"add": {"size": 3}}', "'add' lacks path"),
-        ('{"metaData": {"id": "x"}}', "lacks schemaString"),
+        ('{"metaData": {"schemaString": "x"}}', "lacks id"),
         ('{"add": {"path": "f", "deletionVector": {"storageType": "u"}}}', "a deletion vector lacks"),
         ("[" * 100_000, "not JSON"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import pickle
@@ -28,6 +29,7 @@ from delta_sharing_client.errors import (
     NotFoundError,
     ProtocolError,
     StorageError,
+    UnsupportedFeatureError,
     UrlExpiredError,
     VersionNotFoundError,
 )
@@ -186,6 +188,25 @@ def test_golden_tables_are_read_as_by_url(shared: DirectoryServer, name: str) ->
         assert values(found) == values(expected)
     else:
         assert found is expected
+
+
+@pytest.mark.parametrize(
+    ("feature", "error", "reason"),
+    [
+        ("catalogManaged", DirectoryAccessError, "a catalog manages it"),
+        ("brandNew", UnsupportedFeatureError, "brandNew"),
+    ],
+)
+def test_what_a_directory_alone_cannot_tell(
+    shared: DirectoryServer, feature: str, error: type[Exception], reason: str
+) -> None:
+    write(shared.path, 1)
+    features = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features}
+    (shared.path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(protocol))
+    with SharingClient(shared.api.profile) as client, pytest.raises(error, match=reason) as caught:
+        client.table("s.d.t").scan().to_arrow()
+    assert str(caught.value).startswith("table s.d.t")
 
 
 class TestCredentials:

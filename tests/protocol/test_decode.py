@@ -532,6 +532,14 @@ class TestFormats:
         )
         assert metadata.schema.names == ["id"]
 
+    @pytest.mark.parametrize("told", [{}, {"schemaString": None}])
+    def test_metadata_of_a_log_that_has_no_schema_yet(self, told):
+        line = {"metaData": {"deltaMetadata": {"id": "m1", "partitionColumns": []} | told}}
+        _, metadata = decode(body(DELTA_PROTOCOL, line), formats=("delta",))
+        assert metadata.schema.names == []
+        with pytest.raises(ProtocolError, match="'schemaString' is missing"):
+            decode(body(PROTOCOL, {"metaData": {"id": "m1", "partitionColumns": []} | told}))
+
     def test_the_header_and_the_protocol_line_agree(self):
         header = ResponseCapabilities("delta")
         with pytest.raises(ProtocolError, match="header says delta format"):

@@ -131,6 +131,13 @@ def test_directory_layout(tmp_path: Path) -> None:
     assert renamed.tables == ("s.d.one", "s.schema2.two", "share.schema.three")
 
 
+def test_an_empty_log_stops_no_other_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_table(tmp_path / "one", [protocol(), metadata()])
+    (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
+    assert SharingServer(tmp_path).tables == ("local.default.one",)
+    assert "not shared" in caplog.text
+
+
 def test_nothing_to_share(tmp_path: Path) -> None:
     with pytest.raises(DeltaTableNotFoundError, match="no Delta table in this directory"):
         SharingServer(tmp_path)

@@ -1,0 +1,28 @@
+"""The golden tables from a server of another make: the reader does not lean on what the embedded server says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+from golden.raw_server import RawServer, Wording
+from golden.test_golden import READABLE, TABLES, Case, check
+
+from delta_sharing_client import SharingClient
+
+
+@pytest.fixture(scope="module", params=get_args(Wording))
+def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
+    with RawServer(TABLES, request.param) as server:
+        yield SharingClient(server.profile)
+
+
+@pytest.mark.parametrize("case", READABLE)
+def test_rows(client: SharingClient, case: Case) -> None:
+    scan = client.table(f"s.d.{case.name}").scan(variant="json")
+    table = scan.to_arrow()
+    check(table, case, case.latest)
+    assert scan.count() == table.num_rows
+    alone = scan.replace(columns=(case.key[0],)).to_arrow()
+    assert alone.equals(table.select([case.key[0]]))
