@@ -39,7 +39,8 @@ from delta_sharing_client.scan.plan import read_spec
 
 #: Where engines keep files of change rows.
 _CHANGE_FOLDER: Final = "_change_data/"
-_FEED: Final = {"delta.enableChangeDataFeed": "true"}
+#: Its commits are the data: however old they are, none may expire.
+_FEED: Final = {"delta.enableChangeDataFeed": "true", "delta.enableExpiredLogCleanup": "false"}
 
 
 def materialize_changes(

@@ -84,7 +84,7 @@ def fetch_files(
     wanted: Sequence[Wanted],
     *,
     refresh: Refresh | None = None,
-    advance: Callable[[Wanted], None] | None = None,
+    advance: Callable[[int], None] | None = None,
 ) -> dict[str, Fetched]:
     """Fetch files into a table's directory; those that are there already are kept.
 
@@ -93,7 +93,8 @@ def fetch_files(
         directory: the table's directory.
         wanted: the files.
         refresh: gives a fresh URL for one that has expired.
-        advance: told after each file.
+        advance: told several times a second how many bytes of data files have come since; those that were there
+            already count.
 
     Returns:
         What became of each file, by its path. All of them are durable.
@@ -119,10 +120,9 @@ def fetch_files(
         while pending:
             finished, pending = wait(pending, return_when=FIRST_EXCEPTION, timeout=0.2)
             for future in finished:
-                item = futures[future]
-                done[item.path] = future.result()
-                if advance is not None:
-                    advance(item)
+                done[futures[future].path] = future.result()
+            if advance is not None and (came := job.count_anew()):
+                advance(came)
     finally:
         # Also on Ctrl-C: nobody wants the rest any more.
         job.close()
@@ -159,6 +159,18 @@ class _Job:
         self._budget = RetryBudget(pieces, connections)
         self._connections = BoundedSemaphore(connections)
         self._pieces = ThreadPoolExecutor(connections, "delta-sharing-piece")
+        self._came = 0
+        self._counting = Lock()
+
+    def count_anew(self) -> int:
+        """Return how many bytes have come since this was last asked; less than 0 where a file began anew."""
+        with self._counting:
+            came, self._came = self._came, 0
+        return came
+
+    def _count(self, size: int) -> None:
+        with self._counting:
+            self._came += size
 
     def close(self) -> None:
         self._cancelled.set()
@@ -170,6 +182,7 @@ class _Job:
             there = target.is_file() and not target.is_symlink()
             if there and (item.vector is not None or not item.size or _size(target) == item.size):
                 # It was given its name after it had been checked and made durable.
+                self._count(item.size)
                 return Fetched(size=_size(target), sha256=sha256_of(target), fetched=0)
             if item.vector is not None:
                 return self._vector(item, item.vector, target)
@@ -206,31 +219,47 @@ class _Job:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        self._count(len(data))
         return len(data)
 
     def _in_pieces(self, item: Wanted, temporary: Path) -> int:
         etag, begun = _read_note(temporary, item.size)
         download = self._download(item, etag)
-        fetched = 0
+        fetched = counted = 0
+
+        def come(size: int) -> None:
+            nonlocal counted
+            counted += size
+            self._count(size)
 
         def read() -> int:
-            nonlocal fetched
+            nonlocal fetched, counted
             # After a change of the file the download has forgotten its ETag: then it begins anew.
             start = begun if etag is not None and download.etag == etag else 0
             fetched = item.size - start
+            self._count(start - counted)
+            counted = start
             with temporary.open("r+b" if start else "wb") as file:
                 file.truncate(start)
-                self._fill(file.fileno(), download, temporary, start, item.size)
+                self._fill(file.fileno(), download, temporary, start, item.size, come)
                 os.fsync(file.fileno())
             return fetched
 
         download.restarting(read)
         return fetched
 
-    def _fill(self, descriptor: int, download: Download, temporary: Path, start: int, size: int) -> None:
+    def _fill(
+        self,
+        descriptor: int,
+        download: Download,
+        temporary: Path,
+        start: int,
+        size: int,
+        come: Callable[[int], None],
+    ) -> None:
         """Fetch pieces side by side, and note how far the file has come without a gap."""
         running: deque[tuple[int, Future[None]]] = deque()
-        position = noted = start
+        position = noted = done = start
 
         def piece(begin: int, stop: int) -> None:
             with self._connections:
@@ -246,6 +275,8 @@ class _Job:
                     position = stop
                 stop, future = running.popleft()
                 future.result()
+                come(stop - done)
+                done = stop
                 if stop - noted >= _NOTED_EVERY and stop < size and download.etag is not None:
                     os.fsync(descriptor)
                     note = {"etag": download.etag, "size": size, "done": stop}

@@ -13,13 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.delta_log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.load.progress import file_progress
+from delta_sharing_client.load.progress import byte_progress
 from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
 from delta_sharing_client.materialize.fetch_files import (
     PARTIAL,
     PRIVATE_FOLDER,
     Fetched,
-    Wanted,
     fetch_files,
 )
 from delta_sharing_client.materialize.listing import Listing, list_table
@@ -29,7 +28,6 @@ from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import QueryRequest
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.tasks import FileScanTask
 
 MaterializedData: TypeAlias = Literal["files", "urls"]
 
@@ -181,13 +179,7 @@ def fetch_all(
 ) -> dict[str, Fetched]:
     """Fetch what files need that is not there yet, with a progress bar; see `fetch_files`."""
     wanted = {item.path: item for file in files for item in file.wanted()}
-    tasks = {path: FileScanTask("", item.file_id, item.size) for path, item in wanted.items()}
-    with file_progress(list(tasks.values()), progress, listing.table.name) as shown:
-
-        def advance(item: Wanted) -> None:
-            if shown is not None:
-                shown(tasks[item.path])
-
+    with byte_progress(sum(item.size for item in wanted.values()), progress, listing.table.name) as advance:
         return fetch_files(storage, directory, list(wanted.values()), refresh=listing.refresh, advance=advance)
 
 

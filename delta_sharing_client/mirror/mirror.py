@@ -122,6 +122,9 @@ class Mirror:
     def vacuum(self, retain: timedelta = timedelta(days=7), *, dry_run: bool = False) -> VacuumResult:
         """Remove files that only old local versions name; those versions can then no longer be read.
 
+        Versions that have expired in the log (`delta.logRetentionDuration`, 30 days where not set) cannot be read
+        anyway, and their files are removed however long they were to be kept.
+
         Args:
             retain: the files of versions that were current within this time are kept; 7 days by default.
             dry_run: remove nothing, only count.
@@ -161,7 +164,7 @@ class Mirror:
 
         Raises:
             DeltaTableNotFoundError: the mirror was never synced.
-            VersionNotFoundError: no sync stopped at that version.
+            VersionNotFoundError: no sync stopped at that version, or it has expired in the log.
             DeltaLogError: the directory holds something else, or its log is damaged.
         """
         from delta_sharing_client.mirror.scan import MirrorScan
@@ -173,7 +176,8 @@ class Mirror:
             local = local_version_of(self.log, wanted)
             if local is None:
                 raise VersionNotFoundError(
-                    f"no sync stopped at version {wanted} of {self.table.full_name}; sync(at_version=...) does",
+                    f"no sync stopped at version {wanted} of {self.table.full_name}, or the log no longer has it "
+                    "(delta.logRetentionDuration); sync(at_version=...) gets it",
                     path=str(self.directory),
                 )
             snapshot = self.log.snapshot_at(local)

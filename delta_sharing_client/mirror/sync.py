@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from delta_sharing_client.delta_log import AddFile, DeltaLog, Snapshot
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
-from delta_sharing_client.load.progress import file_progress
+from delta_sharing_client.load.progress import byte_progress
 from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
-from delta_sharing_client.materialize.fetch_files import Fetched, Wanted, fetch_files
+from delta_sharing_client.materialize.fetch_files import Fetched, fetch_files
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
 from delta_sharing_client.materialize.snapshot import check_place, table_id
@@ -22,7 +22,6 @@ from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.tasks import FileScanTask
 
 #: How often a commit is tried that another machine's syncer gets in the way of.
 _ATTEMPTS: Final = 5
@@ -171,14 +170,8 @@ class Syncer:
         fetched: dict[str, Fetched] = {}
         if wanted:
             journal.begin(wanted)
-            tasks = {path: FileScanTask("", item.file_id, item.size) for path, item in wanted.items()}
-            with file_progress(list(tasks.values()), self._progress, self._table.name) as shown:
-
-                def advance(item: Wanted) -> None:
-                    if shown is not None:
-                        shown(tasks[item.path])
-
-                items = list(wanted.values())
+            items = list(wanted.values())
+            with byte_progress(sum(item.size for item in items), self._progress, self._table.name) as advance:
                 fetched = fetch_files(
                     self._storage, self._directory, items, refresh=listing.refresh, advance=advance
                 )

@@ -16,6 +16,7 @@ from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.transport import StorageTransport
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.read.fetch import vector_key
+from delta_sharing_client.read.local import LocalStorage
 from delta_sharing_client.read.pipeline import read_batches
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.scan.tasks import FileScanTask
@@ -52,7 +53,7 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
         batches = read_batches(
             tasks,
             job.spec,
-            _storage(job.options, job.endpoint_is_loopback),
+            LocalStorage(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
             refresh=refresh,
             limit=part.limit,
             table_columns=job.table_columns,

@@ -7,7 +7,7 @@ libraries of this package.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from delta_sharing_client.query import ScanPlan
@@ -21,6 +21,7 @@ from delta_sharing_client.spark.source import make_known
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType as SparkStruct
 
 
 def to_dataframe(
@@ -49,23 +50,35 @@ def to_dataframe(
     session = session_for(spark)
     plan = plan_files()
     spec = plan.spec
-    schema = spark_schema(spec.output, spec.variant, spark_version(session))
-    counting = not spec.output.fields
-    if counting:
-        from pyspark.sql import types
-
-        schema = types.StructType([types.StructField(NO_COLUMN, types.BooleanType())])
     job, parts = encode_plan(
         rest,
         plan,
         divide(plan, core_count(session) if len(plan.tasks) > 1 else 1, size),
         executor_credentials=executor_credentials,
-        counting=counting,
+        counting=not spec.output.fields,
     )
+    frame = batches_frame(session, job, parts, spark_schema(spec.output, spec.variant, spark_version(session)))
+    make_known(session)
+    return frame
+
+
+def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], schema: SparkStruct) -> DataFrame:
+    """Return a DataFrame of the batches that the executors read.
+
+    Args:
+        session: the session.
+        job: the encoded job; without columns it has to be one that counts.
+        parts: the encoded partitions.
+        schema: its columns.
+    """
+    counting = not schema.fields
+    if counting:
+        from pyspark.sql import types
+
+        schema = types.StructType([types.StructField(NO_COLUMN, types.BooleanType())])
     numbers = session.range(0, len(parts), 1, max(len(parts), 1))
     with worker_python(session), warnings.catch_warnings():
         # PySpark warns of releases of pandas and of distutils; what is done here takes neither.
         warnings.simplefilter("ignore")
         frame = numbers.mapInArrow(partition_reader(job, parts, package_loader()), schema)
-    make_known(session)
     return frame.select() if counting else frame

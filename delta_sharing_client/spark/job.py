@@ -31,6 +31,7 @@ class Job:
             leaves the driver. None where `executorCredentials` is off.
         names: what to call the columns; as the table does without.
         counting: give rows without columns, as one column of nulls.
+        local: the files lie on a disk that the executors see; their URLs are paths.
     """
 
     table: str
@@ -41,6 +42,7 @@ class Job:
     executor_credentials: bytes | None = field(default=None, repr=False)
     names: tuple[str, ...] | None = None
     counting: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,10 @@ Load: TypeAlias = Callable[[str], Any]
 
 @lru_cache(maxsize=1)
 def package_source() -> bytes:
-    """Return the source of this package's modules: JSON of name to (is a package, text), compressed."""
+    """Return the source of this package's modules: JSON of name to (is a package, text), compressed.
+
+    Texts that lie beside them are named by their package, a slash, and the name of the file.
+    """
     modules: dict[str, tuple[bool, str]] = {}
 
     def collect(folder: Traversable, name: str) -> None:
@@ -45,6 +48,8 @@ def package_source() -> bytes:
                 stem = entry.name.removesuffix(".py")
                 package = stem == "__init__"
                 modules[name if package else f"{name}.{stem}"] = (package, entry.read_text("utf-8"))
+            elif entry.name.endswith(".txt"):
+                modules[f"{name}/{entry.name}"] = (False, entry.read_text("utf-8"))
 
     collect(files(_PACKAGE), _PACKAGE)
     return zlib.compress(json.dumps(modules).encode(), level=9)
@@ -90,6 +95,28 @@ def package_loader(source: bytes | None = None, version: str = __version__) -> L
 
             def get_source(self, fullname: str) -> str:
                 return self.modules[fullname][1]
+
+            def get_resource_reader(self, fullname: str) -> Any:
+                return Beside(self.modules, fullname)
+
+        class Beside:
+            """Opens the texts that lie beside a package's modules, for `importlib.resources`."""
+
+            def __init__(self, modules: dict[str, tuple[bool, str]], package: str) -> None:
+                self.modules = modules
+                self.package = package
+
+            def open_resource(self, name: str) -> Any:
+                import io
+
+                return io.BytesIO(self.modules[f"{self.package}/{name}"][1].encode())
+
+            def is_resource(self, name: str) -> bool:
+                return f"{self.package}/{name}" in self.modules
+
+            def contents(self) -> list[str]:
+                start = f"{self.package}/"
+                return [name.removeprefix(start) for name in self.modules if name.startswith(start)]
 
         def imported_version() -> Any:
             try:

@@ -13,8 +13,11 @@ from test_readme import python_blocks
 from delta_sharing_client.delta_log import DeltaLog
 from delta_sharing_client.delta_log.cache import EXPIRY
 from delta_sharing_client.delta_log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.delta_log.cleanup import LOG_RETENTION
 from delta_sharing_client.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark import mirror_files
+from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE
 
 
 def run(path: Path) -> dict[str, Any]:
@@ -50,6 +53,12 @@ def test_their_figures_are_the_defaults(root: Path) -> None:
     assert "7 days by default" in mirrors
     assert timedelta(hours=1) == EXPIRY
     assert timedelta(days=7) == DELETED_FILE_RETENTION
+    assert timedelta(days=30) == LOG_RETENTION
+    assert "30 days" in logs
+    assert "30 days" in mirrors
+    assert f"more than {mirror_files._MOST_DELETED:,} deleted rows" in mirrors
+    assert f"more than {mirror_files._MOST_GROUPS} kinds of files" in mirrors
+    assert f"before Spark {'.'.join(map(str, VARIANT_FILES_SINCE))}" in mirrors
     assert "for an hour" in logs
     for name in ("sync", "scan", "verify", "vacuum", "shared_version", "log"):
         assert f"| `{name}" in mirrors

@@ -44,6 +44,13 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.databricks.delta.snapshotPartitions", "1")
+        # Hundreds of tables in one session: what Spark and Delta would keep of each fills the memory.
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", "-Ddelta.log.cacheSize=4")
+        .config("spark.sql.ui.retainedExecutions", "1")
+        .config("spark.ui.retainedJobs", "1")
+        .config("spark.ui.retainedStages", "1")
+        .config("spark.ui.retainedTasks", "1")
     )
     try:
         session = builder.getOrCreate()

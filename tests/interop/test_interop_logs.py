@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,18 @@ def write_log(
     return log, sorted(values)
 
 
+def write_cleaned_log(directory: Path) -> tuple[DeltaLog, list[int]]:
+    """Write a log whose first commits were so old that a later commit removed them."""
+    log, values = write_log(directory, LEGACY)
+    old = time.time() - 60 * 86_400
+    for version in range(13):
+        os.utime(directory / "_delta_log" / f"{version:020}.json", (old + version, old + version))
+    for number in range(7):
+        log.commit([{"txn": {"appId": "filler", "version": number}}])
+    assert min(path.name for path in (directory / "_delta_log").glob("0*")) == f"{10:020}.checkpoint.parquet"
+    return log, values
+
+
 LOGS: dict[str, Callable[[Path], tuple[DeltaLog, list[int]]]] = {
     "commits": lambda path: write_log(path, LEGACY),
     "classic": lambda path: write_log(path, LEGACY, compact=True),
@@ -76,6 +90,7 @@ LOGS: dict[str, Callable[[Path], tuple[DeltaLog, list[int]]]] = {
         compact=True,
         **{"delta.checkpoint.writeStatsAsStruct": "true", "delta.checkpoint.writeStatsAsJson": "false"},
     ),
+    "cleaned": write_cleaned_log,
     "v2": lambda path: write_log(path, FEATURES, compact=True, **{"delta.checkpointPolicy": "v2"}),
 }
 

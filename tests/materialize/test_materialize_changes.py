@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from changes.change_tables import FIRST, HOUR, ChangeTable
+from changes.change_tables import rows as change_rows
 from deltalake import DeltaTable
 
 from delta_sharing_client import SharingClient
@@ -85,3 +87,17 @@ def test_whole_files_only(client: SharingClient, tmp_path: Path) -> None:
     with pytest.raises(BadRequestError):
         client.table("golden.tables.cdf_later").changes(0).materialize(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+def test_changes_of_long_ago(tmp_path: Path) -> None:
+    """The log of the copy has the times of the shared one; none of its commits is cleaned up as expired."""
+    shared = ChangeTable(tmp_path / "shared")
+    for version in range(25):
+        shared.commit(shared.add(f"f{version}", change_rows(version)))
+    with SharingServer({"s.s.t": shared.root}) as server, SharingClient(server.profile) as client:
+        changes = client.table("s.s.t").changes(0)
+        made = changes.materialize(tmp_path / "copy")
+        log = DeltaLog.for_table(made.path)
+        assert [commit.timestamp for commit in log.changes(0)] == [FIRST + HOUR * version for version in range(25)]
+        found = pa.table(DeltaTable(made.path).load_cdf(starting_version=0).read_all())
+        assert sorted(found["id"].to_pylist()) == list(range(25)) == sorted(changes.to_arrow()["id"].to_pylist())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -80,19 +82,27 @@ def test_every_crash_point_of_a_first_sync(kills: ModuleType, forker: Any, tmp_p
 
 @pytest.mark.slow
 def test_every_crash_point_of_a_later_sync(kills: ModuleType, forker: Any, tmp_path: Path) -> None:
+    """Of one with all that a sync does: a checkpoint is written, and the log of a month ago cleaned up."""
     source = kills.Source(tmp_path / "source")
     with SharingServer({"s.s.t": source.root}) as server:
         with SharingClient(server.profile) as client:
             mirror = client.table("s.s.t").mirror(tmp_path / "base")
-            for _ in range(10):
+            for _ in range(20):
                 source.change(files=1, rows=5, gone=1)
                 mirror.sync(progress=False)
-        # The next commit is the tenth after the first: a checkpoint is written with it.
+        log = tmp_path / "base" / "_delta_log"
+        old = time.time() - timedelta(days=60).total_seconds()
+        for version in range(20):
+            os.utime(log / f"{version:020}.json", (old + version, old + version))
+        # The next commit is the twentieth after the first.
         source.change(files=2, rows=5, gone=1)
         found = die_everywhere(kills, forker, source, server, tmp_path / "base", tmp_path)
-    assert set(found) == {10, 11}
+    assert set(found) == {20, 21}
     assert min(found.values()) >= 5
-    assert (tmp_path / "mirror" / "_delta_log" / "00000000000000000010.checkpoint.parquet").exists()
+    log = tmp_path / "mirror" / "_delta_log"
+    assert (log / f"{20:020}.checkpoint.parquet").exists()
+    assert not (log / f"{9:020}.json").exists()
+    assert (log / f"{10:020}.json").exists()
 
 
 def test_kills_at_random_times(kills: ModuleType) -> None:

@@ -49,6 +49,12 @@ def test_a_worker_without_the_package_imports_it_from_memory(bare_python: str, t
     assert f"delta_sharing_client.spark.executor FromMemory {__version__}\nstill works\n" in said
 
 
+def test_texts_beside_the_modules_go_along(bare_python: str, tmp_path: Path) -> None:
+    """Without them files in the legacy calendar could not be read there."""
+    after = 'print(load("read.calendar").find_zone("Europe/Berlin").standard)'
+    assert run(bare_python, tmp_path, package_loader(), after=after).endswith("\n3600\n")
+
+
 def test_a_worker_with_the_same_release_uses_that(bare_python: str, tmp_path: Path) -> None:
     said = run(bare_python, tmp_path, package_loader(), PYTHONPATH=str(spark_processes.ROOT))
     assert f"delta_sharing_client.spark.executor SourceFileLoader {__version__}" in said

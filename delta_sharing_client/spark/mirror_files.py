@@ -1,0 +1,262 @@
+"""The files of a mirror's version as a DataFrame, by Spark's own Parquet reader and without delta-spark.
+
+Deleted rows are left out by an anti join on the row index; columns are asked for under the names and types that
+each file has (`mirror_footers`), and cast. Files that Spark would read otherwise than this package, or not at
+all, go through this package's own reader, on the executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.materialize.names import NO_VALUE, encode_folder
+from delta_sharing_client.mirror.scan import MirrorScan
+from delta_sharing_client.protocol.column_mapping import physical_name
+from delta_sharing_client.protocol.partition_values import parse_partition_value
+from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from delta_sharing_client.query import ScanPlan
+from delta_sharing_client.read.fetch import fetch_vector
+from delta_sharing_client.read.local import LocalStorage
+from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.spark.frame import batches_frame
+from delta_sharing_client.spark.job import Job, encode
+from delta_sharing_client.spark.mirror_columns import as_text, as_wanted, has_text, quoted, variant_text
+from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE, read_footers, stored_columns
+from delta_sharing_client.spark.plan import divide
+from delta_sharing_client.spark.session import core_count, spark_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType as SparkStruct
+
+#: Deleted rows that are handed to Spark at the most.
+_MOST_DELETED: Final = 20_000_000
+#: Groups of files that Spark reads apart at the most; each makes its plans larger.
+_MOST_GROUPS: Final = 32
+_EPOCH: Final = datetime(1970, 1, 1)
+#: Types of partition columns whose text Spark reads as Delta means it.
+_PLAIN: Final = frozenset(
+    {"string", "long", "integer", "short", "byte", "boolean", "date", "float", "double", "binary"}
+)
+#: Begins the names of columns that are only needed on the way.
+_HELPER: Final = "__delta_sharing_"
+
+
+class MirrorFiles:
+    """The files of a mirror's version, as Spark without delta-spark reads them.
+
+    Args:
+        session: the session.
+        scan: what to read; its filters and its limit are not looked at.
+        plan: the plan of that scan.
+    """
+
+    def __init__(self, session: SparkSession, scan: MirrorScan, plan: ScanPlan) -> None:
+        self._session = session
+        self._scan = scan
+        self._plan = plan
+        self._mode = plan.spec.mapping
+        self._version = spark_version(session)
+        self._output = plan.spec.output
+        schema = plan.metadata.schema
+        self._partitions = [f for f in (schema.find(n) for n in plan.metadata.partition_columns) if f is not None]
+        named = {field.name for field in self._partitions}
+        self._data = [field for field in self._output if field.name not in named and not _is_void(field)]
+        spelt = all(str(field.type) in _PLAIN or isinstance(field.type, DecimalType) for field in self._partitions)
+        self._text = variant_text(session) if scan.variant == "json" else None
+        self._spelt = spelt and all(self._told_by_folders(task) for task in plan.tasks)
+
+    def frame(self) -> DataFrame:
+        """Return the columns of the scan, under their names.
+
+        Raises:
+            FileGoneError: a file is not there.
+            DataError: a file is damaged.
+            UnsupportedTypeError: a column has a type that this Spark lacks.
+        """
+        logical = spark_schema(self._output, self._scan.variant, self._version)
+        groups, ours = self._groups()
+        frames = []
+        for stored, tasks in groups.items():
+            plain = [task for task in tasks if task.deletion_vector is None]
+            marked = [task for task in tasks if task.deletion_vector is not None]
+            if plain:
+                frames.append(self._read(plain, stored, logical, {}))
+            if marked:
+                frames.append(self._read(marked, stored, logical, self._deleted(marked)))
+        if ours:
+            frames.append(self._read_ourselves(ours, logical))
+        if not frames:
+            return self._session.createDataFrame([], logical)
+        frame = frames[0]
+        for other in frames[1:]:
+            frame = frame.unionByName(other)
+        return frame
+
+    def _groups(self) -> tuple[dict[StructType, list[FileScanTask]], list[FileScanTask]]:
+        """Put files together that Spark reads alike, and those that it does not read."""
+        groups: dict[StructType, list[FileScanTask]] = {}
+        ours: list[FileScanTask] = []
+        marked = sum(task.deletion_vector.cardinality for task in self._plan.tasks if task.deletion_vector)
+        taken = {physical_name(field, self._mode).lower() for field in self._partitions}
+        for task, footer in zip(self._plan.tasks, read_footers(self._plan.tasks), strict=True):
+            stored = stored_columns(footer, self._data, self._mode, task.file_id, self._version)
+            if self._text is not None and not all(has_text(field.type) for field in self._data):
+                stored = None
+            too_many = task.deletion_vector is not None and marked > _MOST_DELETED
+            if stored is None or too_many or any(field.name.lower() in taken for field in stored):
+                ours.append(task)
+            else:
+                groups.setdefault(stored, []).append(task)
+        if len(groups) > _MOST_GROUPS:
+            smallest = sorted(groups, key=lambda key: sum(task.size for task in groups[key]))
+            for key in smallest[: len(groups) - _MOST_GROUPS]:
+                ours += groups.pop(key)
+        return groups, ours
+
+    def _read_ourselves(self, tasks: Sequence[FileScanTask], logical: SparkStruct) -> DataFrame:
+        """Read files by this package's reader, on the executors; nothing is pruned there but columns by name."""
+        plan = replace(self._plan, tasks=list(tasks), limit=None)
+        job = Job(
+            table=plan.table.full_name,
+            spec=plan.spec,
+            table_columns=plan.metadata.schema,
+            options=self._scan._storage.options,
+            endpoint_is_loopback=False,
+            counting=not self._output.fields,
+            local=True,
+        )
+        parts = divide(plan, core_count(self._session) if len(tasks) > 1 else 1)
+        return batches_frame(self._session, encode(job), [encode(part) for part in parts], logical)
+
+    def _read(
+        self, tasks: Sequence[FileScanTask], stored: StructType, logical: SparkStruct, deleted: Mapping[str, Any]
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        apart = [] if self._spelt else [field for field in self._partitions if field.name in self._output.names]
+        fields = list(stored.fields)
+        if self._spelt:
+            fields += [StructField(self._name(field), field.type) for field in self._partitions]
+        reader = self._session.read.schema(spark_schema(StructType(tuple(fields)), "struct", self._version))
+        # What the session says of old times, of missing files or of characters in paths shall not matter. Files
+        # that Spark wrote tell themselves in which calendar their times are; the others are in today's.
+        reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
+        reader = reader.option("__globPaths__", "false").option("mergeSchema", "false")
+        reader = reader.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+        if self._partitions and self._spelt:
+            reader = reader.option("basePath", str(self._scan.directory))
+        frame = reader.parquet(*[task.url for task in tasks])
+        if apart:  # as a column of its own: Spark 3.5 cannot join by the hidden one
+            frame = frame.withColumn(f"{_HELPER}of_file", F.col("_metadata.file_name"))
+        if deleted:
+            frame = self._without(frame, deleted)
+        if apart:
+            frame = self._with_values(frame, tasks, apart)
+        of_file = {field.name: place for field, place in zip(self._data, stored, strict=True)}
+        types = {field.name: field.dataType for field in self._variants(logical)}
+        columns = []
+        for field in self._output:
+            place = of_file.get(field.name)
+            if _is_void(field):
+                column = F.lit(None).cast(types[field.name])
+            elif place is None:
+                column = F.col(quoted(self._name(field)))
+            else:
+                column = as_wanted(F.col(quoted(place.name)), place.type, field.type, types[field.name])
+                if self._text is not None:
+                    column = as_text(column, field.type, self._text)
+            columns.append(column.alias(field.name))
+        return frame.select(columns)
+
+    def _variants(self, logical: SparkStruct) -> SparkStruct:
+        """The columns with variants of Spark's own type, where it has one."""
+        if self._version < VARIANT_FILES_SINCE:
+            return logical  # then no file with variants is read by Spark
+        return spark_schema(self._output, "struct", self._version)
+
+    def _without(self, frame: DataFrame, deleted: Mapping[str, Any]) -> DataFrame:
+        """Leave rows out by their files' names and their places in them."""
+        import pyarrow as pa
+        from pyspark.sql import functions as F  # noqa: N812
+
+        names = [name for name, positions in deleted.items() for _ in range(len(positions))]
+        places = [pa.array(positions, pa.int64()) for positions in deleted.values()]
+        table = pa.table(
+            {
+                f"{_HELPER}file": pa.array(names, pa.string()),
+                f"{_HELPER}row": pa.concat_arrays(places),
+            }
+        )
+        given: Any = table if self._version >= (4, 0) else table.to_pandas()
+        gone = F.broadcast(self._session.createDataFrame(given))
+        frame = frame.withColumn(f"{_HELPER}in_file", F.col("_metadata.file_name"))
+        frame = frame.withColumn(f"{_HELPER}at_row", F.col("_metadata.row_index"))
+        same = (F.col(f"{_HELPER}in_file") == F.col(f"{_HELPER}file")) & (
+            F.col(f"{_HELPER}at_row") == F.col(f"{_HELPER}row")
+        )
+        return frame.join(gone, same, "left_anti")
+
+    def _with_values(
+        self, frame: DataFrame, tasks: Sequence[FileScanTask], fields: Sequence[StructField]
+    ) -> DataFrame:
+        """Add the partition columns by the names of the files, where the folders do not spell them out."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        rows = []
+        for task in tasks:
+            texts = [_text(task.partition_values.get(self._name(field)), field) for field in fields]
+            rows.append((task.url.rpartition("/")[2], *texts))
+        names = [f"{_HELPER}name", *(f"{_HELPER}value{number}" for number in range(len(fields)))]
+        values = self._session.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
+        joined = frame.join(F.broadcast(values), F.col(f"{_HELPER}of_file") == F.col(names[0]))
+        types = spark_schema(StructType(tuple(fields)), "struct", self._version)
+        for field, name, kind in zip(fields, names[1:], types.fields, strict=True):
+            joined = joined.withColumn(self._name(field), F.col(name).cast(kind.dataType))
+        return joined
+
+    def _name(self, field: StructField) -> str:
+        return physical_name(field, self._mode)
+
+    def _deleted(self, tasks: Sequence[FileScanTask]) -> dict[str, Any]:
+        """The positions of the deleted rows by the name of their file, which is unique in a mirror."""
+        storage = LocalStorage(self._scan._storage.options)
+        found = {}
+        for task in tasks:
+            positions = fetch_vector(storage, task)
+            if positions is not None and len(positions):
+                found[task.url.rpartition("/")[2]] = positions.positions
+        return found
+
+    def _told_by_folders(self, task: FileScanTask) -> bool:
+        """Whether the folders of a file spell its partition values out."""
+        wanted = []
+        for field in self._partitions:
+            name = physical_name(field, self._mode)
+            value = task.partition_values.get(name)
+            if not (name + (value or "")).isascii():
+                return False  # Spark takes each encoded byte for a character
+            wanted.append(f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}")
+        return task.url.endswith("/".join(["", *wanted, task.url.rpartition("/")[2]]))
+
+
+def _text(value: str | None, field: StructField) -> str | None:
+    """A partition value as text that Spark reads as Delta means it, whatever the session's time zone is."""
+    if not value:
+        return None
+    kind = str(field.type)
+    if kind not in ("timestamp", "timestamp_ntz"):
+        return value
+    micros = parse_partition_value(value, field.type)
+    if not isinstance(micros, int):
+        return None
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return moment.isoformat() + ("Z" if kind == "timestamp" else "")
+
+
+def _is_void(field: StructField) -> bool:
+    return field.type == PrimitiveType("void")
