@@ -43,7 +43,7 @@ PRIVATE: Final[dict[str, Any]] = (
 _CHUNK: Final = 256 * 1024
 _MOST: Final = 1024 * 1024
 #: Files of so many bytes are kept in the interpreter's memory, which is used again.
-_SMALL: Final = 128 * 1024
+_SMALL: Final = 512 * 1024
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
 #: A download that got this much further than ever before has made progress.
