@@ -179,7 +179,7 @@ def cases(ways: Ways, scale: str) -> dict[str, Case]:
             count,
             large["rows"],
             (
-                ways.ours(f"{call}, columns=[]", "large"),
+                ways.ours(f"{call}, columns=[]", "large", columns=[]),
                 ways.ours(call, "large"),
                 ways.source(source, "large"),
                 local,
