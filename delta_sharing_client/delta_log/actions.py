@@ -282,6 +282,7 @@ def make_action(name: str, raw: object, *, where: str) -> Action:
     if kind is None:
         return OtherAction(name=name, raw=raw)
     vector = raw.get("deletionVector") if name in ("add", "remove") else None
-    if vector is not None and not {"storageType", "pathOrInlineDv", "cardinality"} <= vector.keys():
+    named = vector.keys() if isinstance(vector, dict) else set()
+    if vector is not None and not {"storageType", "pathOrInlineDv", "cardinality"} <= named:
         raise DeltaLogError(f"{where}: a deletion vector lacks its type, its place or its cardinality")
     return kind(raw=raw)

@@ -84,7 +84,7 @@ def _oldest_to_keep(listing: LogListing, metadata: Metadata, midnight: int) -> C
         # Without the commits before it this one has the time of its file, and so must have it now.
         moved = (first_in_commit is None or version < first_in_commit) and (
             version in listing.commits
-            and times[version] != listing.commits[version].stat().st_mtime_ns // 1_000_000
+            and times.get(version) != listing.commits[version].stat().st_mtime_ns // 1_000_000
         )
         whole = all(number in listing.commits for number in range(version, listing.latest_version + 1))
         if whole and not moved and _is_readable(checkpoint):

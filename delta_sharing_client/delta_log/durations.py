@@ -34,7 +34,10 @@ def parse_interval(text: str) -> timedelta:
         match = _PART.match(rest, position)
         if match is None or match[2] not in _UNITS:
             raise ValueError(f"{text!r} is not an interval of weeks, days, hours, minutes or seconds")
-        total += int(match[1]) * _UNITS[match[2]]
+        try:
+            total += int(match[1]) * _UNITS[match[2]]
+        except OverflowError:
+            raise ValueError(f"{text!r} is longer than there are years") from None
         position = match.end()
     if not rest or total < timedelta():
         raise ValueError(f"{text!r} is not an interval")

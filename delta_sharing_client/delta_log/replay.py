@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -43,7 +44,7 @@ class Replay:
         with self._lock:
             fingerprint = _fingerprint(version, listing)
             kept = self._snapshots.get(version)
-            if kept is not None and kept[0] == fingerprint:
+            if kept is not None and fingerprint is not None and kept[0] == fingerprint:
                 self._snapshots.move_to_end(version)
                 return kept[1]
             state = self._replay(version, listing)
@@ -53,10 +54,7 @@ class Replay:
                 )
             timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
             if timestamp is None:
-                # Its commit is gone; a checkpoint or a compacted file stands in for it.
-                holders = [c.files[0] for c in listing.checkpoints if c.version == version]
-                holders += [file for (_, end), file in listing.compacted.items() if end == version]
-                timestamp = holders[0].stat().st_mtime_ns // 1_000_000
+                timestamp = self._time_without_commit(version, listing)
             snapshot = Snapshot(
                 version=version,
                 timestamp=timestamp,
@@ -64,8 +62,9 @@ class Replay:
                 table_path=self._table,
                 allow_absolute_paths=self._allow_absolute_paths,
             )
-            self._snapshots[version] = (fingerprint, snapshot)
-            self._snapshots.move_to_end(version)
+            if fingerprint is not None:
+                self._snapshots[version] = (fingerprint, snapshot)
+                self._snapshots.move_to_end(version)
             while len(self._snapshots) > _KEPT_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
             return snapshot
@@ -93,11 +92,20 @@ class Replay:
             raise damaged
         raise self._gap_error(version, listing)
 
+    def _time_without_commit(self, version: int, listing: LogListing) -> int:
+        """Return the time of a version whose commit is gone: that of what stands in for it."""
+        holders = [c.files[0] for c in listing.checkpoints if c.version == version]
+        holders += [file for (_, end), file in listing.compacted.items() if end == version]
+        for file in holders:
+            with contextlib.suppress(FileNotFoundError):
+                return file.stat().st_mtime_ns // 1_000_000
+        raise self._cleaned_up(version)
+
     def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
         """Return the newest kept snapshot that leads to `version` and is still the log's own."""
         for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
             fingerprint, snapshot = self._snapshots[kept_version]
-            same = fingerprint == _fingerprint(kept_version, listing)
+            same = fingerprint == _fingerprint(kept_version, listing)  # never for one that has gone
             if same and _gap(kept_version + 1, version, listing) is None:
                 return snapshot
         return None
@@ -116,11 +124,14 @@ class Replay:
         usable = min((c.version for c in listing.checkpoints), default=None)
         oldest = min(listing.commits, default=None)
         if oldest != 0 and (usable is None or version < usable):
-            return VersionNotFoundError(
-                f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
-            )
+            return self._cleaned_up(version)
         gap = _gap((oldest or 0) if usable is None else usable + 1, version, listing)
         return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
+
+    def _cleaned_up(self, version: int) -> VersionNotFoundError:
+        return VersionNotFoundError(
+            f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
+        )
 
 
 def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) -> LogState:
@@ -154,12 +165,18 @@ def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int 
     return files, None
 
 
-def _fingerprint(version: int, listing: LogListing) -> _Fingerprint:
-    """Tell whether a version is still the one that was read: a table may be deleted and made again."""
+def _fingerprint(version: int, listing: LogListing) -> _Fingerprint | None:
+    """Tell whether a version is still the one that was read: a table may be deleted and made again.
+
+    None where its file has gone since the log was listed.
+    """
     file = listing.commits.get(version)
     if file is None:
         file = next((c.files[0] for c in listing.checkpoints if c.version == version), None)
     if file is None:
         return (0, 0, 0)
-    stat = file.stat()
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return None
     return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

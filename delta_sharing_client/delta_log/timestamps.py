@@ -41,7 +41,10 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
         timestamps[version] = previous = timestamp
     if first_in_commit is not None and first_in_commit in listing.commits:
         # A copy of a table has new file times; those before the in-commit ones still lie before them.
-        following = _in_commit_timestamp(listing.commits[first_in_commit])
+        try:
+            following = _in_commit_timestamp(listing.commits[first_in_commit])
+        except FileNotFoundError:
+            return timestamps  # expired, and those before it as well
         for version in range(first_in_commit - 1, -1, -1):
             following -= 1
             if version in timestamps:

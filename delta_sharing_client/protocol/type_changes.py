@@ -19,6 +19,7 @@ from delta_sharing_client.protocol.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    UnknownType,
     parse_type_name,
 )
 
@@ -50,7 +51,7 @@ def check_type_changes(columns: Iterable[StructField]) -> None:
 
 def is_widening(before: DataType, after: DataType) -> bool:
     """Tell whether every value of a type is one of another, by a change that the protocol lists."""
-    if before == after:
+    if before == after or (_is_text(before) and _is_text(after)):
         return True
     if isinstance(after, DecimalType):
         if isinstance(before, DecimalType):
@@ -62,6 +63,12 @@ def is_widening(before: DataType, after: DataType) -> bool:
     if before.name in _INTEGERS and after.name in _INTEGERS:
         return _INTEGERS.index(before.name) < _INTEGERS.index(after.name)
     return (before.name, after.name) in _OTHERS
+
+
+def _is_text(kind: DataType) -> bool:
+    """Whether a type is string; engines that know collations list another one as another type."""
+    name = kind.name if isinstance(kind, PrimitiveType | UnknownType) else ""
+    return name == "string" or name.startswith("string collate ")
 
 
 def _changes(fields: Iterable[StructField], parent: str) -> Iterator[tuple[str, str, str]]:

@@ -25,6 +25,9 @@ logger = logging.getLogger("delta_sharing_client.spark")
 OLDEST: Final = (3, 5)
 DATA_SOURCE_SINCE: Final = (4, 0)
 
+#: How many tasks Spark starts at the most to look at files.
+_LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
 _cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
@@ -111,6 +114,26 @@ def worker_python(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         context.pythonExec = before
+
+
+@contextmanager
+def listed_by_cores(spark: SparkSession) -> Iterator[None]:
+    """Have Spark look at files that it is given meanwhile in one task per core.
+
+    Beyond 32 files it would start a task for each. Connect looks at files when a query runs, and is left alone.
+    """
+    if is_connect(spark):
+        yield
+        return
+    before = spark.conf.get(_LISTING_TASKS, None)
+    spark.conf.set(_LISTING_TASKS, str(core_count(spark)))
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_LISTING_TASKS)
+        else:
+            spark.conf.set(_LISTING_TASKS, before)
 
 
 def _new_session() -> SparkSession:

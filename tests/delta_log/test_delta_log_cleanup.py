@@ -18,8 +18,12 @@ from deltalake import DeltaTable
 from handwritten_logs import PROTOCOL, add, metadata, open_log, remove
 
 from delta_sharing_client.delta_log import DeltaLog, cleanup
+from delta_sharing_client.delta_log import replay as replay_module
 from delta_sharing_client.delta_log.cleanup import clean_up
-from delta_sharing_client.errors import VersionNotFoundError
+from delta_sharing_client.delta_log.listing import list_log
+from delta_sharing_client.delta_log.replay import Replay
+from delta_sharing_client.delta_log.timestamps import commit_times
+from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
 DAY = 86_400_000
 #: Noon of some day: cut-offs are midnights.
@@ -274,3 +278,44 @@ def test_readers_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         done.set()
         reader.join()
     assert wrong == []
+
+
+IN_COMMIT = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}}
+
+
+@pytest.mark.parametrize("in_commit", [False, True], ids=["file times", "in-commit times"])
+def test_a_listing_from_before_the_clean_up(tmp_path: Path, in_commit: bool) -> None:
+    """Who listed the log before reads what is newest all the same, on top of a snapshot that has gone too."""
+    more = {"delta.enableInCommitTimestamps": "true"} if in_commit else {}
+    log = aged(tmp_path, protocol=IN_COMMIT if in_commit else PROTOCOL, **more)
+    listing = list_log(log.table_path)
+    replay = Replay(log.table_path, allow_absolute_paths=False)
+    assert [file.path for file in replay.load(2, listing).files] == ["f2.parquet"]
+    described = log.snapshot().metadata
+    assert clean_up(log.table_path, described, now_ms=NOW + 10_000 * DAY if in_commit else NOW) > 0
+    assert [file.path for file in replay.load(14, listing).files] == ["f14.parquet"]
+    assert max(commit_times(listing, described)) == 14
+    for reader in (replay, Replay(log.table_path, allow_absolute_paths=False)):
+        with pytest.raises(DeltaLogError):
+            reader.load(2, listing)
+
+
+def test_a_version_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = aged(tmp_path)
+    listing = list_log(log.table_path)
+    original = replay_module._apply_commits
+
+    def then_gone(*args: Any) -> Any:
+        state = original(*args)
+        assert clean_up(log.table_path, state.metadata, now_ms=NOW) > 0
+        return state
+
+    monkeypatch.setattr(replay_module, "_apply_commits", then_gone)
+    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+        Replay(log.table_path, allow_absolute_paths=False).load(2, listing)
+
+
+@pytest.mark.parametrize("name", ["delta.logRetentionDuration", "delta.deletedFileRetentionDuration"])
+def test_a_retention_beyond_all_time_costs_no_commit(tmp_path: Path, name: str) -> None:
+    log = grow(open_log(tmp_path / "table"), range(6), **{name: "interval 999999999 weeks"})
+    assert held(log) == ["f5.parquet"]

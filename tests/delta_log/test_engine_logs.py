@@ -57,6 +57,13 @@ def test_what_replay_needs_may_not(writer: LogWriter) -> None:
         open_log(writer.table).snapshot()
 
 
+@pytest.mark.parametrize("vector", ["u", [1], 7])
+def test_a_deletion_vector_that_is_none(writer: LogWriter, vector: Any) -> None:
+    writer.commit(0, [PROTOCOL, metadata(), add("f", deletionVector=vector)])
+    with pytest.raises(DeltaLogError, match="deletion vector"):
+        open_log(writer.table).snapshot()
+
+
 def test_metadata_without_schema_has_no_columns(writer: LogWriter) -> None:
     bare = metadata()
     del bare["metaData"]["schemaString"]

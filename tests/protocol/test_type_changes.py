@@ -27,6 +27,8 @@ KNOWN = [
     ("long", "decimal(20,0)"),
     ("long", "decimal(38,18)"),
     ("string", "string"),
+    ("string", "string collate UTF8_LCASE"),
+    ("string collate UNICODE", "string"),
 ]
 OTHERS = [
     ("long", "integer"),
@@ -49,6 +51,7 @@ OTHERS = [
     ("boolean", "integer"),
     ("interval day", "long"),
     ("integer", "geometry"),
+    ("integer", "string collate UNICODE"),
 ]
 
 
