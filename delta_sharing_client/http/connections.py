@@ -10,6 +10,7 @@ gives up, shutting its socket down is the only way to have it out at once.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -45,11 +46,13 @@ class Cancellation(threading.Event):
 
 
 class SocketRegistry:
-    """The sockets of a transport, each with the event of whoever uses it now."""
+    """The sockets of a transport, each with the process and the event of whoever uses it now."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users: weakref.WeakKeyDictionary[socket.socket, threading.Event | None] = weakref.WeakKeyDictionary()
+        self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, threading.Event | None]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._thread = threading.local()
 
     @contextmanager
@@ -68,14 +71,19 @@ class SocketRegistry:
             return
         event: threading.Event | None = getattr(self._thread, "event", None)
         with self._lock:
-            self._users[sock] = event
+            self._users[sock] = os.getpid(), event
         if event is not None and event.is_set():
             _shut_down(sock)
 
     def shut_down(self, event: threading.Event | None = None) -> None:
-        """Shut down the sockets in use for an event, or all of them; whoever waits gets an error at once."""
+        """Shut down the sockets in use for an event, or all of them; whoever waits gets an error at once.
+
+        Those that were there before a fork are left alone: to shut them down would break them in the parent too.
+        """
+        here = os.getpid()
         with self._lock:
-            sockets = [sock for sock, user in self._users.items() if event is None or user is event]
+            users = list(self._users.items())
+        sockets = [sock for sock, (pid, user) in users if pid == here and (event is None or user is event)]
         for sock in sockets:
             _shut_down(sock)
 

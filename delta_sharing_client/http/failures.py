@@ -76,6 +76,9 @@ def translate(
     for link in chain:
         if isinstance(link, _TIMEOUTS) and not isinstance(link, urllib3.exceptions.NewConnectionError):
             return RequestTimeoutError(_timeout_text(chain, reading), url=url)
+    for link in chain:
+        if isinstance(link, requests.exceptions.InvalidSchema) and "SOCKS" in str(link):
+            return LastingTransportError("a SOCKS proxy needs PySocks: pip install 'requests[socks]'", url=url)
     if any(isinstance(link, _BAD_URLS) for link in chain):
         return InsecureUrlError("the URL is malformed", url=url)
     if any(

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urljoin
 
 import requests
 import urllib3
-from requests.utils import DEFAULT_CA_BUNDLE_PATH, get_environ_proxies
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, get_environ_proxies, select_proxy
 
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.http import logs
@@ -38,6 +38,7 @@ MAX_REDIRECTS: Final = 5
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _HOSTS: Final = 16
+_PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 
 
 class Authorizer(Protocol):
@@ -167,7 +168,12 @@ class _Transport:
         """Proxies for a URL: the explicit ones first. On loopback a proxy would see what must stay here."""
         if is_loopback(url):
             return {}
-        return {**get_environ_proxies(url), **self.options.proxies}
+        proxies = {**get_environ_proxies(url), **self.options.proxies}
+        proxy = select_proxy(url, proxies)
+        if not proxy:
+            return {}
+        _check_proxy(proxy, url)
+        return proxies
 
 
 class ApiTransport(_Transport):
@@ -388,6 +394,20 @@ class StorageTransport(_Transport):
 def _log(method: str, url: str, outcome: object, started: float) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s %.3f s", method, redact_url(url), outcome, time.monotonic() - started)
+
+
+def _check_proxy(proxy: str, url: str) -> None:
+    """Raise an error that names the proxy: those of the libraries read as if `url` were malformed."""
+    try:
+        parts = urllib3.util.parse_url(proxy if "://" in proxy else "http://" + proxy.lstrip("/"))
+    except ValueError:
+        parts = urllib3.util.Url()
+    if not parts.host or parts.scheme not in _PROXY_SCHEMES:
+        raise LastingTransportError(
+            "the proxy's URL is malformed; see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and "
+            "TransportOptions(proxies=...)",
+            url=url,
+        )
 
 
 def _redirect_target(response: Response) -> str | None:

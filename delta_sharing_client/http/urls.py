@@ -100,6 +100,8 @@ def _data_problem(url: str, endpoint_is_loopback: bool, allow_http: bool) -> str
     """Say why the files of a host may not be fetched; empty where they may."""
     parts = _split(url)
     host = (parts.hostname or "").rstrip(".")
+    if "%" in host:
+        return "its host is percent-encoded"  # urllib3 would decode it after these checks
     address = _address(host)
     if host in _METADATA_NAMES or (address is not None and any(address in net for net in _METADATA_NETWORKS)):
         return "link-local and cloud-metadata addresses are refused"

@@ -60,6 +60,14 @@ def _keeps_texts() -> bool:
     return getattr(dtype, "storage", "") == "pyarrow"
 
 
+def _nan_is_null() -> bool:
+    """Whether nullable floats take NaN for null: they do since pandas 3, unless an option says otherwise."""
+    import pandas as pd
+
+    probe: pd.DataFrame = pa.table({"x": [np.nan]}).to_pandas(types_mapper={pa.float64(): pd.Float64Dtype()}.get)
+    return bool(probe["x"].isna().all())
+
+
 class _Growing:
     """An array that grows at its end."""
 
@@ -128,6 +136,8 @@ class _Numbers:
         if self._nulls is None and not self._marked:
             return pd.Series(values, copy=False)
         nulls = self._marks(self._values.size).result()
+        if self._floating and _nan_is_null():
+            nulls |= np.isnan(values)
         masked = pd.arrays.FloatingArray if self._floating else pd.arrays.IntegerArray
         return pd.Series(masked(values, nulls), copy=False)
 
@@ -144,7 +154,7 @@ class _Times:
         numbers = values.cast(pa.int64())
         if values.null_count:
             room[:] = numbers.fill_null(0).to_numpy().view(_TIME)
-            room[values.is_null().to_numpy()] = np.datetime64("NaT")
+            room[values.is_null().to_numpy()] = np.datetime64("NaT", "us")
         else:
             room[:] = numbers.to_numpy().view(_TIME)
 

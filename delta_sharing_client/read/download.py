@@ -156,7 +156,9 @@ class _Span:
 
     def result(self) -> Buffer:
         """Return the bytes of the finished piece."""
-        return self._buffer if self._grown is None else self._grown
+        if self._grown is not None:
+            return self._grown
+        return b"" if self._buffer is None else self._buffer
 
     def _allocate(self, size: int) -> memoryview:
         # Not Arrow's pool: it would keep a heap for each of 32 fetching threads.

@@ -39,6 +39,8 @@ Progress: TypeAlias = Callable[[FileScanTask], None]
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 #: Files that are opened ahead of the one whose rows are wanted.
 _OPEN_AHEAD: Final = 64
+#: Seconds; on Windows nobody gets through to a thread that waits without end, not even with Ctrl-C.
+_PATIENCE: Final = 0.5 if os.name == "nt" else None
 #: About how much larger rows are than the encoded bytes that they are decoded from.
 _EXPANSION: Final = 3
 
@@ -202,6 +204,8 @@ class _Pipeline:
                     if self._left == 0:
                         return
                 self._charge(-piece.cost)
+                if self._starved:
+                    self._advance()
             if file.error is not None:
                 self._start_again(file, file.error)
                 continue
@@ -242,7 +246,7 @@ class _Pipeline:
             with self._wake:
                 self._awaited = item
                 while not item.ready and not self._news:
-                    self._wake.wait()
+                    self._wake.wait(_PATIENCE)
                 self._news = False
                 self._awaited = None
 

@@ -205,6 +205,26 @@ class TestProxies:
         assert "canary" not in str(caught.value)
         assert is_retryable(caught.value)
 
+    @pytest.mark.parametrize(
+        "proxy", ["http://", "://canary-password", "http://me:canary-password@127.0.0.1:99999"]
+    )
+    def test_one_whose_url_is_malformed(self, proxy):
+        with pytest.raises(LastingTransportError, match="proxy's URL is malformed") as caught:
+            self.send(TransportOptions(allow_http=True, proxies={"http": proxy}))
+        assert "canary" not in str(caught.value)
+
+    def test_one_of_a_kind_that_is_not_installed(self, monkeypatch):
+        import requests.adapters
+
+        def missing(*args, **kwargs):  # what requests has in its place without PySocks
+            raise requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")
+
+        monkeypatch.setattr(requests.adapters, "SOCKSProxyManager", missing)
+        proxies = {"http": "socks5://me:canary-password@127.0.0.1:1"}
+        with pytest.raises(LastingTransportError, match="SOCKS proxy needs PySocks") as caught:
+            self.send(TransportOptions(allow_http=True, proxies=proxies))
+        assert "canary" not in str(caught.value)
+
 
 class TestRedirects:
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -489,6 +509,24 @@ class TestAbort:
         event.set()
         with pytest.raises((TransportError, IncompleteResponseError)):
             storage.get(server.url + SIGNED, cancelled=event)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+    @pytest.mark.parametrize("how", ["abort", "cancel", "close"])
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_child_process_breaks_none_of_its_parent(self, server, storage, how):
+        server.on("GET", "*", Reply(body=bytes(200_000), cut_at=100_000, ending="pause", pause=0.3))
+        cancelled = Cancellation()
+        storage.break_on(cancelled)
+        with storage.get(server.url + SIGNED, cancelled=cancelled) as response:
+            left = 200_000 - len(response.read_some(10))
+            child = os.fork()
+            if not child:
+                {"abort": storage.abort, "cancel": cancelled.set, "close": storage.close}[how]()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            while count := response.read_into(memoryview(bytearray(200_000))):
+                left -= count
+        assert left == 0
 
 
 @pytest.fixture(scope="module")

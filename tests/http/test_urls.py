@@ -78,6 +78,8 @@ def test_other_spellings_of_loopback(url):
         "https://0xa9fea9fe/",
         "https://0251.0376.0251.0376/",
         "https://169.254.43518/",
+        "https://169.254.169%2e254/",
+        "https://metadata%2Egoogle.internal/",
     ],
 )
 @pytest.mark.parametrize("allow_http", [False, True])

@@ -205,6 +205,15 @@ class TestValues:
         assert math.isnan(values[2])
         assert values[3] == -math.inf
 
+    @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+    def test_whether_nan_is_null_in_a_nullable_dtype_is_up_to_pandas(self, kind, tmp_path):
+        table = pa.table({"a": pa.array([0.5, None, math.nan], kind), "b": pa.array([0.5, 1.0, math.nan], kind)})
+        pq.write_table(table, tmp_path / "f.parquet")
+        as_pandas = pd.read_parquet(tmp_path / "f.parquet", dtype_backend="numpy_nullable")
+        frame = to_pandas(table, "numpy_nullable")
+        pd.testing.assert_frame_equal(frame, as_pandas)
+        pd.testing.assert_frame_equal(frame.isna(), as_pandas.isna())
+
     def test_texts_and_bytes(self):
         frame = frame_of(s=pa.array(["", None, "🦆"]), b=pa.array([b"", None, b"\xff"]))
         assert frame["s"].isna().tolist() == [False, True, False]

@@ -211,6 +211,24 @@ def test_a_budget_smaller_than_any_file_still_reads_all(store, reader):
     assert numbers(batches) == list(range(400_000))
 
 
+def test_rows_that_are_taken_make_room_for_further_pieces_at_once(store, reader, monkeypatch):
+    monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
+    monkeypatch.setattr(pipeline, "PIECE", 1)
+    tasks = tasks_of(store, "large", LARGE[:1])
+    batches = read_batches(tasks, spec_of(), reader(memory_budget=5_500_000), table_columns=SCHEMA)
+    first = next(batches)
+    asked = -1
+    while asked != len(store.requests):  # until all is there that there is room for
+        asked = len(store.requests)
+        time.sleep(0.2)
+    second = next(batches)
+    end = time.monotonic() + 10
+    while len(store.requests) == asked and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(store.requests) > asked
+    assert numbers([first, second, *batches]) == list(range(200_000))
+
+
 def test_a_file_that_changes_between_its_ranges_is_read_again_whole(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
     old, new = file_reply(LARGE[0], etag='"old"'), file_reply(LARGE[0], etag='"new"')

@@ -90,6 +90,11 @@ class TestWholeFiles:
         server.on("GET", PATH, file_reply(b"x"))
         assert fetch(reader, server, size=1) == b"x"
 
+    @pytest.mark.parametrize("changes", [{}, {"chunk": 5}, {"length": None}])
+    def test_no_byte(self, server, reader, changes):
+        server.on("GET", PATH, Reply(**changes))
+        assert fetch(reader, server, size=0) == b""
+
 
 class TestResuming:
     @pytest.mark.parametrize("ending", ["close", "reset"])
