@@ -35,13 +35,6 @@ Connect = Callable[..., SharingClient]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
-    source = Source(tmp_path / "source")
-    source.change([("x1", [1, 2]), ("y1", [3])])
-    return source
-
-
-@pytest.fixture
 def mirror(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> Mirror:
     return connect(serve({"s.s.t": source.root})).table("s.s.t").mirror(tmp_path / "mirror")
 

@@ -34,13 +34,6 @@ Connect = Callable[..., SharingClient]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
-    source = Source(tmp_path / "source")
-    source.change([("x1", [1, 2]), ("y1", [3])])
-    return source
-
-
-@pytest.fixture
 def server(source: Source, serve: Serve) -> SharingServer:
     return serve({"s.s.t": source.root, "s.s.u": source.root})
 
