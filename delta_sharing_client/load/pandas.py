@@ -75,9 +75,7 @@ def to_pandas(
         del group
     series: dict[int, pd.Series] = {}
     if rest:
-        frame = _converted(
-            pa.Table.from_batches(kept, pa.schema([schema.field(n) for n in rest])), kept, dtype_backend
-        )
+        frame = _converted(kept, pa.schema([schema.field(n) for n in rest]), dtype_backend)
         if not filled:
             return frame
         series = {position: frame.iloc[:, place] for place, position in enumerate(rest)}
@@ -106,8 +104,8 @@ def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
         yield pa.Table.from_batches(waiting, schema)
 
 
-def _converted(table: pa.Table, kept: list[pa.RecordBatch], dtype_backend: DtypeBackend | None) -> pd.DataFrame:
-    """Convert columns as a whole; what was kept of them is given up."""
+def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: DtypeBackend | None) -> pd.DataFrame:
+    """Convert columns as a whole; the batches are given up."""
     import pandas as pd
 
     mapper: Callable[[pa.DataType], Any] | None = None
@@ -115,6 +113,7 @@ def _converted(table: pa.Table, kept: list[pa.RecordBatch], dtype_backend: Dtype
         mapper = pd.ArrowDtype
     elif dtype_backend == "numpy_nullable":
         mapper = _nullable_mapper()
+    table = pa.Table.from_batches(kept, schema)
     kept.clear()
     table = table.replace_schema_metadata(_pandas_metadata(table) if mapper is None else None)
     try:

@@ -235,7 +235,10 @@ class MirrorFiles:
         joined = frame.join(F.broadcast(values), F.col(f"{_HELPER}of_file") == F.col(names[0]))
         types = spark_schema(StructType(tuple(fields)), "struct", self._version)
         for field, name, kind in zip(fields, names[1:], types.fields, strict=True):
-            joined = joined.withColumn(self._name(field), F.col(name).cast(kind.dataType))
+            value = F.col(name)
+            if str(field.type) == "timestamp":
+                value = F.timestamp_micros(value.cast("bigint"))
+            joined = joined.withColumn(self._name(field), value.cast(kind.dataType))
         return joined
 
     def _name(self, field: StructField) -> str:
@@ -267,7 +270,7 @@ class MirrorFiles:
 
 
 def _text(task: FileScanTask, name: str, field: StructField) -> str | None:
-    """A partition value as text that Spark reads as Delta means it, whatever the session's time zone is."""
+    """A partition value as text that Spark reads as Delta means it; an instant as its microseconds."""
     text = task.partition_values.get(name)
     try:
         value = parse_partition_value(text, field.type)
@@ -275,10 +278,8 @@ def _text(task: FileScanTask, name: str, field: StructField) -> str | None:
         raise DataError(f"partition column {field.name!r}: {error}", file_id=task.file_id) from None
     if value is None or isinstance(value, str | bytes):
         return None if value is None else text
-    kind = str(field.type)
-    if kind in ("timestamp", "timestamp_ntz") and isinstance(value, int):
-        moment = _EPOCH + timedelta(microseconds=value)
-        return moment.isoformat() + ("Z" if kind == "timestamp" else "")
+    if str(field.type) == "timestamp_ntz" and isinstance(value, int):
+        return (_EPOCH + timedelta(microseconds=value)).isoformat()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 

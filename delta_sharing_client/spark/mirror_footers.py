@@ -29,6 +29,7 @@ from delta_sharing_client.protocol.schema import (
     StructField,
     StructType,
 )
+from delta_sharing_client.protocol.type_changes import is_widening
 from delta_sharing_client.read.arrow_types import arrow_type
 from delta_sharing_client.read.calendar import LegacyCalendar, find_zone
 from delta_sharing_client.read.conform import FieldFinder, holds_variant, is_variant
@@ -41,8 +42,6 @@ VARIANT_FILES_SINCE: Final = (4, 1)
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 _THREADS: Final = 8
 _KEPT: Final = 4096
-#: Whole numbers: the decimal digits that hold all of a type's values, and its rank.
-_INTEGERS: Final = {"byte": (3, 0), "short": (5, 1), "integer": (10, 2), "long": (20, 3)}
 _STORED: Final = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -229,7 +228,7 @@ def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataTy
             raise NotForSparkError
         return MapType(key, _stored(wanted.value, arrow.item_type, finder))
     stored = _leaf_type(arrow)
-    if stored == wanted or _widens(stored, wanted):
+    if is_widening(stored, wanted):
         return stored
     raise NotForSparkError
 
@@ -247,22 +246,6 @@ def _leaf_type(arrow: pa.DataType) -> DataType:
     if name is None:
         raise NotForSparkError
     return PrimitiveType(name)
-
-
-def _widens(stored: DataType, wanted: DataType) -> bool:
-    """Whether a type may become another one without any value changing; see "Type Widening"."""
-    if isinstance(wanted, DecimalType):
-        if isinstance(stored, DecimalType):
-            more = wanted.scale - stored.scale
-            return more >= 0 and wanted.precision - stored.precision >= more
-        digits = _INTEGERS.get(str(stored))
-        return digits is not None and wanted.precision - wanted.scale >= digits[0]
-    before, after = str(stored), str(wanted)
-    if after == "double":
-        return before in ("byte", "short", "integer", "float")
-    if after == "timestamp_ntz":
-        return before == "date"
-    return before in _INTEGERS and after in _INTEGERS and _INTEGERS[before][1] <= _INTEGERS[after][1]
 
 
 def _may_be_variant(arrow: pa.DataType) -> bool:

@@ -76,6 +76,17 @@ def test_values_in_any_spelling(kind: str, beside: bool, spark: Any, make: Make)
     same(mirror, table, spark)
 
 
+def test_instants_whose_zone_leads_beyond_the_years_of_python(spark: Any, make: Make) -> None:
+    texts = ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59.5-05:00", "2020-01-05 00:00:00", None]
+    files = [File(rows=longs(n), name=f"f{n}", values={"p": text}) for n, text in enumerate(texts)]
+    mirror, table = make([column("a", "long"), column("p", "timestamp")], files, ["p"])
+    stored = table.scan().to_arrow()
+    wanted = dict(zip(stored["a"].to_pylist(), stored["p"].cast(pa.int64()).to_pylist(), strict=True))
+    found = mirror_dataframe(mirror.scan(), spark).selectExpr("a", "unix_micros(p)").collect()
+    assert {row[0]: row[1] for row in found} == wanted
+    assert min(wanted.values(), key=lambda n: n or 0) < -62_135_596_800_000_000
+
+
 @pytest.mark.parametrize("kind", ["date", "timestamp", "long", "decimal(12,2)"])
 def test_a_value_that_is_none(kind: str, spark: Any, make: Make) -> None:
     mirror, _ = make(
