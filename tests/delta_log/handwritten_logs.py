@@ -14,6 +14,14 @@ SCHEMA = json.dumps(
     {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
 )
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+V2 = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["v2Checkpoint"],
+        "writerFeatures": ["v2Checkpoint"],
+    }
+}
 
 
 def metadata(table_id: str = "t-1", **configuration: str) -> dict[str, Any]:

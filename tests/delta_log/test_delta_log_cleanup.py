@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from handwritten_logs import PROTOCOL, add, metadata, open_log, remove
+from handwritten_logs import PROTOCOL, V2, add, metadata, open_log, remove
 
 from delta_sharing_client.delta_log import DeltaLog, cleanup
 from delta_sharing_client.delta_log import replay as replay_module
@@ -28,14 +28,6 @@ from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 DAY = 86_400_000
 #: Noon of some day: cut-offs are midnights.
 NOW = 20_000 * DAY + DAY // 2
-V2 = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["v2Checkpoint"],
-        "writerFeatures": ["v2Checkpoint"],
-    }
-}
 
 
 def age(log: DeltaLog, version: int, days: float, now_ms: int = NOW) -> None:

@@ -12,22 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from handwritten_logs import PROTOCOL, add, metadata, open_log, remove
+from handwritten_logs import PROTOCOL, V2, add, metadata, open_log, remove
 
 from delta_sharing_client.delta_log import DeltaLog, Metadata, Snapshot
 from delta_sharing_client.delta_log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta_log.durations import parse_interval
 from delta_sharing_client.delta_log.stats_struct import StatsLayout
 from delta_sharing_client.errors import DeltaLogError
-
-V2 = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["v2Checkpoint"],
-        "writerFeatures": ["v2Checkpoint"],
-    }
-}
 
 
 def log_files(log: DeltaLog, pattern: str) -> list[str]:
