@@ -161,7 +161,7 @@ class _Span:
         return b"" if self._buffer is None else self._buffer
 
     def _allocate(self, size: int) -> memoryview:
-        # Not Arrow's pool: it would keep a heap for each of 32 fetching threads.
+        # Not Arrow's pool: it would keep a heap for each of dozens of fetching threads.
         try:
             # Pages of its own take longer than the bytes' way from the socket, unless there are many of them.
             self._buffer = bytearray(size) if size <= _SMALL else mmap.mmap(-1, size, **PRIVATE)

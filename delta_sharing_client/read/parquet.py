@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.protocol.column_mapping import MappingMode, physical_name
-from delta_sharing_client.protocol.partition_values import Value, parse_partition_value
+from delta_sharing_client.protocol.partition_values import Value
 from delta_sharing_client.protocol.predicates import Predicate
 from delta_sharing_client.protocol.schema import DataType, StructField, StructType
 from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
@@ -26,6 +25,7 @@ from delta_sharing_client.read.conform import FieldFinder, check_texts, conform,
 from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.footer import check_chunks, check_values, flat_leaf, row_counts
 from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
+from delta_sharing_client.read.locate import Layouts, locate
 from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
@@ -67,43 +67,6 @@ def decode_file(
         yield from source.decode_all(use_threads=use_threads)
 
 
-class _Layout:
-    """The top-level fields of a file, and which Parquet columns they take."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._fields = [schema.field(i) for i in range(len(schema))]
-        self._starts = [0, *itertools.accumulate(_leaf_count(field.type) for field in self._fields)]
-        self._found: dict[tuple[MappingMode, str], tuple[int, ...]] = {}
-
-    def leaves(self, wanted: StructField, mode: MappingMode, file_id: str) -> tuple[int, ...]:
-        """Return the Parquet columns of a column of the table; none where the file does not hold it."""
-        key = mode, wanted.name
-        found = self._found.get(key)
-        if found is None:
-            place = FieldFinder(mode, file_id).find(wanted, self._fields)
-            found = () if place is None else tuple(range(self._starts[place], self._starts[place + 1]))
-            self._found[key] = found
-        return found
-
-
-class Layouts:
-    """Remembers the layout of the last file that was opened: most files of a table have the same.
-
-    For one `ReadSpec`. Several threads may use it.
-    """
-
-    def __init__(self) -> None:
-        self._last: _Layout | None = None
-
-    def of(self, schema: pa.Schema) -> _Layout:
-        """Return the layout of a file with that schema."""
-        last = self._last
-        if last is None or not last.schema.equals(schema, check_metadata=True):
-            last = self._last = _Layout(schema)
-        return last
-
-
 class ParquetSource:
     """An open Parquet file, of which only the footer and the pieces being decoded have to be there.
 
@@ -138,7 +101,7 @@ class ParquetSource:
             file = self._open(None)
             self._spare.append(file)
             self._metadata = file.metadata
-            self.columns = _locate(file.schema_arrow, task, spec, layouts or Layouts())
+            self.columns = locate(file.schema_arrow, task, spec, layouts or Layouts())
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
@@ -314,58 +277,6 @@ class ParquetSource:
 def _no_columns(rows: int) -> pa.RecordBatch:
     """Rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
-
-
-def _locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec, layouts: Layouts) -> list[LocatedColumn]:
-    """Find each column of the table in the file, among its partition values, or nowhere."""
-    layout = layouts.of(schema)
-    values = {name.lower(): value for name, value in task.partition_values.items()}
-    columns = []
-    for wanted in spec.fields:
-        if wanted.name in task.constants:
-            columns.append(LocatedColumn(wanted, value=task.constants[wanted.name]))
-            continue
-        if wanted.name in spec.unmapped:
-            leaves = layout.leaves(wanted, "none", task.file_id)
-            if not leaves:
-                raise DataError(f"it has no column {wanted.name!r}", file_id=task.file_id)
-            columns.append(LocatedColumn(wanted, leaves=leaves))
-            continue
-        stated = None
-        if values:
-            names = (physical_name(wanted, spec.mapping).lower(), wanted.name.lower())
-            stated = next((name for name in names if name in values), None)
-        if stated is not None and wanted.name in spec.partition_columns:
-            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
-            continue
-        leaves = layout.leaves(wanted, spec.mapping, task.file_id)
-        if leaves:
-            columns.append(LocatedColumn(wanted, leaves=leaves))
-        elif stated is not None:
-            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
-        else:
-            columns.append(LocatedColumn(wanted))
-    return columns
-
-
-def _leaf_count(kind: pa.DataType) -> int:
-    """How many Parquet columns a field of that type takes."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _leaf_count(kind.storage_type)
-    if pa.types.is_struct(kind):
-        return sum(_leaf_count(kind.field(i).type) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
-    if pa.types.is_nested(kind):
-        return _leaf_count(kind.value_type)
-    return 1
-
-
-def _partition_value(text: str | None, column: StructField, task: FileScanTask) -> Value:
-    try:
-        return parse_partition_value(text, column.type)
-    except ValueError as error:
-        raise DataError(f"partition column {column.name!r}: {error}", file_id=task.file_id) from None
 
 
 def _conform_column(

@@ -28,7 +28,8 @@ from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.download import Buffer, Download, FileChanged, Refresh, RetryBudget
 from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
-from delta_sharing_client.read.parquet import Layouts, ParquetSource
+from delta_sharing_client.read.locate import Layouts
+from delta_sharing_client.read.parquet import ParquetSource
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate, Strategy
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -372,7 +373,7 @@ class _Pipeline:
         self, file: _FileRead, piece: _PieceRead, data: Buffer, deleted: RowPositions | None
     ) -> None:
         try:
-            # Opened here: 32 fetchers would contend for the interpreter, and keep a heap each.
+            # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
             source = ParquetSource(data, file.task, self._spec, deleted=deleted, layouts=self._layouts)
             with source:
                 rows = 0
