@@ -206,7 +206,7 @@ WIDENED = [
         "byte",
         pa.int8(),
         [-128, 127, None],
-        ["short", "integer", "long", "double", "decimal(10,0)", "decimal(5,2)"],
+        ["short", "integer", "long", "double", "decimal(10,0)", "decimal(12,2)"],
     ),
     ("short", pa.int16(), [-(1 << 15), 7], ["integer", "long", "double", "decimal(10,0)"]),
     ("integer", pa.int32(), [-(1 << 31), 3], ["long", "double", "decimal(20,5)"]),
@@ -235,6 +235,14 @@ def test_widened_types(
     features = ["typeWidening", "timestampNtz"]
     mirror, table = make(columns, [file], features=features)
     assert by_spark(mirror) == [True]
+    same(mirror_dataframe(mirror.scan(), spark), table.scan().to_arrow())
+
+
+def test_widened_by_other_rules(spark: Any, make: Make) -> None:
+    """Delta lists no change from byte to a decimal of fewer than ten digits before the point; our reader knows it."""
+    file = File(rows=pa.table({"a": pa.array([-128, 127, None], pa.int8())}), name="old")
+    mirror, table = make([column("a", "decimal(5,2)")], [file], features=["typeWidening"])
+    assert by_spark(mirror) == [False]
     same(mirror_dataframe(mirror.scan(), spark), table.scan().to_arrow())
 
 
