@@ -291,7 +291,7 @@ class TestIntegers:
             pd.NA,
             pd.NaT,
             1j,
-            object(),
+            pytest.param(object(), id="object"),
         ],
         ids=repr,
     )
