@@ -26,6 +26,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import create_urllib3_context
 
+from delta_sharing_client.http.wire import Exchange
+
 
 class Cancellation(threading.Event):
     """An event that, when it is set, also breaks the transfers that wait on its behalf."""
@@ -131,6 +133,7 @@ class TrackingAdapter(HTTPAdapter):
         context: the TLS context; None for plain http.
         pool_connections: hosts to keep connections for.
         pool_maxsize: connections to keep per host.
+        direct: whether connections without a proxy are for requests without a body alone, by `wire`.
     """
 
     def __init__(
@@ -140,15 +143,17 @@ class TrackingAdapter(HTTPAdapter):
         *,
         pool_connections: int,
         pool_maxsize: int,
+        direct: bool = False,
     ) -> None:
         self._registry = registry
+        self._direct = direct
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=pool_connections, pool_maxsize=pool_maxsize)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         """Give the pools of direct connections our context and our connection classes."""
         super().init_poolmanager(connections, maxsize, block, **pool_kwargs, **self._tls)
-        self.poolmanager.pool_classes_by_scheme = _pool_classes(self._registry)
+        self.poolmanager.pool_classes_by_scheme = _pool_classes(self._registry, direct=self._direct)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         """Give the pools of proxied connections the same."""
@@ -162,29 +167,20 @@ class TrackingAdapter(HTTPAdapter):
         conn.cert_reqs = "CERT_REQUIRED"
 
 
-def _pool_classes(registry: SocketRegistry) -> dict[str, Any]:
-    class Connection(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
+def _pool_classes(registry: SocketRegistry, *, direct: bool = False) -> dict[str, Any]:
+    class Tracked:
+        def connect(self: Any) -> None:
+            super().connect()  # type: ignore[misc]
             registry.enter(self)
 
-        def request(self, *args: Any, **kwargs: Any) -> None:
+        def request(self: Any, *args: Any, **kwargs: Any) -> None:
             registry.enter(self)
-            super().request(*args, **kwargs)
+            super().request(*args, **kwargs)  # type: ignore[misc]
 
-    class SecureConnection(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            registry.enter(self)
-
-        def request(self, *args: Any, **kwargs: Any) -> None:
-            registry.enter(self)
-            super().request(*args, **kwargs)
-
-    class Pool(HTTPConnectionPool):
-        ConnectionCls = Connection
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = SecureConnection
-
-    return {"http": Pool, "https": SecurePool}
+    bases = (Tracked, Exchange) if direct else (Tracked,)
+    connections = {
+        "http": type("Connection", (*bases, HTTPConnection), {}),
+        "https": type("SecureConnection", (*bases, HTTPSConnection), {}),
+    }
+    pools = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+    return {scheme: type("Pool", (pools[scheme],), {"ConnectionCls": connections[scheme]}) for scheme in pools}

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.http.body import decoded
 from delta_sharing_client.http.failures import NETWORK_ERRORS, translate
+from delta_sharing_client.http.wire import Answer
 from delta_sharing_client.secrets import MASK
 
 #: The most that is read of an error's body.
@@ -24,7 +25,7 @@ class Response:
     """An answer whose body has yet to be read. Close it, or use it as a context manager.
 
     Args:
-        raw: the answer as urllib3 gives it.
+        raw: the answer as urllib3 or `wire` gives it.
         method: the request's method.
         url: the request's URL.
         sent: the request's headers.
@@ -43,10 +44,8 @@ class Response:
         self._what = what
         self._sent = sent
         self._raw = raw
-        # urllib3's own `readinto` reads and then copies.
-        original = getattr(raw, "_original_response", None)
-        self._plain: Any = original if hasattr(getattr(original, "fp", None), "readinto1") else None
-        self._left = _content_length(method, self.status, self.headers)
+        self._direct = raw if isinstance(raw, Answer) else None
+        self._left = raw.left if isinstance(raw, Answer) else _content_length(method, self.status, self.headers)
 
     def __enter__(self) -> Self:
         return self
@@ -86,30 +85,23 @@ class Response:
     def read_into(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what comes of the body, as sent; return how many bytes, 0 at its end.
 
-        Takes less than half the time of `read_some`, as nothing is copied.
+        Of a file that comes without a proxy nothing is copied.
 
         Raises:
             IncompleteResponseError: the body is shorter than announced.
             TransportError: the connection broke.
         """
-        if self._left is None or self._plain is None:
+        if self._left is None or self._direct is None:
             data = self.read_some(len(view))
             view[: len(data)] = data
             return len(data)
-        plain = self._plain
         try:
-            # One read of the socket: `readinto` would go on until the view is full, and lose it all in a fault.
-            count: int = plain.fp.readinto1(view[: self._left]) if self._left else 0
-            if not count and self._left:
-                raise self._cut()
-            self._left -= count
-            plain.length = self._left
-            if not self._left:
-                plain.read(0)  # lets go of the connection
-                if plain.isclosed():
-                    self._raw.release_conn()
+            count = self._direct.read_into(view)
         except NETWORK_ERRORS as error:
             raise translate(error, url=self.url, what=self._what, reading=True) from None
+        if not count and self._left:
+            raise self._cut()
+        self._left -= count
         return count
 
     def chunks(self) -> Iterator[bytes]:

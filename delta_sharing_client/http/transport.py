@@ -29,7 +29,7 @@ from delta_sharing_client.http.connections import Cancellation, SocketRegistry, 
 from delta_sharing_client.http.failures import NETWORK_ERRORS, LastingTransportError, translate
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
-from delta_sharing_client.http.urls import check_data_url, check_endpoint, is_loopback, same_origin
+from delta_sharing_client.http.urls import check_data_url, check_endpoint, is_loopback, same_origin, url_origin
 from delta_sharing_client.secrets import redact_url
 
 logger = logging.getLogger(__name__)
@@ -63,6 +63,8 @@ class _Transport:
 
     #: What to tell the user when nothing can be reached.
     _remedy: ClassVar[str] = ""
+    #: Whether requests without a proxy go past all that a request with a body needs.
+    _direct: ClassVar[bool] = False
 
     def __init__(self, options: TransportOptions) -> None:
         logs.install()
@@ -102,6 +104,7 @@ class _Transport:
                     tls_context(*self._tls_files) if scheme == "https" else None,
                     pool_connections=_HOSTS,
                     pool_maxsize=self.options.max_connections,
+                    direct=self._direct,
                 )
             return adapter
 
@@ -314,9 +317,13 @@ class StorageTransport(_Transport):
         endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
     """
 
+    _direct = True
+
     def __init__(self, options: TransportOptions, endpoint_is_loopback: bool) -> None:
         super().__init__(options)
         self.endpoint_is_loopback = endpoint_is_loopback
+        self._times = self._timeout(None)
+        self._pools: dict[tuple[TrackingAdapter, str], Any] = {}
 
     def get(
         self,
@@ -366,12 +373,10 @@ class StorageTransport(_Transport):
         """Send one request, past the layers of `requests`: what they do for a GET takes longer than sending it."""
         if self._proxies(url):
             return super()._exchange(adapter, method, url, headers, body, timeout)
-        parts = urllib3.util.parse_url(url)
-        pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
-        adapter.cert_verify(pool, url, True, None)
+        pool, target = self._pool_for(adapter, url)
         return pool.urlopen(
             method,
-            parts.request_uri,
+            target,
             body=body,
             headers=headers,
             redirect=False,
@@ -379,8 +384,23 @@ class StorageTransport(_Transport):
             preload_content=False,
             decode_content=False,
             retries=adapter.max_retries,
-            timeout=self._timeout(timeout),
+            timeout=self._times if timeout is None else self._timeout(timeout),
         )
+
+    def _pool_for(self, adapter: TrackingAdapter, url: str) -> tuple[Any, str]:
+        """Return the pool of connections for a URL, and what to ask them for."""
+        origin = url_origin(url)
+        target = url[len(origin) :].partition("#")[0]
+        pool = self._pools.get((adapter, origin)) if target.startswith("/") and "/." not in target else None
+        if pool is not None and pool.pool is not None:  # one that is closed has none
+            return pool, target
+        parts = urllib3.util.parse_url(url)
+        pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
+        adapter.cert_verify(pool, url, True, None)
+        if len(self._pools) >= _HOSTS:
+            self._pools = {}
+        self._pools[adapter, origin] = pool
+        return pool, parts.request_uri
 
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread; for when the user gives up."""

@@ -42,8 +42,13 @@ _LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9
 
 def is_loopback(url: str) -> bool:
     """Tell whether a URL's host is this machine, by its name or its address; no name is resolved."""
+    return _leads_to_loopback(url_origin(url))
+
+
+def url_origin(url: str) -> str:
+    """Return a URL up to its path."""
     match = _ORIGIN.match(url)
-    return _leads_to_loopback(match[0] if match else url)
+    return match[0] if match else url
 
 
 @lru_cache(maxsize=256)

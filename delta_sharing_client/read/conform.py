@@ -7,6 +7,7 @@ cast that would change a value raises.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ from delta_sharing_client.protocol.schema import (
 from delta_sharing_client.read.variant import conform_variant, variant_to_json
 
 _FIELD_ID: Final = b"PARQUET:field_id"
+_OFFSET: Final = struct.Struct("=i")
+#: Texts of so many bytes in all are looked at in a copy.
+_FEW_BYTES: Final = 128 * 1024
 
 
 class FieldFinder:
@@ -234,10 +238,16 @@ def _check_utf8(array: pa.StringArray) -> None:
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return
-    bounds = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
-    units = np.frombuffer(data, np.int8, bounds[-1] - bounds[0], bounds[0])
+    (start,) = _OFFSET.unpack_from(offsets, 4 * array.offset)
+    (stop,) = _OFFSET.unpack_from(offsets, 4 * (array.offset + len(array)))
+    size = stop - start
+    if size <= _FEW_BYTES:
+        # numpy would let go of the interpreter for it, and wait for its turn.
+        ascii_only = bytes(memoryview(data)[start:stop]).isascii()
+    else:
+        ascii_only = np.frombuffer(data, np.int8, size, start).min() >= 0
     # ASCII, which is most of it, is seen at a glance.
-    if units.size and units.min() < 0:
+    if not ascii_only:
         array.cast(pa.binary()).cast(pa.string())
 
 

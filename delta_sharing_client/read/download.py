@@ -27,6 +27,7 @@ from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Backoff, RetryLater, is_retryable
 from delta_sharing_client.http.stores import store_error
 from delta_sharing_client.http.transport import StorageTransport
+from delta_sharing_client.read.slabs import Slabs
 
 T = TypeVar("T")
 
@@ -104,15 +105,18 @@ class _NoRanges(Exception):  # noqa: N818
 class _Span:
     """A contiguous piece of a file, from `start` to `stop` (None: the end, not known yet), filling up.
 
-    It fills `view` where one is given, a buffer of its own otherwise.
+    It fills `view` where one is given, a buffer of its own otherwise; a small one may be of `slabs`.
     """
 
-    def __init__(self, start: int, stop: int | None, view: memoryview | None = None) -> None:
+    def __init__(
+        self, start: int, stop: int | None, view: memoryview | None = None, slabs: Slabs | None = None
+    ) -> None:
         self.start = start
         self.stop = stop
         self.position = start
         self._buffer: Buffer = None
         self._view = view
+        self._slabs = slabs
         self._grown: bytearray | None = bytearray() if stop is None else None
 
     def put(self, data: bytes) -> None:
@@ -164,7 +168,10 @@ class _Span:
         # Not Arrow's pool: it would keep a heap for each of dozens of fetching threads.
         try:
             # Pages of its own take longer than the bytes' way from the socket, unless there are many of them.
-            self._buffer = bytearray(size) if size <= _SMALL else mmap.mmap(-1, size, **PRIVATE)
+            if size > _SMALL:
+                self._buffer = mmap.mmap(-1, size, **PRIVATE)
+            else:
+                self._buffer = bytearray(size) if self._slabs is None else self._slabs.take(size)
         except (OSError, OverflowError, MemoryError):
             raise StorageError(f"there is no memory for {size:,} bytes of it") from None
         return memoryview(self._buffer)
@@ -268,9 +275,9 @@ class Download:
             self._etag = None
             self._pause(self._settings.backoff.seconds(1))
 
-    def whole(self) -> Buffer:
-        """Read the whole file."""
-        span = _Span(0, self._size or None)
+    def whole(self, slabs: Slabs | None = None) -> Buffer:
+        """Read the whole file; a small one into memory of `slabs`, where it belongs when it is done with."""
+        span = _Span(0, self._size or None, slabs=slabs)
         self._fill(span, ranged=False)
         return span.result()
 

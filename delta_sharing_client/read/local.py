@@ -12,6 +12,7 @@ from typing import TypeVar
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.read.download import Buffer, Cancelled, Download, Refresh, RetryBudget
+from delta_sharing_client.read.slabs import Slabs
 from delta_sharing_client.read.storage import StorageReader
 
 T = TypeVar("T")
@@ -102,8 +103,8 @@ class LocalFile(Download):
         """Read once: a local file does not change while it is being read."""
         return read()
 
-    def whole(self) -> Buffer:
-        """Map the whole file into memory."""
+    def whole(self, slabs: Slabs | None = None) -> Buffer:
+        """Map the whole file into memory; it needs none of `slabs`."""
 
         def mapped(descriptor: int, size: int) -> Buffer:
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""

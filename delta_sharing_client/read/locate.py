@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -10,12 +11,13 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.protocol.column_mapping import MappingMode, physical_name
 from delta_sharing_client.protocol.partition_values import Value, parse_partition_value
 from delta_sharing_client.protocol.schema import StructField
+from delta_sharing_client.read.assemble import Assembly
 from delta_sharing_client.read.conform import FieldFinder
 from delta_sharing_client.read.layout import LocatedColumn
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 
-class _Layout:
+class Layout:
     """The top-level fields of a file, and which Parquet columns they take."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -23,6 +25,9 @@ class _Layout:
         self._fields = [schema.field(i) for i in range(len(schema))]
         self._starts = [0, *itertools.accumulate(_leaf_count(field.type) for field in self._fields)]
         self._found: dict[tuple[MappingMode, str], tuple[int, ...]] = {}
+        self._assemblies: dict[tuple[tuple[int, ...], ...], Assembly] = {}
+        #: The columns of a file of which nothing is known but its schema.
+        self.columns: list[LocatedColumn] | None = None
 
     def leaves(self, wanted: StructField, mode: MappingMode, file_id: str) -> tuple[int, ...]:
         """Return the Parquet columns of a column of the table; none where the file does not hold it."""
@@ -34,6 +39,14 @@ class _Layout:
             self._found[key] = found
         return found
 
+    def assembly(self, columns: Sequence[LocatedColumn], spec: ReadSpec) -> Assembly:
+        """Return what makes the table's columns of the decoded ones; the same for files that are alike."""
+        key = tuple(column.leaves for column in columns)
+        found = self._assemblies.get(key)
+        if found is None:
+            found = self._assemblies[key] = Assembly(columns, spec)
+        return found
+
 
 class Layouts:
     """Remembers the layout of the last file that was opened: most files of a table have the same.
@@ -42,29 +55,30 @@ class Layouts:
     """
 
     def __init__(self) -> None:
-        self._last: _Layout | None = None
+        self._last: Layout | None = None
 
-    def of(self, schema: pa.Schema) -> _Layout:
+    def of(self, schema: pa.Schema) -> Layout:
         """Return the layout of a file with that schema."""
         last = self._last
         if last is None or not last.schema.equals(schema, check_metadata=True):
-            last = self._last = _Layout(schema)
+            last = self._last = Layout(schema)
         return last
 
 
-def locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec, layouts: Layouts) -> list[LocatedColumn]:
+def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> Sequence[LocatedColumn]:
     """Find each column of the table in the file, among its partition values, or nowhere.
 
     Args:
-        schema: the file's.
+        layout: the file's.
         task: the file.
         spec: what to read of it.
-        layouts: shared by the files of a load.
 
     Raises:
         DataError: the file lacks the field ids by which it is to be read, or a partition value is malformed.
     """
-    layout = layouts.of(schema)
+    alike = not task.partition_values and not task.constants
+    if alike and layout.columns is not None:
+        return layout.columns
     values = {name.lower(): value for name, value in task.partition_values.items()}
     columns = []
     for wanted in spec.fields:
@@ -91,6 +105,8 @@ def locate(schema: pa.Schema, task: FileScanTask, spec: ReadSpec, layouts: Layou
             columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
         else:
             columns.append(LocatedColumn(wanted))
+    if alike:
+        layout.columns = columns
     return columns
 
 

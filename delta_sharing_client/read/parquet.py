@@ -9,22 +9,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.protocol.partition_values import Value
 from delta_sharing_client.protocol.predicates import Predicate
-from delta_sharing_client.protocol.schema import DataType, StructField, StructType
-from delta_sharing_client.read.arrow_types import arrow_schema, arrow_type
+from delta_sharing_client.read.assemble import reason
 from delta_sharing_client.read.calendar import LegacyCalendar
-from delta_sharing_client.read.conform import FieldFinder, check_texts, conform, holds_variant
 from delta_sharing_client.read.deletion_vector import RowPositions
 from delta_sharing_client.read.footer import check_chunks, check_values, flat_leaf, row_counts
-from delta_sharing_client.read.layout import PIECE, LocatedColumn, Piece, plan_pieces
+from delta_sharing_client.read.layout import PIECE, Piece, plan_pieces
 from delta_sharing_client.read.locate import Layouts, locate
 from delta_sharing_client.read.row_filter import filter_batch
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -33,10 +29,6 @@ from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 #: What the Parquet reader raises for bytes that are not what they should be.
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
-#: Bytes of a column of variants that are brought to its type at a time.
-_VARIANT_BYTES: Final = 64 * 1024 * 1024
-#: Bytes of one text, repeated, that are put into one array.
-_CONSTANT_BYTES: Final = 64 * 1024 * 1024
 
 
 def decode_file(
@@ -101,10 +93,12 @@ class ParquetSource:
             file = self._open(None)
             self._spare.append(file)
             self._metadata = file.metadata
-            self.columns = locate(file.schema_arrow, task, spec, layouts or Layouts())
+            layout = (layouts or Layouts()).of(file.schema_arrow)
+            self.columns = locate(layout, task, spec)
+            self._assembly = layout.assembly(self.columns, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         except _READ_ERRORS as error:
-            raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=task.file_id) from None
+            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=task.file_id) from None
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
         if deleted is not None:
             deleted.check(self._starts[-1])
@@ -135,7 +129,7 @@ class ParquetSource:
             with self._file() as file:
                 check_chunks(file, self.columns, self._task)
         except _READ_ERRORS as error:
-            raise DataError(f"not a readable Parquet file: {_reason(error)}", file_id=self._task.file_id) from None
+            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=self._task.file_id) from None
         return plan_pieces(
             self._metadata,
             self.columns,
@@ -159,7 +153,7 @@ class ParquetSource:
 
     def decode_all(self, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
         """Decode the file, whose bytes are all there; see `decode`."""
-        flat = flat_leaf(self._metadata, {leaf for column in self.columns for leaf in column.leaves})
+        flat = flat_leaf(self._metadata, self._assembly.leaves)
         if self._predicate is None and flat is not None:
             # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
             for number in range(self.group_count):
@@ -225,45 +219,24 @@ class ParquetSource:
         self, file: pq.ParquetFile, group: int, rows: int, *, use_threads: bool
     ) -> pa.Table | pa.RecordBatch:
         """Decode one row group to the columns of the table that are read."""
-        columns, task = self.columns, self._task
+        columns, task, assembly = self.columns, self._task, self._assembly
         if not columns:
             return _no_columns(rows)
-        leaves = sorted({leaf for column in columns for leaf in column.leaves})
         table: pa.Table | None = None
-        if leaves:
+        if assembly.leaves:
             try:
-                table = file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+                table = file.reader.read_row_groups(
+                    [group], column_indices=assembly.leaves, use_threads=use_threads
+                )
             except _READ_ERRORS as error:
                 raise DataError(
-                    f"row group {group} cannot be decoded: {_reason(error)}", file_id=task.file_id
+                    f"row group {group} cannot be decoded: {reason(error)}", file_id=task.file_id
                 ) from None
             if table.num_rows != rows:
                 raise DataError(
                     f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
                 )
-        # The decoded table has the asked-for top-level columns in the file's order.
-        firsts = sorted({column.leaves[0] for column in columns if column.leaves})
-        place = {first: rank for rank, first in enumerate(firsts)}
-        read_schema = arrow_schema(StructType(self._spec.fields), self._spec.variant)
-        chunks: list[pa.ChunkedArray] = []
-        for position, column in enumerate(columns):
-            target = read_schema.field(position).type
-            if table is not None and column.leaves:
-                source = table.column(place[column.leaves[0]])
-                if self._calendar is not None:
-                    source = self._rebased(self._calendar, source, column)
-                finder = FieldFinder(self._spec.mapping, task.file_id, column.field.name)
-                chunks.append(_conform_column(source, column.field, target, finder, task))
-            else:
-                chunks.append(_constant(column, target, rows))
-        return pa.Table.from_arrays(chunks, schema=read_schema)
-
-    def _rebased(
-        self, calendar: LegacyCalendar, source: pa.ChunkedArray, column: LocatedColumn
-    ) -> pa.ChunkedArray:
-        physical = [self._metadata.schema.column(leaf).physical_type for leaf in column.leaves]
-        what = f"file {self._task.file_id}: column {column.field.name!r}"
-        return calendar.rebase(source, physical, what)
+        return assembly.build(table, columns, rows, task, self._calendar, self._metadata)
 
     def _select(self, decoded: pa.Table | pa.RecordBatch, *, all_rows_match: bool) -> Iterator[pa.RecordBatch]:
         """Apply the row filter and drop the columns that only it needed."""
@@ -277,62 +250,3 @@ class ParquetSource:
 def _no_columns(rows: int) -> pa.RecordBatch:
     """Rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
-
-
-def _conform_column(
-    source: pa.ChunkedArray, column: StructField, target: pa.DataType, finder: FieldFinder, task: FileScanTask
-) -> pa.ChunkedArray:
-    chunks = source.chunks
-    as_it_is = source.type == target and (finder.mode == "none" or not pa.types.is_nested(target))
-    if holds_variant(column.type):
-        # Texts and values put together may take many times the bytes that the file holds.
-        chunks = [part for chunk in chunks for part in _slices(chunk)]
-        as_it_is = False
-    try:
-        if not as_it_is:
-            chunks = [conform(chunk, column.type, target, finder) for chunk in chunks]
-        for chunk in chunks:
-            check_texts(chunk)
-        return pa.chunked_array(chunks, target)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"column {column.name!r} is {column.type} in the table and {source.type} in the file, "
-            f"and its values do not fit: {_reason(error)}",
-            file_id=task.file_id,
-        ) from None
-
-
-def _slices(chunk: pa.Array) -> Iterator[pa.Array]:
-    """Cut a chunk so that no part takes much more than `_VARIANT_BYTES`."""
-    rows = max(1, len(chunk) * _VARIANT_BYTES // max(chunk.nbytes, 1))
-    for start in range(0, len(chunk), rows):
-        yield chunk.slice(start, rows)
-
-
-def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.ChunkedArray:
-    value = column.value
-    if value is None:
-        return pa.chunked_array([pa.nulls(rows, target)])
-    # Texts that are too much for one array would silently spoil it; the parts share one block.
-    size = 4 * len(value) if isinstance(value, str | bytes) else 0
-    step = min(rows, max(1, _CONSTANT_BYTES // size) if size else rows)
-    block = pa.repeat(value_scalar(value, column.field.type), step)
-    return pa.chunked_array([block.slice(0, rows - start) for start in range(0, rows, step)], target)
-
-
-def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
-    """Return a partition value as an Arrow scalar of the column's type."""
-    target = arrow_type(data_type)
-    if pa.types.is_timestamp(target):
-        return pa.scalar(value, pa.int64()).cast(target)
-    if pa.types.is_decimal(target) and isinstance(value, Decimal):
-        return pa.scalar(value, target)
-    return pa.scalar(value, target)
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of a library's message; its later lines are stack contexts."""
-    text = str(error).strip()
-    with contextlib.suppress(IndexError):
-        text = text.splitlines()[0]
-    return text[:300] or type(error).__name__

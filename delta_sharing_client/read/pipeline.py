@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
 from delta_sharing_client.read.locate import Layouts
 from delta_sharing_client.read.parquet import ParquetSource
+from delta_sharing_client.read.slabs import Slabs
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate, Strategy
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
@@ -164,12 +166,14 @@ class _Pipeline:
         self._cancelled = Cancellation()
         self._wake = threading.Condition()
         self._finished = 0
+        self._settled = 0
         self._awaited: _FileRead | _PieceRead | None = None
         self._news = self._starved = False
         self._files: deque[_FileRead] = deque()
         self._used = 0
         self._complete = False
         self._layouts = Layouts()
+        self._slabs = Slabs()
         cores = os.cpu_count() or 1
         self._fetchers = ThreadPoolExecutor(options.max_connections, thread_name_prefix="delta-sharing-fetch")
         self._decoders = ThreadPoolExecutor(cores, thread_name_prefix="delta-sharing-decode")
@@ -211,6 +215,7 @@ class _Pipeline:
                 self._start_again(file, file.error)
                 continue
             self._files.popleft()
+            self._settled = max(0, self._settled - 1)
             self._finished += 1
             if progress is not None:
                 progress(file.task)
@@ -263,7 +268,9 @@ class _Pipeline:
 
     def _advance(self) -> bool:
         """Open files and start pieces, in order, as far as the budget goes; tell whether a file is left."""
-        position = known = 0
+        known = 0
+        # Under a limit all open files count; else those whose pieces have all been started need no second look.
+        position = self._settled if self._left is None else 0
         self._starved = False
         while True:
             if position == len(self._files):
@@ -273,7 +280,8 @@ class _Pipeline:
                 self._files.append(self._open(task))
             file = self._files[position]
             position += 1
-            known += (file.task.row_count or 0) if file.task.all_rows_match else 0
+            if self._left is not None:
+                known += (file.task.row_count or 0) if file.task.all_rows_match else 0
             while file.pieces is not None and file.started < len(file.pieces):
                 piece = file.pieces[file.started]
                 # The piece that is waited for may always start, or nothing would ever make room for it.
@@ -283,6 +291,9 @@ class _Pipeline:
                 self._charge(piece.cost)
                 file.started += 1
                 self._start(file, piece)
+            # Looked at again: its pieces may have become known since.
+            if position == self._settled + 1 and file.pieces is not None and file.started == len(file.pieces):
+                self._settled = position
 
     def _may_open(self, opened: int, known: int) -> bool:
         """Whether to open another file; under a limit, none before those that are open fall short."""
@@ -348,7 +359,7 @@ class _Pipeline:
             if deleted is not None and deleted.leaves_nothing:
                 self._finish(piece)
                 return
-            data = file.download.restarting(file.download.whole)
+            data = file.download.restarting(partial(file.download.whole, self._slabs))
             self._decoders.submit(self._decode_whole, file, piece, data, deleted)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
@@ -382,6 +393,8 @@ class _Pipeline:
                     rows += batch.num_rows
                     if self._cancelled.is_set() or (self._limit is not None and rows >= self._limit):
                         break
+            if isinstance(data, memoryview):
+                self._slabs.give_back(data)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
         else:
@@ -401,7 +414,9 @@ class _Pipeline:
     def _finish(self, piece: _PieceRead, error: BaseException | None = None) -> None:
         """Note that a piece is there, or cannot be had; its cost becomes what its rows take."""
         # Memory that several batches share counts once.
-        decoded = pa.Table.from_batches(piece.batches).get_total_buffer_size() if piece.batches else 0
+        batches = piece.batches
+        held = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches) if batches else None
+        decoded = held.get_total_buffer_size() if held is not None else 0
         with self._wake:
             if piece.done:
                 return
@@ -431,6 +446,7 @@ class _Pipeline:
             with self._wake:
                 piece.done = True  # whatever still comes of it is dropped
                 self._used -= piece.cost
+        self._settled = 0
         file.download = self._new_download(file.task)
         file.sparse = file.source = file.error = None
         file.started = 0

@@ -56,6 +56,7 @@ def test_a_stream_that_cannot_say_whether_it_is_a_terminal(monkeypatch):
             raise AssertionError(text)
 
     monkeypatch.setattr(sys, "stderr", Odd())
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     with file_progress(TASKS, None, "sales") as advance:
         assert advance is None
 

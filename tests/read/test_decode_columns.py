@@ -12,7 +12,7 @@ from parquet_files import FILE_ID, array_of, batches, mapped, micros, parquet, r
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.load.arrow import to_table
 from delta_sharing_client.protocol.predicates import Compare, bind_filters
-from delta_sharing_client.read.parquet import value_scalar
+from delta_sharing_client.read.assemble import value_scalar
 
 ABC = {"a": pa.array([1, 2]), "b": pa.array(["x", None]), "c": pa.array([True, False])}
 A, B, C = ("a", "long"), ("b", "string"), ("c", "boolean")

@@ -29,7 +29,7 @@ from delta_sharing_client.protocol.schema import (
     parse_schema,
 )
 from delta_sharing_client.protocol.stats import parse_stats
-from delta_sharing_client.read import parquet
+from delta_sharing_client.read import assemble
 from delta_sharing_client.read.arrow_types import VARIANT, arrow_schema, arrow_type
 from delta_sharing_client.read.conform import FieldFinder, conform, holds_variant
 from delta_sharing_client.read.parquet import ParquetSource, decode_file
@@ -292,7 +292,7 @@ class TestFiles:
             read(data, wanted, variant="json")
 
     def test_long_columns_are_read_in_parts(self, monkeypatch):
-        monkeypatch.setattr(parquet, "_VARIANT_BYTES", 1000)
+        monkeypatch.setattr(assemble, "_VARIANT_BYTES", 1000)
         rows = [None if n % 7 == 0 else variant(text(str(n) * 9)) for n in range(500)]
         data = parquet_of(pa.table({"v": pa.array(rows, VARIANT), "n": range(500)}))
         table = read(data, column(KIND), column(PrimitiveType("long"), "n"), variant="json")

@@ -239,7 +239,7 @@ def test_widened_types(
 
 
 def test_widened_by_other_rules(spark: Any, make: Make) -> None:
-    """Delta lists no change from byte to a decimal of fewer than ten digits before the point; our reader knows it."""
+    """Delta lists no change from byte to a decimal of fewer than ten whole digits; our reader knows it."""
     file = File(rows=pa.table({"a": pa.array([-128, 127, None], pa.int8())}), name="old")
     mirror, table = make([column("a", "decimal(5,2)")], [file], features=["typeWidening"])
     assert by_spark(mirror) == [False]
