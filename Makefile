@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 INTEROP := .venv-interop
+# Processes that the tests run in; each has a Spark of its own.
+JOBS ?= 2
 
 .PHONY: help demo test chaos fuzz interop differential lint format notebooks wheel bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
-	@echo "make test      set up and run every test"
+	@echo "make test      set up and run every test, in two processes; JOBS=0 for one"
 	@echo "make differential  read the golden tables with other clients too, and compare"
 	@echo "make chaos     load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others"
 	@echo "make fuzz      fuzz the decoders, a minute each; FUZZ='--seconds 600 ndjson' for others"
@@ -37,7 +39,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python scripts/java.py --quiet
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 chaos: $(STAMP)
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)

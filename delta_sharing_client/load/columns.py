@@ -97,6 +97,15 @@ class _Growing:
         return self._values
 
 
+def _copy(values: pa.ChunkedArray, room: Any) -> None:
+    """Copy values without nulls to their place, chunk by chunk: as a whole they would be copied twice."""
+    start = 0
+    for chunk in values.chunks:
+        stop = start + len(chunk)
+        room[start:stop] = chunk.to_numpy()
+        start = stop
+
+
 class _Numbers:
     """Integers or floats; nullable ones where that is asked for, and for integers where there are nulls."""
 
@@ -113,7 +122,7 @@ class _Numbers:
             nulls = values.is_null().to_numpy()
             values = values.fill_null(0)
         room = self._values.room(len(values))
-        room[:] = values.to_numpy()
+        _copy(values, room)
         if nulls is None:
             if self._nulls is not None:
                 self._nulls.room(len(values))[:] = False
@@ -152,11 +161,9 @@ class _Times:
     def add(self, values: pa.ChunkedArray) -> None:
         room = self._values.room(len(values))
         numbers = values.cast(pa.int64())
+        _copy(numbers.fill_null(0) if values.null_count else numbers, room.view(np.int64))
         if values.null_count:
-            room[:] = numbers.fill_null(0).to_numpy().view(_TIME)
             room[values.is_null().to_numpy()] = np.datetime64("NaT", "us")
-        else:
-            room[:] = numbers.to_numpy().view(_TIME)
 
     def finish(self) -> pd.Series:
         import pandas as pd
