@@ -134,6 +134,9 @@ class TrackingAdapter(HTTPAdapter):
         pool_connections: hosts to keep connections for.
         pool_maxsize: connections to keep per host.
         direct: whether connections without a proxy are for requests without a body alone, by `wire`.
+
+    Attributes:
+        pools: of connections without a proxy, by origin; they go when the adapter goes.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class TrackingAdapter(HTTPAdapter):
     ) -> None:
         self._registry = registry
         self._direct = direct
+        self.pools: dict[str, Any] = {}
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=pool_connections, pool_maxsize=pool_maxsize)
 
@@ -161,6 +165,11 @@ class TrackingAdapter(HTTPAdapter):
         if type(manager).__name__ == "ProxyManager":  # a SOCKS manager has classes of its own
             manager.pool_classes_by_scheme = _pool_classes(self._registry)
         return manager
+
+    def close(self) -> None:
+        """Close the pooled connections: urllib3 does when nobody has their pools any more."""
+        self.pools = {}
+        super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Require a certificate; which ones are trusted is in the context already."""

@@ -323,7 +323,6 @@ class StorageTransport(_Transport):
         super().__init__(options)
         self.endpoint_is_loopback = endpoint_is_loopback
         self._times = self._timeout(None)
-        self._pools: dict[tuple[TrackingAdapter, str], Any] = {}
 
     def get(
         self,
@@ -391,15 +390,15 @@ class StorageTransport(_Transport):
         """Return the pool of connections for a URL, and what to ask them for."""
         origin = url_origin(url)
         target = url[len(origin) :].partition("#")[0]
-        pool = self._pools.get((adapter, origin)) if target.startswith("/") and "/." not in target else None
+        pool = adapter.pools.get(origin) if target.startswith("/") and "/." not in target else None
         if pool is not None and pool.pool is not None:  # one that is closed has none
             return pool, target
         parts = urllib3.util.parse_url(url)
         pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
         adapter.cert_verify(pool, url, True, None)
-        if len(self._pools) >= _HOSTS:
-            self._pools = {}
-        self._pools[adapter, origin] = pool
+        if len(adapter.pools) >= _HOSTS:
+            adapter.pools = {}
+        adapter.pools[origin] = pool
         return pool, parts.request_uri
 
     def abort(self) -> None:

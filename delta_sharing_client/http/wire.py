@@ -19,6 +19,8 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: .*)?", re.DOTALL)
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+#: What may stand around a value. `str.strip` alone would take off more, and read what other readers do not.
+_BLANK: Final = " \t"
 #: Bytes that are asked for while the head is coming; what is of the body is copied.
 _FIRST: Final = 4096
 _MAX_HEAD: Final = 64 * 1024
@@ -41,12 +43,12 @@ class Headers(Mapping[str, str]):
             text = line.decode("latin-1")
             if text[:1] in (" ", "\t"):  # goes on with the last one, as was once allowed
                 if name:
-                    values[name] = f"{values[name]} {text.strip()}"
+                    values[name] = f"{values[name]} {text.strip(_BLANK)}".strip(_BLANK)
                 continue
             name, colon, value = text.partition(":")
-            name = name.strip().lower() if colon else ""
+            name = name.strip(_BLANK).lower() if colon else ""
             if name:
-                value = value.strip()
+                value = value.strip(_BLANK)
                 values[name] = f"{values[name]}, {value}" if name in values else value
         self._values = values
 
@@ -102,10 +104,12 @@ class Answer:
         self._chunk: int | None = None
         self.left = _body_length(method, status, headers)
         coding = headers.get("transfer-encoding", "").lower()
-        if coding and self.left != 0:
+        if coding and coding != "identity" and not _is_bodiless(method, status):
             self.left = None
-            if coding.rpartition(",")[2].strip() == "chunked":
+            if coding.rpartition(",")[2].strip(_BLANK) == "chunked":
                 self._chunk = 0
+            if not minor or "content-length" in headers:  # who reads it the other way sees another end
+                self._keeps = False
         if self.left is None and self._chunk is None:
             self._keeps = False
 
@@ -118,7 +122,7 @@ class Answer:
         """Fill the beginning of `view` with what comes of a body of known length; return how many bytes."""
         left = self.left or 0
         view = view[:left]
-        count = self._take(view) if len(view) else 0
+        count = self._take(view) if len(view) and not self._ended else 0
         self.left = left - count
         if not self.left:
             self._end()
@@ -127,15 +131,24 @@ class Answer:
     def read1(self, limit: int, decode_content: bool = False) -> bytes:
         """Return up to `limit` bytes of the body, as sent, as soon as there are any; none at its end."""
         if self._ended:
-            return b""
+            if self.left == 0:
+                return b""
+            raise http.client.IncompleteRead(b"")  # broken off
         if self._chunk is not None:
-            return self._read_chunked(limit)
-        if self.left is not None:
-            limit = min(limit, self.left)
+            try:
+                return self._read_chunked(limit)
+            except BaseException:
+                self._break_off()  # where the next chunk begins is not known any more
+                raise
+        if self.left is None:
+            data = self._some(limit)
+            if not data:
+                self._end()
+            return data
+        limit = min(limit, self.left)
         data = self._some(limit) if limit else b""
-        if self.left is not None:
-            self.left -= len(data)
-        if not data or self.left == 0:
+        self.left -= len(data)
+        if not self.left:
             self._end()
         return data
 
@@ -169,7 +182,9 @@ class Answer:
         """Note that the body has come, and let the connection be used again."""
         if not self._ended:
             self._ended = True
-            if not self._keeps or len(self._rest):  # more than was announced: what follows would be misread
+            self.left = 0
+            # More than was announced: what follows would be misread.
+            if not self._keeps or len(self._rest) or _is_pending(self._from.sock):
                 self._from.close()
             self.release_conn()
 
@@ -206,7 +221,7 @@ class Answer:
             self._chunk = int(match[1], 16)
             if not self._chunk:
                 for _ in range(_MAX_HEADERS):
-                    if not self._line():
+                    if not self._trailer():
                         self._end()
                         return b""
                 raise urllib3.exceptions.ProtocolError("too much follows the last chunk")
@@ -215,6 +230,14 @@ class Answer:
             raise http.client.IncompleteRead(b"")
         self._chunk -= len(data)
         return data
+
+    def _trailer(self) -> bytes:
+        """The next line behind the last chunk; with the connection's end it is over, too."""
+        try:
+            return self._line()
+        except http.client.IncompleteRead:
+            self._keeps = False
+            return b""
 
     def _line(self) -> bytes:
         """The next line, without its end."""
@@ -234,15 +257,25 @@ class Answer:
 
 def _body_length(method: str, status: int, headers: Headers) -> int | None:
     """How long a body is announced to be; None where that is not told."""
-    if method == "HEAD" or status in (204, 304):
+    if _is_bodiless(method, status):
         return 0
-    said = {part.strip() for part in headers.get("content-length", "").split(",")}
+    said = {part.strip(_BLANK) for part in headers.get("content-length", "").split(",")}
     if not all(part.isascii() and part.isdigit() for part in said):
         return None
     lengths = {int(part) for part in said}
     if len(lengths) > 1:
         raise urllib3.exceptions.InvalidHeader("more than one Content-Length")
     return lengths.pop()
+
+
+def _is_bodiless(method: str, status: int) -> bool:
+    return method == "HEAD" or status in (204, 304)
+
+
+def _is_pending(sock: Any) -> bool:
+    """Tell whether TLS has bytes that were decrypted and not read: no look at the socket would find them."""
+    pending = getattr(sock, "pending", None)
+    return pending is not None and pending() > 0
 
 
 class Exchange:

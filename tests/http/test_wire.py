@@ -1,0 +1,1086 @@
+"""HTTP/1.1 as files are fetched, over real sockets: what is read, refused, kept for the next request, let go."""
+
+import contextlib
+import gc
+import http.client
+import io
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import warnings
+from datetime import timedelta
+
+import pytest
+import urllib3
+from faults.server import FaultServer, Reply
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delta_sharing_client.errors import (
+    DeltaSharingError,
+    IncompleteResponseError,
+    InsecureUrlError,
+    RequestTimeoutError,
+    TransportError,
+)
+from delta_sharing_client.http.connections import SocketRegistry, TrackingAdapter
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.retry import is_retryable
+from delta_sharing_client.http.transport import StorageTransport
+from delta_sharing_client.http.wire import Exchange, _host
+
+SIGNED = "/file.parquet?X-Amz-Signature=canary-signature-11aa"
+FINE = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class PacketServer:
+    """Answers each request with the next script, whatever is asked: packets, seconds to wait, None to hang up.
+
+    heads: the requests as they came.
+    connections: how many were made.
+    hung_up: released once for each connection that the client closed.
+    """
+
+    def __init__(self, *scripts, tls=None, address="127.0.0.1"):
+        self.heads = []
+        self.connections = 0
+        self.hung_up = threading.Semaphore(0)
+        self._scripts = iter(scripts)
+        self._tls = tls
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._open = []
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family)
+        self.port = self._listener.getsockname()[1]
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http{'s' if tls else ''}://{host}:{self.port}"
+
+    def __enter__(self):
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *exception):
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for sock in self._open:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self._lock:
+                    self.connections += 1
+                    self._open.append(sock)
+                thread = threading.Thread(target=self._serve, args=(sock,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, plain):
+        with contextlib.suppress(OSError), plain, self._secured(plain) as sock:
+            with self._lock:
+                self._open.append(sock)
+            self._converse(sock)
+
+    def _secured(self, plain):
+        return plain if self._tls is None else self._tls.wrap_socket(plain, server_side=True)
+
+    def _converse(self, sock):
+        data = b""
+        while True:
+            while b"\r\n\r\n" not in data:
+                try:
+                    more = sock.recv(65536)
+                except ConnectionResetError:
+                    more = b""
+                if not more:
+                    self.hung_up.release()
+                    return
+                data += more
+            head, _, data = data.partition(b"\r\n\r\n")
+            with self._lock:
+                self.heads.append(head)
+                script = next(self._scripts)
+            for part in script:
+                if part is None:
+                    return
+                if isinstance(part, bytes):
+                    sock.sendall(part)
+                else:
+                    self._stopping.wait(part)
+
+
+@pytest.fixture
+def storage():
+    options = TransportOptions(read_timeout=timedelta(seconds=5))
+    with StorageTransport(options, endpoint_is_loopback=True) as transport:
+        yield transport
+
+
+@pytest.fixture
+def hasty():
+    options = TransportOptions(read_timeout=timedelta(seconds=0.2))
+    with StorageTransport(options, endpoint_is_loopback=True) as transport:
+        yield transport
+
+
+def by_some(response, most=7):
+    return b"".join(iter(lambda: response.read_some(most), b""))
+
+
+def by_view(response, most=7):
+    buffer, data = bytearray(most), b""
+    while count := response.read_into(memoryview(buffer)):
+        data += buffer[:count]
+    return data
+
+
+def by_chunks(response):
+    return b"".join(response.chunks())
+
+
+WAYS = [by_some, by_view, by_chunks]
+
+
+def fetch(storage, server, read=by_some, path=SIGNED):
+    with storage.get(server.url + path, file_id="f1") as response:
+        return read(response)
+
+
+def check_failure(error):
+    assert is_retryable(error), error
+    assert "canary" not in str(error) + repr(error)
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None
+
+
+def fails(storage, answer, expected=TransportError, read=by_some, match=None):
+    """Check that an answer gives a typed error that tells no secret, and that its connection is closed."""
+    with PacketServer([answer, 5]) as server:
+        with pytest.raises(expected, match=match) as caught:
+            fetch(storage, server, read)
+        check_failure(caught.value)
+        if expected is TransportError:  # in vain it would have waited for more
+            assert not isinstance(caught.value, RequestTimeoutError)
+        server._stopping.set()
+        assert server.hung_up.acquire(timeout=5)
+
+
+KEPT = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", b"0123456789"),
+    "length twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
+    "chunked": (CHUNKED + b"4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n", b"0123456789"),
+    "chunked, empty": (CHUNKED + b"0\r\n\r\n", b""),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    "no content, chunked": (b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", b""),
+    "not modified": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", b""),
+    "1.0, kept alive": (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "identity": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+}
+
+#: Answers after which the server leaves the connection open, and we must not use it again.
+NOT_KEPT = {
+    "close": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "Close among others": (
+        b"HTTP/1.1 200 OK\r\nConnection: keep-alive, Close\r\nContent-Length: 3\r\n\r\nabc",
+        b"abc",
+    ),
+    "close, chunked": (
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"",
+    ),
+    "close, no content": (b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", b""),
+    "1.0": (b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "1.0, chunked": (
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        b"a",
+    ),
+    "chunked with a length": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        b"a",
+    ),
+}
+
+
+class TestReuse:
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("name", KEPT)
+    def test_a_connection_serves_again(self, storage, name, read):
+        answer, body = KEPT[name]
+        with PacketServer([answer], [answer], [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            assert fetch(storage, server, read) == body
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("name", NOT_KEPT)
+    def test_a_connection_does_not(self, storage, name, read):
+        answer, body = NOT_KEPT[name]
+        with PacketServer([answer], [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            assert server.hung_up.acquire(timeout=5)
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+    def test_a_body_until_the_connection_ends(self, storage, version, read):
+        head = b"HTTP/" + version + b" 200 OK\r\nConnection: keep-alive\r\n\r\n"
+        with PacketServer([head, b"0123", 0.05, b"456789", None], [FINE]) as server:
+            assert fetch(storage, server, read) == b"0123456789"
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("coding", [b"gzip", b"chunked, gzip", b"chunkedx"])
+    def test_a_body_of_another_coding_goes_until_the_connection_ends(self, storage, coding):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: " + coding + b"\r\n\r\n"
+        with PacketServer([head, b"012345", None]) as server:
+            assert fetch(storage, server) == b"012345"
+
+    def test_redirects_with_an_empty_body(self, storage):
+        head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: /next\r\n\r\n"
+        with PacketServer([head], [head], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+            assert server.heads[2].startswith(b"GET /next HTTP/1.1\r\n")
+
+    def test_a_redirect_with_a_body_that_nobody_reads(self, storage):
+        head = b"HTTP/1.1 302 Found\r\nContent-Length: 4\r\nLocation: /next\r\n\r\n"
+        with PacketServer([head, b"over"], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    def test_one_that_the_server_closed_meanwhile(self, storage):
+        with PacketServer([FINE, None], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            time.sleep(0.05)
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("how", ["close", "fork"])
+    def test_idle_connections_go_with_the_transport(self, storage, how):
+        with PacketServer([FINE], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            if how == "close":
+                storage.close()
+            else:
+                storage._pid = -1  # as it is in a child
+                storage._adapter_for(server.url)
+            assert server.hung_up.acquire(timeout=5)
+            assert fetch(storage, server) == b"fine"
+
+
+class TestInterimAnswers:
+    EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 7\r\n\r\n"
+    CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    @pytest.mark.parametrize(
+        "packets",
+        [
+            (CONTINUE + FINE,),
+            (CONTINUE, 0.02, EARLY, 0.02, FINE),
+            (EARLY * 9 + FINE,),
+            (CONTINUE[:-1], b"\n" + FINE),
+        ],
+    )
+    def test_they_are_passed_over(self, storage, packets):
+        with PacketServer(packets, [FINE]) as server, storage.get(server.url + SIGNED) as response:
+            assert response.status == 200
+            assert response.length == 4
+            assert "Link" not in response.headers
+            assert by_view(response) == b"fine"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    def test_not_without_end(self, storage):
+        fails(storage, self.EARLY * 10 + FINE)
+
+
+class TestHeads:
+    def head(self, storage, *lines, end=b"\r\n"):
+        answer = end.join((b"HTTP/1.1 200 OK", *lines, b"Content-Length: 4", b"", b"fine"))
+        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+            assert by_view(response) == b"fine"
+            return response
+
+    def test_names_are_case_insensitive(self, storage):
+        headers = self.head(storage, b'ETag: "v1"', b"x-NUMBER:1").headers
+        assert headers["etag"] == headers["ETAG"] == headers.get("Etag") == '"v1"'
+        assert "X-Number" in headers
+        assert "X-Other" not in headers
+        assert 5 not in headers
+        assert headers.get("X-Other") is None
+        assert dict(headers) == {"etag": '"v1"', "x-number": "1", "content-length": "4"}
+        assert len(headers) == 3
+
+    def test_repeated_ones_are_joined(self, storage):
+        assert self.head(storage, b"A: 1", b"B: x", b"a: 2").headers["A"] == "1, 2"
+
+    def test_folded_ones(self, storage):
+        headers = self.head(storage, b"A: one", b"  two", b"\tthree ", b"B:", b" x").headers
+        assert headers["A"] == "one two three"
+        assert headers["B"] == "x"
+
+    def test_odd_ones(self, storage):
+        odd = (b" folded onto nothing", b"no colon", b" folded onto that", b": no name", b"A:  b:c \t", b"E:")
+        headers = self.head(storage, *odd, "Ü: ä\xa0".encode("latin-1"), b"N: a\x00b").headers
+        assert dict(headers) == {"a": "b:c", "e": "", "ü": "ä\xa0", "n": "a\x00b", "content-length": "4"}
+
+    def test_line_feeds_alone(self, storage):
+        assert self.head(storage, b"A: 1", b"B: 2", end=b"\n").headers["B"] == "2"
+
+    @pytest.mark.parametrize(
+        "line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 Tr\xe8s: bien", b"HTTP/1.1 200 OK\r"]
+    )
+    def test_status_lines(self, storage, line):
+        answer = line + b"\r\nContent-Length: 1\r\n\r\nx"
+        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+            assert (response.status, by_some(response)) == (200, b"x")
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"",
+            b" HTTP/1.1 200 OK",
+            b"HTTP/2 200 OK",
+            b"HTTP/2.0 200 OK",
+            b"HTTP/1.2 200 OK",
+            b"HTTP/11 200 OK",
+            b"http/1.1 200 OK",
+            b"HTTP/1.1 20 OK",
+            b"HTTP/1.1 2000 OK",
+            b"HTTP/1.1 600 OK",
+            b"HTTP/1.1 099 OK",
+            b"HTTP/1.1 +20 OK",
+            b"HTTP/1.1  200 OK",
+            b"HTTP/1.1 200OK",
+            b"HTTP/1.1 \xb2\xb2\xb2 OK",
+            b"SSH-2.0-OpenSSH_9.2p1 canary",
+            b"\x15\x03\x03\x00\x02\x02\x50",
+        ],
+    )
+    def test_not_http(self, storage, line):
+        fails(storage, line + b"\r\nContent-Length: 4\r\n\r\nfine")
+
+    def test_byte_by_byte(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 4\r\n\r\n"
+        packets = [part for number in head for part in (bytes([number]), 0.001)]
+        with PacketServer([*packets, b"fine"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                assert response.headers["A"] == "b"
+                assert by_view(response) == b"fine"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "cut", [1, 16, 17, len(FINE) - 8, len(FINE) - 7, len(FINE) - 6, len(FINE) - 5, len(FINE) - 2]
+    )
+    def test_two_packets(self, storage, cut):
+        with PacketServer([FINE[:cut], 0.02, FINE[cut:]], [FINE]) as server:
+            assert fetch(storage, server, by_view) == b"fine"
+            assert fetch(storage, server, by_view) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_the_beginning_of_a_long_body_in_the_same_packet(self, storage, read):
+        body = os.urandom(300_000)
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + body
+        with PacketServer([answer], [FINE]) as server:
+            assert fetch(storage, server, lambda r: read(r) if read is by_chunks else read(r, 9999)) == body
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("line", [b"X: 1\r\n", b" folded\r\n", b"colonless\r\n"])
+    def test_too_many_lines(self, storage, line):
+        with PacketServer([b"HTTP/1.1 200 OK\r\n" + line * 99 + b"Content-Length: 0\r\n\r\n"]) as server:
+            assert fetch(storage, server) == b""
+        fails(storage, b"HTTP/1.1 200 OK\r\n" + line * 101 + b"\r\n")
+
+    def test_a_long_one(self, storage):
+        value = b"x" * 60_000
+        assert self.head(storage, b"A: " + value).headers["A"] == value.decode()
+
+    def test_one_without_end(self, storage):
+        """It is given up on after some 64 kB, however much more there would be."""
+        with FaultServer() as server:
+            server.on("GET", "*", Reply(headers={"A": "x" * 1_000_000}))
+            with pytest.raises(TransportError) as caught:
+                fetch(storage, server)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize(
+        "begun", [b"", b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\nA: b\r\n", TestInterimAnswers.CONTINUE]
+    )
+    def test_the_connection_ends_before_it(self, storage, begun):
+        with (
+            PacketServer([begun, None]) as server,
+            pytest.raises(TransportError, match="closed before an answer came") as caught,
+        ):
+            fetch(storage, server)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", TestInterimAnswers.CONTINUE])
+    def test_it_stops_arriving(self, hasty, begun):
+        fails(hasty, begun, RequestTimeoutError, match="no answer came in time")
+
+
+class TestLengths:
+    @pytest.mark.parametrize("said", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6"])
+    def test_two_are_contradictory(self, storage, said):
+        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello", match="contradictory")
+
+    @pytest.mark.parametrize("said", [b"5, 5", b"5\r\nContent-Length: 5", b"005", b" 5\t", b"\r\n 5"])
+    def test_one_said_in_other_ways(self, storage, said):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello"], [FINE]) as server:
+            assert fetch(storage, server, by_view) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "said", [b"", b"abc", b"-1", b"+5", b"5_0", b"0x5", b"5.0", b"\xb2", b"5 5", b"5,", b"\xa05", b"5\x0b"]
+    )
+    def test_what_is_no_number_is_none(self, storage, said):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello, you"
+        with PacketServer([answer, None]) as server, storage.get(server.url + SIGNED) as response:
+            assert response.length is None
+            assert by_view(response) == b"hello, you"
+
+    @pytest.mark.parametrize("digits", [20, 4000])
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_huge_one(self, storage, read, digits):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * digits + b"\r\n\r\n"
+        with PacketServer([head, b"hello", None]) as server, pytest.raises(IncompleteResponseError) as caught:
+            fetch(storage, server, read)
+        check_failure(caught.value)
+
+    def test_one_beyond_what_python_reads_as_a_number(self, storage):
+        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nhello")
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("come", [b"", b"h", b"hell"])
+    def test_a_body_that_is_cut(self, storage, read, come):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + come, None], [FINE]) as server:
+            with pytest.raises(
+                IncompleteResponseError, match=f"{5 - len(come)} bytes of it are missing"
+            ) as caught:
+                fetch(storage, server, read)
+            check_failure(caught.value)
+            assert fetch(storage, server) == b"fine"
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_body_that_stops_arriving(self, hasty, read):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"
+        fails(hasty, answer, RequestTimeoutError, read, match="the answer stopped arriving")
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_body_without_length_that_stops_arriving(self, hasty, read):
+        fails(hasty, b"HTTP/1.1 200 OK\r\n\r\nhe", RequestTimeoutError, read, match="the answer stopped arriving")
+
+    def test_asking_for_nothing_ends_nothing(self, storage):
+        """A connection with a body still to come must not go back to the pool."""
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nab", 0.2, b"cdefgh"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                response._raw.read1(0)
+                assert fetch(storage, server) == b"fine"
+                assert by_some(response) == b"abcdefgh"
+            assert server.connections == 2
+
+
+class TestChunks:
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"5\r\nhello\r\n0\r\n\r\n",
+            b"5;name=value\r\nhello\r\n0;last\r\n\r\n",
+            b'5 \t;a="b;\rc"\r\nhello\r\n0\r\n\r\n',
+            b"0000005\r\nhello\r\n000\r\n\r\n",
+            b"2\nhe\n3\nllo\n0\n\n",
+            b"5\r\nhello\r\n0\r\nETag: x\r\nContent-Length: 700\r\n\r\n",
+            b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 99 + b"\r\n",
+            b"5" + b";" * 60_000 + b"\r\nhello\r\n0\r\n\r\n",
+        ],
+    )
+    def test_well_formed_ones(self, storage, body, read):
+        with PacketServer([CHUNKED + body], [FINE]) as server:
+            assert fetch(storage, server, read) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    def test_sizes_are_hexadecimal(self, storage):
+        data = os.urandom(0xABC)
+        with PacketServer([CHUNKED + b"aBC\r\n" + data + b"\r\n1\r\nx\r\n0\r\n\r\n"]) as server:
+            assert fetch(storage, server, by_chunks) == data + b"x"
+
+    def test_trailers_are_no_headers(self, storage):
+        with (
+            PacketServer([CHUNKED + b"0\r\nETag: x\r\n\r\n"]) as server,
+            storage.get(server.url + SIGNED) as response,
+        ):
+            assert by_some(response) == b""
+            assert "ETag" not in response.headers
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize(
+        "size",
+        [
+            b"+5",
+            b"-5",
+            b"0x5",
+            b"5_0",
+            b"",
+            b" 5",
+            b"\t5",
+            b"5 5",
+            b"5,",
+            b"zz",
+            b"\xb2",
+            b"5\r",
+            b"f" * 16,
+            b"5\x00",
+        ],
+    )
+    def test_bad_sizes(self, storage, size, read):
+        answer = CHUNKED + b"2\r\nab\r\n" + size + b"\r\nhello\r\n0\r\n\r\n"
+        fails(storage, answer, IncompleteResponseError, read)
+        fails(storage, CHUNKED + size + b"\r\nhello\r\n0\r\n\r\n", IncompleteResponseError, read)
+
+    @pytest.mark.parametrize("size", [b"7fffffffffffffff", b"fffffffffffffff", b"80000000"])
+    def test_huge_sizes(self, storage, size):
+        with (
+            PacketServer([CHUNKED + size + b"\r\nhello", None]) as server,
+            pytest.raises(IncompleteResponseError) as caught,
+        ):
+            fetch(storage, server, by_chunks)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize("tail", [b"!\r\n0\r\n\r\n", b"\r!\n0\r\n\r\n", b" \r\n0\r\n\r\n", b"0\r\n\r\n"])
+    def test_one_longer_than_it_says(self, storage, tail):
+        fails(storage, CHUNKED + b"5\r\nhello" + tail, IncompleteResponseError)
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("end", range(len(b"5\r\nhello\r\n2;x\r\nab\r\n0")))
+    def test_cut_anywhere(self, storage, end, read):
+        with PacketServer([CHUNKED + b"5\r\nhello\r\n2;x\r\nab\r\n0"[:end], None], [FINE]) as server:
+            with pytest.raises(IncompleteResponseError) as caught:
+                fetch(storage, server, read)
+            check_failure(caught.value)
+            assert fetch(storage, server) == b"fine"
+
+    @pytest.mark.parametrize("end", [b"", b"\r", b"A: b", b"A: b\r\n"])
+    def test_the_connection_may_end_once_the_last_one_has_come(self, storage, end):
+        with PacketServer([CHUNKED + b"5\r\nhello\r\n0\r\n" + end, None], [FINE]) as server:
+            assert fetch(storage, server) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+        connection = Pieces([CHUNKED + b"0\r\n" + end])
+        assert connection.getresponse().read(5) == b""
+        assert connection.closed
+
+    def test_too_many_trailers(self, storage):
+        fails(storage, CHUNKED + b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 101 + b"\r\n", IncompleteResponseError)
+
+    @pytest.mark.parametrize("before", [b"", b"5", b"5;", b"5\r\nhello\r\n", b"5\r\nhello\r\n0\r\n"])
+    def test_a_line_without_end(self, storage, before):
+        fails(storage, CHUNKED + before + b"x" * 100_000, IncompleteResponseError)
+
+    def test_one_that_stops_arriving_is_not_read_on(self, hasty):
+        """Half of the line with its size was read, so that its content would be taken for the next size."""
+        packets = CHUNKED + b"2\r\nab\r\n5\r", 0.4, b"\n0\r\n\r\n\r\n0\r\n\r\n"
+        with PacketServer(packets) as server, hasty.get(server.url + SIGNED) as response:
+            assert response.read_some(5) == b"ab"
+            with pytest.raises(RequestTimeoutError):
+                response.read_some(5)
+            time.sleep(0.3)
+            for _ in range(2):
+                with pytest.raises(IncompleteResponseError):
+                    response.read_some(5)
+
+
+class TestSurplus:
+    """What follows a body is never taken for the answer to the next request."""
+
+    EVIL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("pause", [0, 0.05])
+    @pytest.mark.parametrize("name", KEPT)
+    def test_it_closes_the_connection(self, storage, name, read, pause):
+        answer, body = KEPT[name]
+        surplus = b"\r\n" if name == "length twice" else self.EVIL
+        packets = [answer, pause, surplus] if pause else [answer + surplus]
+        with PacketServer(packets, [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            time.sleep(2 * pause)
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    def test_a_chunked_body_of_which_a_length_says_that_it_is_empty(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with PacketServer([head, 0.05, b"5\r\nhello\r\n0\r\n\r\n"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                assert response.length is None
+                assert by_some(response) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    def test_what_only_other_readers_take_for_chunked(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: \x0bchunked\r\n\r\n"
+        with PacketServer([head + b"0\r\n\r\n", None]) as server:
+            assert fetch(storage, server) == b"0\r\n\r\n"
+
+
+class TestLettingGo:
+    HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd"
+
+    @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
+    def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
+        """By then its connection is somebody else's."""
+        with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
+            first = storage.get(server.url + SIGNED)
+            assert first.read_some(2) == b"ab"
+            first.close()
+            assert server.hung_up.acquire(timeout=5)
+            with storage.get(server.url + SIGNED) as second:
+                assert second._raw._from is first._raw._from
+                first.close()
+                del first
+                gc.collect()
+                assert by_view(second) == b"abcdefgh"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
+    def test_an_answer_closed_half_read_takes_nothing_of_another_one(self, storage, begun, read):
+        with PacketServer([begun], [self.HALF, 0.1, b"efgh"]) as server:
+            first = storage.get(server.url + SIGNED)
+            first.read_some(4)
+            first.close()
+            with storage.get(server.url + SIGNED) as second:
+                assert second._raw._from is first._raw._from
+                assert second.read_some(4) == b"abcd"
+                with pytest.raises(IncompleteResponseError) as caught:
+                    read(first)
+                check_failure(caught.value)
+                assert by_view(second) == b"efgh"
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_an_answer_read_to_its_end_stays_at_it(self, storage, read):
+        with PacketServer([FINE], [self.HALF, 0.1, b"efgh"]) as server:
+            with storage.get(server.url + SIGNED) as first:
+                assert by_view(first) == b"fine"
+                with storage.get(server.url + SIGNED) as second:
+                    assert read(first) == b""
+                    first.close()
+                    assert by_view(second) == b"abcdefgh"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "answer", [FINE, HALF, CHUNKED, b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 204 None\r\n\r\n"]
+    )
+    def test_an_answer_that_is_dropped_unread(self, storage, answer):
+        with PacketServer([answer]) as server, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gc.disable()  # the socket must not stay open until it is run
+            try:
+                response = storage.get(server.url + SIGNED)
+                del response
+                assert server.hung_up.acquire(timeout=5)
+            finally:
+                gc.enable()
+            gc.collect()
+        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+    def test_a_failed_head_leaves_no_socket(self, storage):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for answer in (b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n"):
+                fails(storage, answer)
+            gc.collect()
+        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+    def test_threads_never_mix_up_answers(self, storage):
+        def answer(request):
+            number = int(request.path[1:])
+            body = request.path.encode() * (1 + number * 37 % 4000)
+            return Reply(body=body, chunk=7000 if number % 3 == 1 else None)
+
+        wrong, done = [], []
+
+        def work(worker):
+            for turn in range(30):
+                number = worker * 100 + turn
+                with storage.get(f"{server.url}/{number}") as response:
+                    path = f"/{number}".encode()
+                    if number % 5 == 0:
+                        data = response.read_some(1000)
+                        expected = (path * 1000)[: len(data)]
+                    else:
+                        data = (by_view if number % 2 else by_some)(response, 5000)
+                        expected = path * (1 + number * 37 % 4000)
+                    if data != expected:
+                        wrong.append((number, data[:20]))
+                done.append(number)
+
+        with FaultServer() as server:
+            server.on("GET", "*", answer)
+            threads = [threading.Thread(target=work, args=(worker,)) for worker in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert wrong == []
+            assert len(done) == 16 * 30
+            assert server.connections < 16 * 30 / 2
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        "path", ["/a b", "/a\tb", "/a\r\nX: y", "/a?b=\n", "/a\x00", "/a\x7f", "/a#\r\n", "/\\evil", "?a b"]
+    )
+    def test_urls_that_are_refused(self, storage, path):
+        with PacketServer([FINE]) as server:
+            for _ in range(2):
+                with pytest.raises(InsecureUrlError) as caught:
+                    storage.get(f"{server.url}{path}?sig=canary")
+                assert "canary" not in str(caught.value)
+            assert server.connections == 0
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "",
+            "/",
+            "?a=b",
+            "/a/b.parquet?X-Sig=a%2Fb%2b&c=d/e?f",
+            '/ü/%e2%82%ac?q=ä|{}^`<>"',
+            "/a#fragment",
+            "/a?b#c?d",
+            "#x",
+            "/a/../b/./c",
+            "/.hidden",
+            "/a?path=/../b",
+            "//evil.example/x",
+            "/a;b=c,d:e@f!$&'()*+~",
+            "/100%",
+            "/a\xa0b\u2028c",
+        ],
+    )
+    def test_urls_are_encoded_as_urllib3_does(self, storage, path):
+        with PacketServer([FINE], [FINE], [FINE]) as server:
+            for _ in range(2):
+                assert fetch(storage, server, path=path) == b"fine"
+            with urllib3.PoolManager() as other:
+                other.request("GET", server.url + path)
+            targets = [head.split(b"\r\n")[0] for head in server.heads]
+        assert targets[0] == targets[1] == targets[2]
+
+    def test_what_is_sent(self, storage):
+        with PacketServer([FINE]) as server:
+            with storage.get(server.url + "/x", headers={"Range": "bytes=0-3", "If-Match": '"ä"'}) as response:
+                assert by_some(response) == b"fine"
+            assert server.heads[0].decode("latin-1").split("\r\n") == [
+                "GET /x HTTP/1.1",
+                f"Host: 127.0.0.1:{server.port}",
+                f"User-Agent: {storage.options.user_agent}",
+                "Accept-Encoding: identity",
+                "Accept: */*",
+                "Range: bytes=0-3",
+                'If-Match: "ä"',
+            ]
+
+    @pytest.mark.parametrize("value", ["canary\r\nX: y", "canary\ny", "canary\x00", "canary\u20ac"])
+    def test_headers_that_are_refused(self, storage, value):
+        with PacketServer([FINE]) as server:
+            with pytest.raises(DeltaSharingError) as caught:
+                storage.get(server.url + SIGNED, headers={"If-Match": value})
+            assert "canary" not in str(caught.value)
+            assert fetch(storage, server) == b"fine"
+            assert len(server.heads) == 1
+
+    @pytest.mark.parametrize(
+        ("url", "line"), [("/a b", {}), ("/a\r\nX: y", {}), ("/a", {"A\r\nB": "c"}), ("/a", {"A": "\n"})]
+    )
+    def test_nothing_unsafe_leaves_a_connection(self, url, line):
+        connection = Pieces([])
+        with pytest.raises(ValueError, match="control character"):
+            connection.request("GET", url, headers=line)
+        with pytest.raises(ValueError, match="without a body"):
+            connection.request("GET", "/", body=b"x")
+        assert connection.sent == b""
+
+    @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+    def test_the_host_as_it_is_sent(self, storage, name):
+        address = "::1" if ":" in name else "127.0.0.1"
+        try:
+            running = PacketServer([FINE], address=address)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        with running as server:
+            with storage.get(f"http://{name}:{server.port}/x") as response:
+                assert by_some(response) == b"fine"
+            assert f"\r\nHost: {name.lower()}:{server.port}\r\n".encode() in server.heads[0]
+
+    @pytest.mark.parametrize(
+        "origin",
+        [
+            "http://store.example",
+            "http://store.example:80",
+            "http://store.example:443",
+            "http://store.example:8080",
+            "https://store.example",
+            "https://store.example:443",
+            "https://store.example:80",
+            "https://Store.Example.",
+            "https://store.example.:8443",
+            "https://[2001:DB8::1]",
+            "https://[2001:db8::1]:443",
+            "http://[::1]:8080",
+            "https://192.0.2.1:8443",
+        ],
+    )
+    def test_the_host_is_the_standard_librarys(self, origin):
+        adapter = TrackingAdapter(SocketRegistry(), None, pool_connections=1, pool_maxsize=1, direct=True)
+        connection = adapter.poolmanager.connection_from_url(origin)._new_conn()
+        with urllib3.PoolManager() as manager:
+            plain = manager.connection_from_url(origin)._new_conn()
+            plain.sock = Pieces([])
+            plain.request("GET", "/")
+            sent = plain.sock.sent
+            plain.sock = None
+        assert f"\r\nHost: {_host(connection)}\r\n".encode() in sent
+        adapter.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    )
+    try:
+        subprocess.run(command.split(), cwd=directory, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs the openssl command")
+    return directory
+
+
+class TestTls:
+    @pytest.fixture
+    def context(self, certificate):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+        return context
+
+    @pytest.fixture
+    def secure(self, certificate):
+        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=timedelta(seconds=0.3))
+        with StorageTransport(options, endpoint_is_loopback=False) as transport:
+            yield transport
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_connections_are_reused(self, secure, context, read):
+        body = os.urandom(100_000)
+        long = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + body
+        chunked = CHUNKED + b"186a0\r\n" + body + b"\r\n0\r\n\r\n"
+        with PacketServer([long], [chunked], [FINE], tls=context) as server:
+            assert fetch(secure, server, read) == body
+            assert fetch(secure, server, read) == body
+            assert fetch(secure, server, read) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("framing", ["length", "chunked"])
+    def test_surplus_in_the_record_of_the_bodys_end(self, secure, context, read, framing):
+        """It is decrypted with the body, so that no look at the socket would find it."""
+        body = b"b" * 8000
+        if framing == "length":
+            answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8000\r\n\r\n" + body
+        else:
+            answer = CHUNKED + b"1f40\r\n" + body + b"\r\n0\r\n\r\n"
+        with PacketServer([answer + TestSurplus.EVIL], [FINE], tls=context) as server:
+            assert fetch(secure, server, read) == body
+            assert fetch(secure, server, read) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize(
+        ("answer", "expected"),
+        [
+            (b"", RequestTimeoutError),
+            (FINE[:20], RequestTimeoutError),
+            (FINE[:-1], RequestTimeoutError),
+            (b"no HTTP\r\n\r\n", TransportError),
+            (CHUNKED + b"zz\r\n", IncompleteResponseError),
+        ],
+    )
+    def test_faults_are_typed(self, secure, context, answer, expected):
+        with PacketServer([answer, 5], [FINE], tls=context) as server:
+            with pytest.raises(expected) as caught:
+                fetch(secure, server)
+            check_failure(caught.value)
+            assert fetch(secure, server) == b"fine"
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_cut_body(self, secure, context, read):
+        with PacketServer([FINE[:-1], None], tls=context) as server, pytest.raises(DeltaSharingError) as caught:
+            fetch(secure, server, read)
+        check_failure(caught.value)
+
+    def test_an_answer_dropped_unread(self, secure, context):
+        with PacketServer([FINE], tls=context) as server, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del_me = secure.get(server.url + SIGNED)
+            del del_me
+            assert server.hung_up.acquire(timeout=5)
+        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+
+class Pieces(Exchange):
+    """A connection and its socket in one: gives an answer in the packets that it is told."""
+
+    host, port, default_port, timeout = "h", 80, 80, 5
+
+    def __init__(self, packets):
+        self.packets = [packet for packet in packets if packet]
+        self.sock = self
+        self.sent = b""
+        self.closed = False
+
+    def settimeout(self, timeout):
+        pass
+
+    def sendall(self, data):
+        self.sent += data
+
+    def recv(self, limit):
+        if not self.packets:
+            return b""
+        data, self.packets[0] = self.packets[0][:limit], self.packets[0][limit:]
+        if not self.packets[0]:
+            del self.packets[0]
+        return data
+
+    def recv_into(self, view):
+        data = self.recv(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def makefile(self, mode):
+        return io.BytesIO(b"".join(self.packets))
+
+    def close(self):
+        self.closed = True
+        self.sock = None
+
+
+def outcome(packets, sizes):
+    """Read an answer; return all that can be told of it."""
+    connection = Pieces(packets)
+    try:
+        answer = connection.getresponse()
+    except (http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
+        return type(error), str(error)
+    head = answer.status, dict(answer.headers), answer.left
+    data, turn = b"", 0
+    known = answer.left is not None
+    while True:
+        size = sizes[turn % len(sizes)]
+        turn += 1
+        try:
+            if known and turn % 2:
+                piece = bytearray(size)
+                piece = bytes(piece[: answer.read_into(memoryview(piece))])
+            else:
+                piece = answer.read1(size)
+        except (http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
+            return *head, data, type(error), str(error)
+        if not piece:
+            return *head, data, answer.left, connection.closed
+        data += piece
+
+
+TOKENS = st.text("abcXYZ-09", min_size=1, max_size=8)
+VALUES = st.text('az09 ,;=:"/\xe9', max_size=12).map(str.strip)
+FRAMING = ("content-length", "transfer-encoding", "connection", "keep-alive")
+HEADERS = st.lists(st.tuples(TOKENS.filter(lambda name: name.lower() not in FRAMING), VALUES), max_size=6)
+
+
+@st.composite
+def answers(draw):
+    """A well-formed answer and its body."""
+    body = draw(st.binary(max_size=60))
+    framing = draw(st.sampled_from(("length", "chunked", "close")))
+    version = 1 if framing == "chunked" else draw(st.integers(0, 1))
+    lines = [f"HTTP/1.{version} {draw(st.sampled_from((200, 206, 404, 503)))} Said so"]
+    lines += [f"{name}:{draw(st.sampled_from(('', ' ', '  ')))}{value}" for name, value in draw(HEADERS)]
+    sent = body
+    if framing == "length":
+        lines.append(f"Content-Length: {len(body)}")
+    elif framing == "chunked":
+        lines.append("Transfer-Encoding: chunked")
+        size = draw(st.integers(1, 20))
+        pieces = [body[start : start + size] for start in range(0, len(body), size)]
+        sent = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    if draw(st.booleans()):
+        lines.append(f"Connection: {draw(st.sampled_from(('close', 'keep-alive', 'Keep-Alive')))}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + sent, body
+
+
+@st.composite
+def damaged(draw):
+    """An answer of which a part is missing, changed or too much."""
+    data, _ = draw(answers())
+    start = draw(st.integers(0, len(data)))
+    return data[:start] + draw(st.binary(max_size=4)) + data[start + draw(st.integers(0, 4)) :]
+
+
+@settings(deadline=None)
+@given(answers() | damaged().map(lambda data: (data, None)), st.data())
+def test_packets_make_no_difference(answer, data):
+    whole, body = answer
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    packets = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    sizes = data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=3))
+    expected = outcome([whole], [1000])
+    if body is not None:
+        assert expected[3] == body
+    got = outcome(packets, sizes)
+    assert got[:5] == expected[:5]
+    single = outcome([whole[index : index + 1] for index in range(len(whole))], sizes)
+    assert single[:5] == expected[:5]
+
+
+@settings(deadline=None)
+@given(answers())
+def test_the_standard_library_reads_the_same(answer):
+    data, body = answer
+    theirs = http.client.HTTPResponse(Pieces([data]), method="GET")
+    theirs.begin()
+    names = {name.lower() for name in theirs.headers}
+    headers = {name: ", ".join(theirs.headers.get_all(name)) for name in names}
+    connection = Pieces([data])
+    ours = connection.getresponse()
+    assert ours.status == theirs.status
+    assert dict(ours.headers) == headers
+    assert ours.left == theirs.length
+    assert ours._keeps is not theirs.will_close
+    pieces = iter(lambda: ours.read(16), b"")
+    assert b"".join(pieces) == theirs.read() == body
+    assert connection.closed is theirs.will_close
