@@ -1,5 +1,7 @@
-"""The scripted server for these tests."""
+"""The scripted server for these tests, and a certificate of its own."""
 
+import ssl
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,3 +16,25 @@ from faults.server import FaultServer
 def server():
     with FaultServer() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    )
+    try:
+        subprocess.run(command.split(), cwd=directory, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs the openssl command")
+    return directory
+
+
+@pytest.fixture
+def context(certificate):
+    """What a server with that certificate needs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    return context

@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from datetime import timedelta
@@ -529,25 +528,9 @@ class TestAbort:
         assert left == 0
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tls")
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
-        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
-    )
-    try:
-        subprocess.run(command.split(), cwd=directory, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the openssl command")
-    return directory
-
-
 class TestTls:
     @pytest.fixture
-    def secure(self, certificate):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    def secure(self, context):
         with FaultServer(tls=context) as running:
             running.on("GET", "*", Reply(body=b"secure"))
             yield running

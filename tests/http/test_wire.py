@@ -6,8 +6,6 @@ import http.client
 import io
 import os
 import socket
-import ssl
-import subprocess
 import threading
 import time
 import warnings
@@ -868,27 +866,7 @@ class TestRequests:
         adapter.close()
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tls")
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
-        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
-    )
-    try:
-        subprocess.run(command.split(), cwd=directory, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the openssl command")
-    return directory
-
-
 class TestTls:
-    @pytest.fixture
-    def context(self, certificate):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-        return context
-
     @pytest.fixture
     def secure(self, certificate):
         options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=timedelta(seconds=0.3))
