@@ -1,6 +1,6 @@
 """Memory for small files, used again from one file to the next.
 
-Pages that a process has never touched take longer to be had than the bytes from a store nearby.
+Fresh pages for every one of many files take a good part of the time that fetching them does.
 """
 
 from __future__ import annotations
