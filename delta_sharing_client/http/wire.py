@@ -1,8 +1,8 @@
 """HTTP/1.1 as files are fetched: one request written, one head parsed, the body straight into its place.
 
 The standard library parses the head of an answer as it would a mail's, and urllib3 wraps request and answer
-once more; for a small file all that takes more processor time than its transfer. Connections, TLS, time-outs and pools
-stay urllib3's: `Exchange` only says how a request and its answer pass over a connection of it.
+once more; for a small file all that takes more processor time than its transfer. Connections, TLS, time-outs
+and pools stay urllib3's: `Exchange` only says how a request and its answer pass over a connection of it.
 """
 
 from __future__ import annotations
