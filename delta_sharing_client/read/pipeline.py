@@ -11,11 +11,11 @@ connections, each piece decoded as soon as its bytes are there.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -30,6 +30,7 @@ from delta_sharing_client.read.download import Buffer, Download, FileChanged, Re
 from delta_sharing_client.read.fetch import SparseFile, fetch_vector
 from delta_sharing_client.read.layout import PIECE, Piece, Span
 from delta_sharing_client.read.locate import Layouts
+from delta_sharing_client.read.ordered import OPENING, Order, OrderedPool
 from delta_sharing_client.read.parquet import ParquetSource
 from delta_sharing_client.read.slabs import Slabs
 from delta_sharing_client.read.storage import StorageReader
@@ -108,8 +109,9 @@ def estimate_fetch(
 
 @dataclass(eq=False)
 class _PieceRead:
-    """One piece on its way: how many bytes it holds, and its rows once they are there."""
+    """One piece on its way: its place, how many bytes it holds, and its rows once they are there."""
 
+    order: Order
     cost: int
     piece: Piece | None = None
     left: int = 0
@@ -125,8 +127,9 @@ class _PieceRead:
 
 @dataclass(eq=False)
 class _FileRead:
-    """One file on its way; its pieces are known once its footer is there."""
+    """One file on its way, with its place; its pieces are known once its footer is there."""
 
+    place: int
     task: FileScanTask
     download: Download
     pieces: list[_PieceRead] | None = None
@@ -175,15 +178,16 @@ class _Pipeline:
         self._layouts = Layouts()
         self._slabs = Slabs()
         cores = os.cpu_count() or 1
-        self._fetchers = ThreadPoolExecutor(options.max_connections, thread_name_prefix="delta-sharing-fetch")
-        self._decoders = ThreadPoolExecutor(cores, thread_name_prefix="delta-sharing-decode")
+        self._places = itertools.count()
+        self._fetchers = OrderedPool(options.max_connections, "delta-sharing-fetch")
+        self._decoders = OrderedPool(cores, "delta-sharing-decode")
 
     def close(self) -> None:
         """Give up what is under way; transfers are broken off, idle connections are kept for the next load."""
         if not self._complete:
             self._cancelled.set()
-        self._fetchers.shutdown(wait=False, cancel_futures=True)
-        self._decoders.shutdown(wait=False, cancel_futures=True)
+        self._fetchers.close()
+        self._decoders.close()
 
     def batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files in order."""
@@ -223,13 +227,15 @@ class _Pipeline:
 
     def estimate(self, tasks: Sequence[FileScanTask]) -> FetchEstimate:
         """Open the files that are read in pieces, and add up what all of them take."""
-        files = [_FileRead(task, self._new_download(task)) for task in tasks if self._strategy.in_pieces(task)]
+        files = [self._new_file(task) for task in tasks if self._strategy.in_pieces(task)]
         size = sum(task.size for task in tasks) - sum(file.task.size for file in files)
         requests = len(tasks) - len(files)
         groups = kept = 0
-        for _ in self._fetchers.map(self._open_sparse, files):
-            pass
         for file in files:
+            self._fetchers.submit((file.place, OPENING), self._open_sparse, file)
+        for file in files:
+            while not file.ready:
+                self._sleep(file)
             if file.error is not None:
                 raise file.error
             if file.sparse is not None and file.source is not None:
@@ -249,26 +255,30 @@ class _Pipeline:
         """Wait until an item is there; whatever comes meanwhile makes room for more to be started."""
         while not item.ready:
             self._advance()
-            with self._wake:
-                self._awaited = item
-                while not item.ready and not self._news:
-                    self._wake.wait(_PATIENCE)
-                self._news = False
-                self._awaited = None
+            self._sleep(item)
+
+    def _sleep(self, item: _FileRead | _PieceRead) -> None:
+        """Wait until an item is there, or something else has come."""
+        with self._wake:
+            self._awaited = item
+            while not item.ready and not self._news:
+                self._wake.wait(_PATIENCE)
+            self._news = False
+            self._awaited = None
 
     def _charge(self, cost: int) -> None:
         with self._wake:
             self._used += cost
 
-    def _admits(self, cost: int) -> bool:
+    def _admits(self, cost: int, kept_free: int) -> bool:
         """Whether the budget has room for a piece; else the consumer is woken as soon as there may be."""
         with self._wake:
-            self._starved = self._used + cost > self._budget
+            self._starved = self._used + cost > self._budget - min(kept_free, self._budget // 2)
             return not self._starved
 
     def _advance(self) -> bool:
         """Open files and start pieces, in order, as far as the budget goes; tell whether a file is left."""
-        known = 0
+        known = kept_free = 0
         # Under a limit all open files count; else those whose pieces have all been started need no second look.
         position = self._settled if self._left is None else 0
         self._starved = False
@@ -286,11 +296,14 @@ class _Pipeline:
                 piece = file.pieces[file.started]
                 # The piece that is waited for may always start, or nothing would ever make room for it.
                 awaited = file is self._files[0] and not file.started
-                if not awaited and not self._admits(piece.cost):
+                if not awaited and not self._admits(piece.cost, kept_free):
                     return True
                 self._charge(piece.cost)
                 file.started += 1
                 self._start(file, piece)
+            if file.pieces is None:
+                # Its rows are wanted before those of the files behind it, which must not take all the room.
+                kept_free += int(self._strategy.fraction * file.task.size) * _EXPANSION
             # Looked at again: its pieces may have become known since.
             if position == self._settled + 1 and file.pieces is not None and file.started == len(file.pieces):
                 self._settled = position
@@ -302,12 +315,15 @@ class _Pipeline:
         return known < self._left and opened < min(_OPEN_AHEAD, 2 * self._finished + 1)
 
     def _open(self, task: FileScanTask) -> _FileRead:
-        file = _FileRead(task, self._new_download(task))
+        file = self._new_file(task)
         if self._strategy.in_pieces(task):
-            self._fetchers.submit(self._open_sparse, file)
+            self._fetchers.submit((file.place, OPENING), self._open_sparse, file)
         else:
-            file.pieces = [_whole_piece(task)]
+            file.pieces = [_whole_piece(file)]
         return file
+
+    def _new_file(self, task: FileScanTask) -> _FileRead:
+        return _FileRead(next(self._places), task, self._new_download(task))
 
     def _new_download(self, task: FileScanTask) -> Download:
         return self._storage.download(
@@ -334,7 +350,10 @@ class _Pipeline:
             if self._limit is not None and self._spec.predicate is None and deleted is None:
                 pieces = file.source.first(pieces, self._limit)
             file.sparse.expect(sum(piece.fetched_size for piece in pieces))
-            file.pieces = [_PieceRead(piece.fetched_size + piece.decoded_size, piece) for piece in pieces]
+            file.pieces = [
+                _PieceRead((file.place, number), piece.fetched_size + piece.decoded_size, piece)
+                for number, piece in enumerate(pieces)
+            ]
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             file.error = error
         finally:
@@ -344,14 +363,14 @@ class _Pipeline:
 
     def _start(self, file: _FileRead, piece: _PieceRead) -> None:
         if piece.piece is None or file.sparse is None:
-            self._fetchers.submit(self._fetch_whole, file, piece)
+            self._fetchers.submit(piece.order, self._fetch_whole, file, piece)
             return
         requests = file.sparse.requests(piece.piece)
         piece.left = len(requests)
         if not requests:
-            self._decoders.submit(self._decode_piece, file, piece)
+            self._decoders.submit(piece.order, self._decode_piece, file, piece)
         for span in requests:
-            self._fetchers.submit(self._fetch_range, file, piece, span)
+            self._fetchers.submit(piece.order, self._fetch_range, file, piece, span)
 
     def _fetch_whole(self, file: _FileRead, piece: _PieceRead) -> None:
         try:
@@ -360,7 +379,7 @@ class _Pipeline:
                 self._finish(piece)
                 return
             data = file.download.restarting(partial(file.download.whole, self._slabs))
-            self._decoders.submit(self._decode_whole, file, piece, data, deleted)
+            self._decoders.submit(piece.order, self._decode_whole, file, piece, data, deleted)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
 
@@ -376,7 +395,7 @@ class _Pipeline:
             complete = piece.left == 0
         if complete:
             try:
-                self._decoders.submit(self._decode_piece, file, piece)
+                self._decoders.submit(piece.order, self._decode_piece, file, piece)
             except RuntimeError as error:  # the pool is shut down: nobody waits
                 self._finish(piece, error)
 
@@ -450,8 +469,8 @@ class _Pipeline:
         file.download = self._new_download(file.task)
         file.sparse = file.source = file.error = None
         file.started = 0
-        file.pieces = [_whole_piece(file.task)]
+        file.pieces = [_whole_piece(file)]
 
 
-def _whole_piece(task: FileScanTask) -> _PieceRead:
-    return _PieceRead((task.size or _UNKNOWN_SIZE) * _EXPANSION)
+def _whole_piece(file: _FileRead) -> _PieceRead:
+    return _PieceRead((file.place, 0), (file.task.size or _UNKNOWN_SIZE) * _EXPANSION)

@@ -229,6 +229,28 @@ def test_rows_that_are_taken_make_room_for_further_pieces_at_once(store, reader,
     assert numbers([first, second, *batches]) == list(range(200_000))
 
 
+def test_files_whose_footers_come_first_leave_room_for_those_before_them(store, reader, monkeypatch):
+    monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
+    monkeypatch.setattr(pipeline, "PIECE", 1)
+    footer, pieces = file_reply(LARGE[0], delay=0.5), file_reply(LARGE[0])
+    first_two = threading.Barrier(2)
+    alone = []
+
+    def in_company(request):
+        # The first piece of the first file is not answered before the second one is asked for.
+        try:
+            first_two.wait(5)
+        except threading.BrokenBarrierError:
+            alone.append(request)
+        return pieces(request)
+
+    store.on("GET", "/large/0", footer, in_company, in_company, pieces)
+    tasks = tasks_of(store, "large", LARGE)
+    batches = read_batches(tasks, spec_of(), reader(memory_budget=10_000_000), table_columns=SCHEMA)
+    assert numbers(batches) == list(range(400_000))
+    assert not alone
+
+
 def test_a_file_that_changes_between_its_ranges_is_read_again_whole(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
     old, new = file_reply(LARGE[0], etag='"old"'), file_reply(LARGE[0], etag='"new"')
