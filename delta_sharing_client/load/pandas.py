@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import DataError
 from delta_sharing_client.load.columns import Column, new_column
+from delta_sharing_client.load.objects import python_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: Dty
     table = pa.Table.from_batches(kept, schema)
     kept.clear()
     table = table.replace_schema_metadata(_pandas_metadata(table) if mapper is None else None)
-    try:
+    with python_values():
         frame: pd.DataFrame = table.to_pandas(
             types_mapper=mapper,
             integer_object_nulls=True,
@@ -124,11 +124,6 @@ def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: Dty
             split_blocks=True,
             self_destruct=True,
         )
-    except (ValueError, OverflowError, pa.ArrowException) as error:
-        raise DataError(
-            f"a value has no Python object to stand for it in pandas: {error}; "
-            "dtype_backend='pyarrow', or loading as Arrow, keeps it"
-        ) from None
     return frame
 
 

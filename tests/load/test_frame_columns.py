@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_sharing_client.load import columns, pandas
+from delta_sharing_client.load import objects, pandas
 from delta_sharing_client.load.pandas import to_pandas
 
 SCHEMA = pa.schema(
@@ -28,6 +28,7 @@ SCHEMA = pa.schema(
         "timestamp": pa.timestamp("us", tz="UTC"),
         "timestamp_ntz": pa.timestamp("us"),
         "decimal": pa.decimal128(20, 2),
+        "price": pa.decimal128(12, 2),
         "struct": pa.struct({"x": pa.int64()}),
     }
 )
@@ -42,6 +43,7 @@ VALUES = {
     "timestamp": st.datetimes(timezones=st.just(UTC)),
     "timestamp_ntz": st.datetimes(),
     "decimal": st.decimals(-100, 100, places=2),
+    "price": st.decimals(-100, 100, places=2) | st.decimals(-9_999_999_999, 9_999_999_999, places=2),
     "struct": st.fixed_dictionaries({"x": st.none() | st.integers(-5, 5)}),
 }
 DENSE = st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=6)
@@ -72,8 +74,8 @@ def test_it_is_what_arrow_makes_of_it(lists, rows, together, group):
     batches = [pa.RecordBatch.from_pylist(some, SCHEMA) for some in lists]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pandas, "_ROWS", together)
-        patch.setattr(columns, "_GROUP", group)
-        patch.setattr(columns, "_SAMPLE", (0, 100))
+        patch.setattr(objects, "_GROUP", group)
+        patch.setattr(objects, "_SAMPLE", (0, 100))
         frame = to_pandas(iter(batches), SCHEMA, rows=rows)
     pd.testing.assert_frame_equal(frame, by_arrow(pa.Table.from_batches(batches)))
 
@@ -91,7 +93,7 @@ def test_slices_are_read_where_they_begin(backend):
     assert frame["boolean"].tolist() == [n % 2 == 0 for n in wanted]
 
 
-@pytest.mark.parametrize("name", ["byte", "long", "double", "timestamp", "timestamp_ntz", "decimal"])
+@pytest.mark.parametrize("name", ["byte", "long", "double", "timestamp", "timestamp_ntz", "decimal", "price"])
 @pytest.mark.parametrize("backend", [None, "numpy_nullable"])
 def test_nulls_that_come_late(name, backend):
     value = {"timestamp": datetime(2024, 1, 2, tzinfo=UTC), "timestamp_ntz": datetime(2024, 1, 2)}.get(name, 5)
