@@ -64,7 +64,8 @@ class Objects:
     def add(self, values: pa.ChunkedArray) -> None:
         """Take further values."""
         self._waiting += values.chunks
-        if sum(map(len, self._waiting)) >= _GROUP:
+        by_place = self._shares and self._table is not None
+        if by_place or sum(map(len, self._waiting)) >= _GROUP:
             self._convert()
 
     def finish(self) -> pd.Series:
@@ -87,31 +88,32 @@ class Objects:
 
     def _convert(self) -> None:
         """Make objects of what waits, unless hardly a value is there twice."""
-        values = pa.chunked_array(self._waiting, self._kind)
+        chunked = pa.chunked_array(self._waiting, self._kind)
         if self._shares is None:
-            self._shares = _repeats(values)
-        if not self._shares or not len(values):
+            self._shares = _repeats(chunked)
+        if not self._shares or not len(chunked):
             return
         if self._objects is None:
             self._objects = Growing(np.dtype(object), self._rows)
+        values = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
         if not self._by_place(values):
-            encoded = values.combine_chunks().dictionary_encode()
+            encoded = values.dictionary_encode()
             objects = self._shared(encoded.dictionary)
             indices = encoded.indices.fill_null(len(objects) - 1).to_numpy(zero_copy_only=False)
             np.take(objects, indices, out=self._objects.room(len(values)), mode="clip")
         self._waiting = []
 
-    def _by_place(self, values: pa.ChunkedArray) -> bool:
+    def _by_place(self, values: pa.Array) -> bool:
         """Fill in values whose objects have places in a table; False where they lie too far apart for one."""
         if self._table is None or self._objects is None:
             return False
         if values.null_count == len(values):
             self._objects.room(len(values))[:] = None
             return True
-        nulls = values.is_null().to_numpy() if values.null_count else None
         numbers = self._table.numbers(values)
+        nulls = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
         if nulls is not None:
-            numbers[nulls] = numbers[np.argmin(nulls)]  # there may be anything
+            numbers = np.where(nulls, numbers[np.argmin(nulls)], numbers)  # under a null there may be anything
         places = min(_PLACES[0] * (self._objects.size + len(values)), _PLACES[1])
         if not self._table.covers(int(numbers.min()), int(numbers.max()), places):
             self._table = None
@@ -155,21 +157,12 @@ class _Table:
         small = pa.types.is_decimal128(kind) and kind.precision <= _DIGITS
         return sys.byteorder == "little" and (small or kind == pa.date32())
 
-    def numbers(self, values: pa.ChunkedArray) -> Any:
-        """Return the numbers of values; any number for a null."""
-        made = np.empty(len(values), np.int64)
-        start = 0
-        for chunk in values.chunks:
-            if not len(chunk):
-                continue
-            first, last = chunk.offset, chunk.offset + len(chunk)
-            room = made[start : start + len(chunk)]
-            if self._kind == pa.date32():
-                room[:] = np.frombuffer(chunk.buffers()[1], np.int32, last)[first:]
-            else:
-                room[:] = np.frombuffer(chunk.buffers()[1], np.int64, 2 * last)[2 * first :: 2]
-            start += len(chunk)
-        return made
+    def numbers(self, values: pa.Array) -> Any:
+        """Return a view of the numbers of values; under a null is any number."""
+        first, last = values.offset, values.offset + len(values)
+        if self._kind == pa.date32():
+            return np.frombuffer(values.buffers()[1], np.int32, last)[first:]
+        return np.frombuffer(values.buffers()[1], np.int64, 2 * last)[2 * first :: 2]
 
     def covers(self, low: int, high: int, most: int) -> bool:
         """Make places for the numbers from `low` to `high`, unless it came to more than `most` places."""
@@ -196,7 +189,7 @@ class _Table:
         Raises:
             DataError: Python has no object for a value.
         """
-        places = numbers - self._first
+        places = np.subtract(numbers, self._first, dtype=np.int64)
         if not self._made[places].all():
             wanted = np.zeros(len(self._made), bool)
             wanted[places] = True
