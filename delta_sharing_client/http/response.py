@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.http.body import decoded
 from delta_sharing_client.http.failures import NETWORK_ERRORS, translate
-from delta_sharing_client.http.wire import Answer
+from delta_sharing_client.http.wire import Answer, body_length
 from delta_sharing_client.secrets import MASK
 
 #: The most that is read of an error's body.
@@ -45,7 +45,11 @@ class Response:
         self._sent = sent
         self._raw = raw
         self._direct = raw if isinstance(raw, Answer) else None
-        self._left = raw.left if isinstance(raw, Answer) else _content_length(method, self.status, self.headers)
+        self._left: int | None = None
+        if isinstance(raw, Answer):
+            self._left = raw.left
+        elif "Transfer-Encoding" not in self.headers:
+            self._left = body_length(method, self.status, self.headers)  # not every urllib3 looks at it
 
     def __enter__(self) -> Self:
         return self
@@ -158,13 +162,3 @@ class Response:
 
     def _cut(self) -> IncompleteResponseError:
         return IncompleteResponseError(f"{self._what}: the answer was cut: {self._left} bytes of it are missing")
-
-
-def _content_length(method: str, status: int, headers: Mapping[str, str]) -> int | None:
-    """The body's length as announced; checked here because not every urllib3 does."""
-    value = headers.get("Content-Length")
-    if value is None or "Transfer-Encoding" in headers or method == "HEAD":
-        return None
-    if status in (204, 304) or not (value.isascii() and value.strip().isdigit()):
-        return None
-    return int(value)

@@ -102,7 +102,7 @@ class Answer:
         said = headers.get("connection", "").lower()
         self._keeps = "close" not in said if minor else "keep-alive" in said
         self._chunk: int | None = None
-        self.left = _body_length(method, status, headers)
+        self.left = body_length(method, status, headers)
         coding = headers.get("transfer-encoding", "").lower()
         if coding and coding != "identity" and not _is_bodiless(method, status):
             self.left = None
@@ -255,8 +255,12 @@ class Answer:
                 return bytes(line).removesuffix(b"\r")
 
 
-def _body_length(method: str, status: int, headers: Headers) -> int | None:
-    """How long a body is announced to be; None where that is not told."""
+def body_length(method: str, status: int, headers: Mapping[str, str]) -> int | None:
+    """Return how long a body is announced to be; None where that is not told.
+
+    Raises:
+        urllib3.exceptions.InvalidHeader: it is told twice, and not the same.
+    """
     if _is_bodiless(method, status):
         return 0
     said = {part.strip(_BLANK) for part in headers.get("content-length", "").split(",")}

@@ -1,11 +1,7 @@
 """HTTP/1.1 as files are fetched, over real sockets: what is read, refused, kept for the next request, let go."""
 
-import contextlib
 import gc
-import http.client
-import io
 import os
-import socket
 import threading
 import time
 import warnings
@@ -14,8 +10,20 @@ from datetime import timedelta
 import pytest
 import urllib3
 from faults.server import FaultServer, Reply
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from packets import (
+    CHUNKED,
+    EVIL,
+    FINE,
+    SIGNED,
+    WAYS,
+    PacketServer,
+    Pieces,
+    by_chunks,
+    by_some,
+    by_view,
+    check_failure,
+    fetch,
+)
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -26,99 +34,8 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.http.connections import SocketRegistry, TrackingAdapter
 from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import is_retryable
 from delta_sharing_client.http.transport import StorageTransport
-from delta_sharing_client.http.wire import Exchange, _host
-
-SIGNED = "/file.parquet?X-Amz-Signature=canary-signature-11aa"
-FINE = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-class PacketServer:
-    """Answers each request with the next script, whatever is asked: packets, seconds to wait, None to hang up.
-
-    heads: the requests as they came.
-    connections: how many were made.
-    hung_up: released once for each connection that the client closed.
-    """
-
-    def __init__(self, *scripts, tls=None, address="127.0.0.1"):
-        self.heads = []
-        self.connections = 0
-        self.hung_up = threading.Semaphore(0)
-        self._scripts = iter(scripts)
-        self._tls = tls
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._open = []
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, 0), family=family)
-        self.port = self._listener.getsockname()[1]
-        host = f"[{address}]" if ":" in address else address
-        self.url = f"http{'s' if tls else ''}://{host}:{self.port}"
-
-    def __enter__(self):
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-        return self
-
-    def __exit__(self, *exception):
-        self._stopping.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        with self._lock:
-            for sock in self._open:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self._listener.accept()
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._lock:
-                    self.connections += 1
-                    self._open.append(sock)
-                thread = threading.Thread(target=self._serve, args=(sock,))
-                self._threads.append(thread)
-                thread.start()
-
-    def _serve(self, plain):
-        with contextlib.suppress(OSError), plain, self._secured(plain) as sock:
-            with self._lock:
-                self._open.append(sock)
-            self._converse(sock)
-
-    def _secured(self, plain):
-        return plain if self._tls is None else self._tls.wrap_socket(plain, server_side=True)
-
-    def _converse(self, sock):
-        data = b""
-        while True:
-            while b"\r\n\r\n" not in data:
-                try:
-                    more = sock.recv(65536)
-                except ConnectionResetError:
-                    more = b""
-                if not more:
-                    self.hung_up.release()
-                    return
-                data += more
-            head, _, data = data.partition(b"\r\n\r\n")
-            with self._lock:
-                self.heads.append(head)
-                script = next(self._scripts)
-            for part in script:
-                if part is None:
-                    return
-                if isinstance(part, bytes):
-                    sock.sendall(part)
-                else:
-                    self._stopping.wait(part)
+from delta_sharing_client.http.wire import _host
 
 
 @pytest.fixture
@@ -133,36 +50,6 @@ def hasty():
     options = TransportOptions(read_timeout=timedelta(seconds=0.2))
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
         yield transport
-
-
-def by_some(response, most=7):
-    return b"".join(iter(lambda: response.read_some(most), b""))
-
-
-def by_view(response, most=7):
-    buffer, data = bytearray(most), b""
-    while count := response.read_into(memoryview(buffer)):
-        data += buffer[:count]
-    return data
-
-
-def by_chunks(response):
-    return b"".join(response.chunks())
-
-
-WAYS = [by_some, by_view, by_chunks]
-
-
-def fetch(storage, server, read=by_some, path=SIGNED):
-    with storage.get(server.url + path, file_id="f1") as response:
-        return read(response)
-
-
-def check_failure(error):
-    assert is_retryable(error), error
-    assert "canary" not in str(error) + repr(error)
-    assert error.__cause__ is None
-    assert error.__suppress_context__ or error.__context__ is None
 
 
 def fails(storage, answer, expected=TransportError, read=by_some, match=None):
@@ -613,14 +500,12 @@ class TestChunks:
 class TestSurplus:
     """What follows a body is never taken for the answer to the next request."""
 
-    EVIL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("pause", [0, 0.05])
     @pytest.mark.parametrize("name", KEPT)
     def test_it_closes_the_connection(self, storage, name, read, pause):
         answer, body = KEPT[name]
-        surplus = b"\r\n" if name == "length twice" else self.EVIL
+        surplus = b"\r\n" if name == "length twice" else EVIL
         packets = [answer, pause, surplus] if pause else [answer + surplus]
         with PacketServer(packets, [FINE]) as server:
             assert fetch(storage, server, read) == body
@@ -864,201 +749,3 @@ class TestRequests:
             plain.sock = None
         assert f"\r\nHost: {_host(connection)}\r\n".encode() in sent
         adapter.close()
-
-
-class TestTls:
-    @pytest.fixture
-    def secure(self, certificate):
-        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=timedelta(seconds=0.3))
-        with StorageTransport(options, endpoint_is_loopback=False) as transport:
-            yield transport
-
-    @pytest.mark.parametrize("read", WAYS)
-    def test_connections_are_reused(self, secure, context, read):
-        body = os.urandom(100_000)
-        long = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + body
-        chunked = CHUNKED + b"186a0\r\n" + body + b"\r\n0\r\n\r\n"
-        with PacketServer([long], [chunked], [FINE], tls=context) as server:
-            assert fetch(secure, server, read) == body
-            assert fetch(secure, server, read) == body
-            assert fetch(secure, server, read) == b"fine"
-            assert server.connections == 1
-
-    @pytest.mark.parametrize("read", WAYS)
-    @pytest.mark.parametrize("framing", ["length", "chunked"])
-    def test_surplus_in_the_record_of_the_bodys_end(self, secure, context, read, framing):
-        """It is decrypted with the body, so that no look at the socket would find it."""
-        body = b"b" * 8000
-        if framing == "length":
-            answer = b"HTTP/1.1 200 OK\r\nContent-Length: 8000\r\n\r\n" + body
-        else:
-            answer = CHUNKED + b"1f40\r\n" + body + b"\r\n0\r\n\r\n"
-        with PacketServer([answer + TestSurplus.EVIL], [FINE], tls=context) as server:
-            assert fetch(secure, server, read) == body
-            assert fetch(secure, server, read) == b"fine"
-            assert server.connections == 2
-
-    @pytest.mark.parametrize(
-        ("answer", "expected"),
-        [
-            (b"", RequestTimeoutError),
-            (FINE[:20], RequestTimeoutError),
-            (FINE[:-1], RequestTimeoutError),
-            (b"no HTTP\r\n\r\n", TransportError),
-            (CHUNKED + b"zz\r\n", IncompleteResponseError),
-        ],
-    )
-    def test_faults_are_typed(self, secure, context, answer, expected):
-        with PacketServer([answer, 5], [FINE], tls=context) as server:
-            with pytest.raises(expected) as caught:
-                fetch(secure, server)
-            check_failure(caught.value)
-            assert fetch(secure, server) == b"fine"
-
-    @pytest.mark.parametrize("read", WAYS)
-    def test_a_cut_body(self, secure, context, read):
-        with PacketServer([FINE[:-1], None], tls=context) as server, pytest.raises(DeltaSharingError) as caught:
-            fetch(secure, server, read)
-        check_failure(caught.value)
-
-    def test_an_answer_dropped_unread(self, secure, context):
-        with PacketServer([FINE], tls=context) as server, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            del_me = secure.get(server.url + SIGNED)
-            del del_me
-            assert server.hung_up.acquire(timeout=5)
-        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
-
-
-class Pieces(Exchange):
-    """A connection and its socket in one: gives an answer in the packets that it is told."""
-
-    host, port, default_port, timeout = "h", 80, 80, 5
-
-    def __init__(self, packets):
-        self.packets = [packet for packet in packets if packet]
-        self.sock = self
-        self.sent = b""
-        self.closed = False
-
-    def settimeout(self, timeout):
-        pass
-
-    def sendall(self, data):
-        self.sent += data
-
-    def recv(self, limit):
-        if not self.packets:
-            return b""
-        data, self.packets[0] = self.packets[0][:limit], self.packets[0][limit:]
-        if not self.packets[0]:
-            del self.packets[0]
-        return data
-
-    def recv_into(self, view):
-        data = self.recv(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def makefile(self, mode):
-        return io.BytesIO(b"".join(self.packets))
-
-    def close(self):
-        self.closed = True
-        self.sock = None
-
-
-def outcome(packets, sizes):
-    """Read an answer; return all that can be told of it."""
-    connection = Pieces(packets)
-    try:
-        answer = connection.getresponse()
-    except (http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
-        return type(error), str(error)
-    head = answer.status, dict(answer.headers), answer.left
-    data, turn = b"", 0
-    known = answer.left is not None
-    while True:
-        size = sizes[turn % len(sizes)]
-        turn += 1
-        try:
-            if known and turn % 2:
-                piece = bytearray(size)
-                piece = bytes(piece[: answer.read_into(memoryview(piece))])
-            else:
-                piece = answer.read1(size)
-        except (http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
-            return *head, data, type(error), str(error)
-        if not piece:
-            return *head, data, answer.left, connection.closed
-        data += piece
-
-
-TOKENS = st.text("abcXYZ-09", min_size=1, max_size=8)
-VALUES = st.text('az09 ,;=:"/\xe9', max_size=12).map(str.strip)
-FRAMING = ("content-length", "transfer-encoding", "connection", "keep-alive")
-HEADERS = st.lists(st.tuples(TOKENS.filter(lambda name: name.lower() not in FRAMING), VALUES), max_size=6)
-
-
-@st.composite
-def answers(draw):
-    """A well-formed answer and its body."""
-    body = draw(st.binary(max_size=60))
-    framing = draw(st.sampled_from(("length", "chunked", "close")))
-    version = 1 if framing == "chunked" else draw(st.integers(0, 1))
-    lines = [f"HTTP/1.{version} {draw(st.sampled_from((200, 206, 404, 503)))} Said so"]
-    lines += [f"{name}:{draw(st.sampled_from(('', ' ', '  ')))}{value}" for name, value in draw(HEADERS)]
-    sent = body
-    if framing == "length":
-        lines.append(f"Content-Length: {len(body)}")
-    elif framing == "chunked":
-        lines.append("Transfer-Encoding: chunked")
-        size = draw(st.integers(1, 20))
-        pieces = [body[start : start + size] for start in range(0, len(body), size)]
-        sent = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
-    if draw(st.booleans()):
-        lines.append(f"Connection: {draw(st.sampled_from(('close', 'keep-alive', 'Keep-Alive')))}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + sent, body
-
-
-@st.composite
-def damaged(draw):
-    """An answer of which a part is missing, changed or too much."""
-    data, _ = draw(answers())
-    start = draw(st.integers(0, len(data)))
-    return data[:start] + draw(st.binary(max_size=4)) + data[start + draw(st.integers(0, 4)) :]
-
-
-@settings(deadline=None)
-@given(answers() | damaged().map(lambda data: (data, None)), st.data())
-def test_packets_make_no_difference(answer, data):
-    whole, body = answer
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
-    packets = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    sizes = data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=3))
-    expected = outcome([whole], [1000])
-    if body is not None:
-        assert expected[3] == body
-    got = outcome(packets, sizes)
-    assert got[:5] == expected[:5]
-    single = outcome([whole[index : index + 1] for index in range(len(whole))], sizes)
-    assert single[:5] == expected[:5]
-
-
-@settings(deadline=None)
-@given(answers())
-def test_the_standard_library_reads_the_same(answer):
-    data, body = answer
-    theirs = http.client.HTTPResponse(Pieces([data]), method="GET")
-    theirs.begin()
-    names = {name.lower() for name in theirs.headers}
-    headers = {name: ", ".join(theirs.headers.get_all(name)) for name in names}
-    connection = Pieces([data])
-    ours = connection.getresponse()
-    assert ours.status == theirs.status
-    assert dict(ours.headers) == headers
-    assert ours.left == theirs.length
-    assert ours._keeps is not theirs.will_close
-    pieces = iter(lambda: ours.read(16), b"")
-    assert b"".join(pieces) == theirs.read() == body
-    assert connection.closed is theirs.will_close
