@@ -27,6 +27,8 @@ _SAMPLE: Final = (10_000, 262_144)
 _GROUP: Final = 200_000
 #: Places that a table may have, for each row and in all: it is looked through for each group of rows.
 _PLACES: Final = (4, 4_000_000)
+#: Numbers beyond this have no place: those around them would not fit into 64 bits.
+_FURTHEST: Final = 2**62
 #: The most digits of a decimal whose unscaled value is sure to fit into 64 bits.
 _DIGITS: Final = 18
 
@@ -110,10 +112,11 @@ class Objects:
         if values.null_count == len(values):
             self._objects.room(len(values))[:] = None
             return True
-        numbers = self._table.numbers(values)
         nulls = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-        if nulls is not None:
-            numbers = np.where(nulls, numbers[np.argmin(nulls)], numbers)  # under a null there may be anything
+        numbers = self._table.numbers(values, nulls)
+        if numbers is None:
+            self._table = None
+            return False
         places = min(_PLACES[0] * (self._objects.size + len(values)), _PLACES[1])
         if not self._table.covers(int(numbers.min()), int(numbers.max()), places):
             self._table = None
@@ -157,12 +160,27 @@ class _Table:
         small = pa.types.is_decimal128(kind) and kind.precision <= _DIGITS
         return sys.byteorder == "little" and (small or kind == pa.date32())
 
-    def numbers(self, values: pa.Array) -> Any:
-        """Return a view of the numbers of values; under a null is any number."""
+    def numbers(self, values: pa.Array, nulls: Any) -> Any:
+        """Return the numbers of values, for a null that of another value; None where some have none.
+
+        Args:
+            values: not only nulls.
+            nulls: which of them are null; None where none is.
+        """
         first, last = values.offset, values.offset + len(values)
+        numbers: Any
+        above: Any = None
         if self._kind == pa.date32():
-            return np.frombuffer(values.buffers()[1], np.int32, last)[first:]
-        return np.frombuffer(values.buffers()[1], np.int64, 2 * last)[2 * first :: 2]
+            numbers = np.frombuffer(values.buffers()[1], np.int32, last)[first:]
+        else:
+            words = np.frombuffer(values.buffers()[1], np.int64, 2 * last)
+            numbers, above = words[2 * first :: 2], words[2 * first + 1 :: 2]
+        if nulls is not None:  # under which there may be anything
+            some = int(np.argmin(nulls))
+            numbers = np.where(nulls, numbers[some], numbers)
+            above = None if above is None else np.where(nulls, above[some], above)
+        # A file may hold more digits than it says.
+        return numbers if above is None or np.array_equal(numbers >> 63, above) else None
 
     def covers(self, low: int, high: int, most: int) -> bool:
         """Make places for the numbers from `low` to `high`, unless it came to more than `most` places."""
@@ -172,7 +190,7 @@ class _Table:
         else:
             self._first, before, behind = low, 0, high - low + 1
         wanted = count + before + behind
-        if wanted > most:
+        if wanted > most or max(-low, high) > _FURTHEST:
             return False
         if before or behind:
             # Room to spare, or values that rise slowly would have the table copied again and again.

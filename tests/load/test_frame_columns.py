@@ -69,13 +69,15 @@ def by_arrow(table: pa.Table) -> pd.DataFrame:
     rows=st.sampled_from([0, 1, 7, 1000]),
     together=st.sampled_from([1, 4, 1000]),
     group=st.sampled_from([1, 3, 1000]),
+    shared=st.booleans(),
 )
-def test_it_is_what_arrow_makes_of_it(lists, rows, together, group):
+def test_it_is_what_arrow_makes_of_it(lists, rows, together, group, shared):
     batches = [pa.RecordBatch.from_pylist(some, SCHEMA) for some in lists]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pandas, "_ROWS", together)
         patch.setattr(objects, "_GROUP", group)
-        patch.setattr(objects, "_SAMPLE", (0, 100))
+        if shared:
+            patch.setattr(objects, "_repeats", lambda column: True)
         frame = to_pandas(iter(batches), SCHEMA, rows=rows)
     pd.testing.assert_frame_equal(frame, by_arrow(pa.Table.from_batches(batches)))
 

@@ -27,7 +27,7 @@ def column(values, kind, chunks=3):
 def filled(groups, kind, monkeypatch):
     """A column that is made objects of group by group."""
     monkeypatch.setattr(objects, "_GROUP", 1)
-    monkeypatch.setattr(objects, "_SAMPLE", (0, 100))
+    monkeypatch.setattr(objects, "_repeats", lambda column: True)
     made = Objects(kind, 0)
     for values in groups:
         made.add(pa.chunked_array([values if isinstance(values, pa.Array) else pa.array(values, kind)]))
@@ -81,6 +81,29 @@ def test_values_too_far_apart_for_a_table_are_kept_too(outlier, monkeypatch):
     one, two = Decimal("1.00"), Decimal("2.00")
     groups = [[one, one, two], [two, outlier, outlier], [one, None, two], [outlier, one, one]]
     assert filled(groups, SMALL, monkeypatch) == [value for group in groups for value in group]
+
+
+def of_words(words, kind):
+    return pa.Array.from_buffers(kind, len(words), [None, pa.py_buffer(np.array(words, np.int64))])
+
+
+def test_more_digits_than_the_type_says_are_kept(monkeypatch):
+    """Parquet stores 16 bytes whatever the precision, and what was written wrongly reads as it was written."""
+    kind = pa.decimal128(12, 0)
+    too_long = of_words([(5, 1), (-3, -64), (7, 0), (7, 0)], kind)
+    one = of_words([(5, 0), (5, 0)], kind)
+    made = filled([one, too_long, one, too_long[2:]], kind, monkeypatch)
+    long = [Decimal(2**64 + 5), Decimal(-64 * 2**64 + 2**64 - 3), Decimal(7), Decimal(7)]
+    assert made == [5, 5, *long, 5, 5, 7, 7]
+
+
+@pytest.mark.parametrize(("number", "inwards"), [(-(2**63), 1), (2**63 - 1, -1)])
+def test_the_least_and_the_greatest_numbers(number, inwards, monkeypatch):
+    kind = pa.decimal128(18, 0)
+    near = [number + inwards * step for step in range(1, 9)]
+    groups = [near * 2, [number] * 3, near]
+    made = filled([of_words([(n, n >> 63) for n in group], kind) for group in groups], kind, monkeypatch)
+    assert made == [Decimal(n) for group in groups for n in group]
 
 
 def test_a_table_has_few_places_for_each_row(monkeypatch):
