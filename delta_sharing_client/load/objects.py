@@ -57,6 +57,7 @@ class Objects:
         self._kind = kind
         self._rows = rows
         self._waiting: list[pa.Array] = []
+        self._count = 0
         self._shares: bool | None = None
         self._objects: Growing | None = None
         self._table = _Table(kind) if _Table.suits(kind) else None
@@ -66,8 +67,9 @@ class Objects:
     def add(self, values: pa.ChunkedArray) -> None:
         """Take further values."""
         self._waiting += values.chunks
+        self._count += len(values)
         by_place = self._shares and self._table is not None
-        if by_place or sum(map(len, self._waiting)) >= _GROUP:
+        if by_place or self._count >= _GROUP:
             self._convert()
 
     def finish(self) -> pd.Series:
@@ -90,11 +92,13 @@ class Objects:
 
     def _convert(self) -> None:
         """Make objects of what waits, unless hardly a value is there twice."""
+        if self._shares is False or not self._count:
+            return
         chunked = pa.chunked_array(self._waiting, self._kind)
         if self._shares is None:
             self._shares = _repeats(chunked)
-        if not self._shares or not len(chunked):
-            return
+            if not self._shares:
+                return
         if self._objects is None:
             self._objects = Growing(np.dtype(object), self._rows)
         values = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
@@ -103,7 +107,7 @@ class Objects:
             objects = self._shared(encoded.dictionary)
             indices = encoded.indices.fill_null(len(objects) - 1).to_numpy(zero_copy_only=False)
             np.take(objects, indices, out=self._objects.room(len(values)), mode="clip")
-        self._waiting = []
+        self._waiting, self._count = [], 0
 
     def _by_place(self, values: pa.Array) -> bool:
         """Fill in values whose objects have places in a table; False where they lie too far apart for one."""

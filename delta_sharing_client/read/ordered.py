@@ -34,6 +34,7 @@ class OrderedPool:
         self._lock = threading.Lock()
         self._waiting: list[tuple[Order, int, Callable[..., object], tuple[Any, ...]]] = []
         self._tickets = itertools.count()
+        self._closed = False
 
     def submit(self, order: Order, job: Callable[..., object], *arguments: Any) -> None:
         """Run `job` as soon as a thread is free and no earlier one waits.
@@ -42,14 +43,21 @@ class OrderedPool:
             RuntimeError: the pool is closed.
         """
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
             heapq.heappush(self._waiting, (order, next(self._tickets), job, arguments))
         self._threads.submit(self._run_next)
 
     def close(self) -> None:
         """Drop what has not begun; what has is not waited for."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run_next(self) -> None:
         with self._lock:
+            if self._closed:
+                return
             _, _, job, arguments = heapq.heappop(self._waiting)
         job(*arguments)

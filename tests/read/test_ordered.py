@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -62,6 +64,32 @@ def test_what_has_not_begun_when_it_closes_never_runs(pool, held):
     assert not done
     with pytest.raises(RuntimeError):
         pool.submit((2, 0), done.append, 2)
+
+
+def test_what_is_dropped_is_let_go_at_once(pool, held):
+    class Rows:
+        """Something that can be looked for."""
+
+    rows = Rows()
+    watched = weakref.ref(rows)
+    pool.submit((1, 0), print, rows)
+    del rows
+    pool.close()
+    gc.collect()
+    assert watched() is None  # while the job that runs still does
+
+
+def test_a_job_that_is_refused_never_runs(pool, held):
+    done = []
+    pool.submit((1, 0), done.append, "accepted")
+    pool.close()
+    with pytest.raises(RuntimeError):
+        pool.submit((0, 5), done.append, "refused")
+    held.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("ordered-test"):
+            thread.join(10)
+    assert not done
 
 
 def test_several_threads_run_each_job_once():
