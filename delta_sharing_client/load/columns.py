@@ -43,7 +43,7 @@ def new_column(kind: pa.DataType, rows: int, *, nullable: bool) -> Column | None
         return _Numbers(kind, rows, nullable)
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return _Times(kind, rows)
-    if pa.types.is_decimal(kind) or kind == pa.date32():
+    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind) or kind == pa.date32():
         return Objects(kind, rows)
     if pa.types.is_string(kind) and not nullable and _keeps_texts():
         return _Texts()

@@ -8,7 +8,7 @@ structs stay integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -66,13 +66,17 @@ def to_pandas(
     rest = [position for position in range(len(schema)) if position not in filled]
     kept: list[pa.RecordBatch] = []
     count = 0
-    for group in _grouped(batches, schema):
-        for position, column in filled.items():
-            column.add(group.column(position))
-        count += group.num_rows
-        if rest:
-            kept += group.select(rest).to_batches()
-        del group
+    try:
+        for group in _grouped(batches, schema):
+            for position, column in filled.items():
+                column.add(group.column(position))
+            count += group.num_rows
+            if rest:
+                kept += group.select(rest).to_batches()
+            del group
+    finally:
+        # Whoever keeps the error keeps the batches with it, and what they come from would go on.
+        _close(batches)
     series: dict[int, pd.Series] = {}
     if rest:
         frame = _converted(kept, pa.schema([schema.field(n) for n in rest]), dtype_backend)
@@ -87,6 +91,12 @@ def to_pandas(
     )
     frame.columns = pd.Index(schema.names)
     return frame
+
+
+def _close(batches: Iterator[pa.RecordBatch]) -> None:
+    """End what gives the batches, where it can be told to."""
+    if isinstance(batches, Generator):
+        batches.close()
 
 
 def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -46,7 +46,7 @@ class OrderedPool:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             heapq.heappush(self._waiting, (order, next(self._tickets), job, arguments))
-        self._threads.submit(self._run_next)
+            self._threads.submit(self._run_next)
 
     def close(self) -> None:
         """Drop what has not begun; what has is not waited for."""

@@ -292,8 +292,9 @@ class _Pipeline:
             position += 1
             if self._left is not None:
                 known += (file.task.row_count or 0) if file.task.all_rows_match else 0
-            while file.pieces is not None and file.started < len(file.pieces):
-                piece = file.pieces[file.started]
+            pieces = file.pieces  # may become known at any moment
+            while pieces is not None and file.started < len(pieces):
+                piece = pieces[file.started]
                 # The piece that is waited for may always start, or nothing would ever make room for it.
                 awaited = file is self._files[0] and not file.started
                 if not awaited and not self._admits(piece.cost, kept_free):
@@ -301,11 +302,10 @@ class _Pipeline:
                 self._charge(piece.cost)
                 file.started += 1
                 self._start(file, piece)
-            if file.pieces is None:
+            if pieces is None:
                 # Its rows are wanted before those of the files behind it, which must not take all the room.
                 kept_free += int(self._strategy.fraction * file.task.size) * _EXPANSION
-            # Looked at again: its pieces may have become known since.
-            if position == self._settled + 1 and file.pieces is not None and file.started == len(file.pieces):
+            if position == self._settled + 1 and pieces is not None and file.started == len(pieces):
                 self._settled = position
 
     def _may_open(self, opened: int, known: int) -> bool:
