@@ -294,6 +294,9 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
         )
     if isinstance(number, float | Decimal) and not math.isfinite(number):
         return _never_or_always(column, op, above=not _is_nan(number) and number > 0, nan=_is_nan(number))
+    if isinstance(number, float) and isinstance(kind, DecimalType):
+        # 0.05 means five hundredths here, and not the double next to it, which no decimal is equal to.
+        number = Decimal(repr(float(number)))
     scale = kind.scale if isinstance(kind, DecimalType) else 0
     digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
     bits = INTEGER_BITS[kind.name] if isinstance(kind, PrimitiveType) else 0

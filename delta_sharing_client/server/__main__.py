@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import json
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 2 if the server could not be started as asked.
     """
     options = _parser().parse_args(arguments)
+    if not _may_replace(options.profile):
+        return _fail(f"--profile: {options.profile} is there, and no profile; name another file")
     try:
         token = None if options.token_file is None else options.token_file.read_text(encoding="utf-8").strip()
         chosen = ServerOptions(
@@ -94,6 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         server.stop()
     return 0
+
+
+def _may_replace(path: Path) -> bool:
+    """Whether a file is not there, empty, or a profile: nothing else may be lost for one."""
+    try:
+        text = path.read_bytes()
+        found = json.loads(text or b'{"shareCredentialsVersion": 1}')
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "shareCredentialsVersion" in found
 
 
 def _fail(message: str) -> int:

@@ -362,11 +362,13 @@ class TestDecimals:
             assert value("decimal", Decimal("1.505"), op) == Decimal(expected)
         assert bind(("decimal", "=", Decimal("1.505"))) == never("decimal")
 
-    def test_a_double_is_taken_exactly(self):
-        """0.1 as a double is a little more than a tenth."""
-        assert value("decimal", 0.1, "<") == Decimal("0.11")
-        assert bind(("decimal", "=", 0.1)) == never("decimal")
-        assert value("decimal", "0.1") == Decimal("0.1")
+    @pytest.mark.parametrize("tenth", [0.1, np.float64(0.1), "0.1", Decimal("0.1")])
+    def test_a_double_means_the_number_that_it_is_written_as(self, tenth):
+        """As a double 0.1 is a little more than a tenth, and no decimal would be equal to it."""
+        for op in ("=", "!=", "<", "<=", ">", ">="):
+            assert value("decimal", tenth, op) == Decimal("0.1")
+        assert bind(("decimal", "in", [tenth])) == bind(("decimal", "in", [Decimal("0.1")]))
+        assert value("wide", 1e-10) == Decimal("1E-10")
 
     def test_past_the_ends(self):
         assert bind(("decimal", "<", 100_000)) == always("decimal")

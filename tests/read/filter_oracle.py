@@ -75,6 +75,13 @@ def _exact(value):
     return Fraction(value)
 
 
+def _meant(value, kind):
+    """What a literal means; against decimals a float means what it is written as."""
+    if kind in SCALES and isinstance(value, float) and math.isfinite(value):
+        return Fraction(repr(value))
+    return _comparable(value)
+
+
 @st.composite
 def literals(draw, kind):
     """A literal for a column, and its exact meaning in terms of the column's values."""
@@ -87,6 +94,7 @@ def literals(draw, kind):
             base = draw(st.sampled_from([10**40, -(10**40), 2**63, -(2**63) - 1, 128, -129, 1e300]))
         elif form == "float":
             base = float(base)
+            return base, _meant(base, kind)
         elif form == "special":
             base = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
         elif form == "text":
@@ -145,7 +153,7 @@ def plain_literals(kind):
     more = []
     if kind in BITS or kind in SCALES or kind in ("float", "double"):
         more = [0.1, 0.5, 2**53 + 1, 10**40, math.nan, -math.inf, *map(float, POOLS[kind])]
-    return [(value, _comparable(value)) for value in [*POOLS[kind], *more]]
+    return [(value, _meant(value, kind)) for value in [*POOLS[kind], *more]]
 
 
 # ---- what filters mean ----

@@ -282,6 +282,26 @@ def test_command_line_refusals(table: Path, tmp_path: Path, capsys: Any) -> None
             assert shown.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("held", ["import pandas\n", '{"a": 1}', "[1]", "\x00"])
+def test_command_line_replaces_nothing_but_profiles(table: Path, tmp_path: Path, capsys: Any, held: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(held)
+    assert main([str(tmp_path), "--profile", str(mine)]) == 2
+    assert "mine.py is there, and no profile" in capsys.readouterr().err
+    assert mine.read_text() == held
+
+
+@pytest.mark.parametrize("held", ["", '{"shareCredentialsVersion": 1, "endpoint": "http://127.0.0.1:1/x"}'])
+def test_command_line_replaces_a_profile(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    profile = tmp_path / "old.share"
+    profile.write_text(held)
+    monkeypatch.setattr(SharingServer, "wait", lambda server: None)
+    assert main([str(tmp_path), "--profile", str(profile)]) == 0
+    assert json.loads(profile.read_text())["bearerToken"]
+
+
 def test_help(capsys: Any) -> None:
     with pytest.raises(SystemExit) as done:
         main(["--help"])
