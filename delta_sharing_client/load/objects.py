@@ -118,11 +118,8 @@ class Objects:
             return True
         nulls = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
         numbers = self._table.numbers(values, nulls)
-        if numbers is None:
-            self._table = None
-            return False
         places = min(_PLACES[0] * (self._objects.size + len(values)), _PLACES[1])
-        if not self._table.covers(int(numbers.min()), int(numbers.max()), places):
+        if numbers is None or not self._table.covers(int(numbers.min()), int(numbers.max()), places):
             self._table = None
             return False
         room = self._objects.room(len(values))

@@ -103,12 +103,11 @@ def _may_replace(path: Path) -> bool:
     """Whether a file is not there, empty, or a profile: nothing else may be lost for one."""
     try:
         text = path.read_bytes()
-        found = json.loads(text or b'{"shareCredentialsVersion": 1}')
+        return not text or "shareCredentialsVersion" in dict(json.loads(text))
     except FileNotFoundError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return False
-    return isinstance(found, dict) and "shareCredentialsVersion" in found
 
 
 def _fail(message: str) -> int:
