@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
+from msgspec import structs
+
 from delta_sharing_client.changes.history import TableHistory
 from delta_sharing_client.errors import ColumnError, ProtocolError, UnsupportedTableError
 from delta_sharing_client.protocol.actions import (
@@ -296,7 +298,7 @@ class _Tasks:
 
     def inserted(self, file: FileAction, version: int) -> FileScanTask:
         """Return the task of a file of a snapshot."""
-        return self._task(replace(file, version=version), INSERT, file.deletion_vector)
+        return self._task(structs.replace(file, version=version), INSERT, file.deletion_vector)
 
     def _of_version(self, files: Sequence[FileAction]) -> Iterator[FileScanTask]:
         written = [file for file in files if isinstance(file, CdcFile)]

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.protocol.schema import StructType, parse_schema
 
@@ -159,12 +161,11 @@ class DeletionVector:
     offset: int | None = None
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class FileAction:
+class FileAction(Struct, frozen=True, gc=False):
     """A data file of an answer; `AddFile`, `CdcFile` or `RemoveFile`.
 
-    Never changed, and not frozen only because an answer may have 300,000 of them: a frozen dataclass takes
-    three times as long to make.
+    A `Struct`, and one that the garbage collector passes over, because an answer may have 300,000 of them;
+    `msgspec.structs.replace` makes one with other values. When the URL expires counts for nothing in comparing.
 
     Attributes:
         url: the pre-signed URL; never shown.
@@ -180,35 +181,42 @@ class FileAction:
         data_change: false for files that rearrange rows without changing any.
     """
 
-    url: str = field(repr=False)
+    url: str
     id: str
-    partition_values: Mapping[str, str | None] = field(hash=False)
+    partition_values: Mapping[str, str | None]
     size: int
-    stats: str | None = field(default=None, repr=False)
+    stats: str | None = None
     version: int | None = None
     timestamp: int | None = None
-    expiration_timestamp: int | None = field(default=None, compare=False)
+    expiration_timestamp: int | None = None
     deletion_vector: DeletionVector | None = None
     deletion_vector_file_id: str | None = None
     data_change: bool = True
 
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = (name for name in self.__struct_fields__ if name != "expiration_timestamp")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
-class AddFile(FileAction):
+    def __hash__(self) -> int:
+        return hash((type(self), self.url, self.id, self.size, self.version, self.deletion_vector_file_id))
+
+    def __repr__(self) -> str:
+        names = (name for name in self.__struct_fields__ if name not in ("url", "stats"))
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+class AddFile(FileAction, frozen=True, gc=False):
     """A file of the snapshot, or rows inserted by a change ("File", "Add File")."""
 
-    __slots__ = ()
 
-
-class CdcFile(FileAction):
+class CdcFile(FileAction, frozen=True, gc=False):
     """A file of change rows with their `_change_type` ("CDF File", "Add CDC File")."""
 
-    __slots__ = ()
 
-
-class RemoveFile(FileAction):
+class RemoveFile(FileAction, frozen=True, gc=False):
     """A file whose rows a change deleted ("Remove File")."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

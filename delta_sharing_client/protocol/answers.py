@@ -125,9 +125,13 @@ class Duplicates:
             ProtocolError: it was, but with other contents.
         """
         key: Hashable = action.id
+        values = action.partition_values
         if self._changes:
-            key = (type(action), action.id, action.deletion_vector_file_id, action.version)
-        mark = _mark(action)
+            key = (type(action), key, action.deletion_vector_file_id, action.version)
+        if len(values) < 2 and action.deletion_vector is None:  # nearly all
+            mark = hash((action.size, action.deletion_vector_file_id, *values.items()))
+        else:
+            mark = _mark(action)
         before = self._seen.get(key) if self._seen else None
         if before is None:
             before = page.setdefault(key, mark)
@@ -144,8 +148,6 @@ def _mark(action: FileAction) -> int:
     """A number for what makes a file's rows: two entries with the same id must agree in it."""
     vector = action.deletion_vector
     values = action.partition_values
-    if vector is None and len(values) < 2:  # nearly all
-        return hash((action.size, action.deletion_vector_file_id, *values.items()))
     return hash(
         (
             action.size,
@@ -264,8 +266,8 @@ def read_page(
                 raise ProtocolError(f"{what}: the answer has a file before its metadata line")
             if not changes and type(action) is not AddFile:
                 raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
-            later = ending_version is not None and action.version is not None and action.version > ending_version
-            if not later and not duplicates.repeated(action, fresh):
+            asked = ending_version is None or action.version is None or action.version <= ending_version
+            if asked and not duplicates.repeated(action, fresh):
                 item = made(action)
                 if item is not None:
                     keep(item)

@@ -35,6 +35,7 @@ from delta_sharing_client.protocol.actions import (
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.json_text import loads
 from delta_sharing_client.protocol.schema import NO_COLUMNS
+from delta_sharing_client.protocol.usual import USUAL_FILE
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
@@ -148,19 +149,21 @@ def decode_actions(
     """
     end: EndStreamAction | None = None
     protocol: Protocol | None = None
+    usual_file: Callable[[bytes], AddFile | None] | None = None
     number = 0
     lines = iter_lines(chunks)
-    line = next(lines, None)
-    while line is not None:
-        following = next(lines, None)
+    for line in lines:
         number += 1
+        if usual_file is not None and (file := usual_file(line)) is not None:
+            yield file
+            continue
         if end is not None:
             raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
         try:
             item = parse_object(line)
             action = decode_line(item)
         except ValueError as error:
-            if following is None:
+            if next(lines, None) is None:
                 raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
             raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
         except RecursionError:
@@ -170,16 +173,16 @@ def decode_actions(
         except QueryError as error:
             raise QueryError(what=what, server_message=error.server_message) from None
         if isinstance(action, EndStreamAction):
-            end = action
+            end, usual_file = action, None
             _check_end(end, what)
         elif isinstance(action, Protocol):
             protocol = _check_format(action, formats, capabilities, what)
+            usual_file = USUAL_FILE[protocol.response_format]
         elif protocol is None:
             raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
         elif "deltaSingleAction" in (item.get("file") or ()) and protocol.response_format != "delta":
             raise ProtocolError(f"{what}: line {number} of the answer is a delta action in a parquet answer")
         yield action
-        line = following
     if end is None and capabilities.end_stream_action:
         raise IncompleteResponseError(
             f"{what}: the answer ends after {number} lines without the EndStreamAction that its header promises"

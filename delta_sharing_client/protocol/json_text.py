@@ -6,24 +6,25 @@ import json
 from decimal import Decimal
 from typing import Any, Final
 
-import orjson
+import msgspec
 
+_decode: Final = msgspec.json.Decoder().decode
 _EXACT: Final = json.JSONDecoder(parse_float=Decimal)
 
 
 def loads(text: bytes | str) -> Any:
     """Decode a JSON text.
 
-    What orjson refuses and some servers send nevertheless (NaN, lone surrogates) is left to Python's own
-    module. Whole numbers beyond 64 bits become floats.
+    What msgspec refuses and some servers send nevertheless (NaN, lone surrogates) is left to Python's own
+    module.
 
     Raises:
         ValueError: the text is no JSON.
         RecursionError: it is nested too deep.
     """
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeError):
         return json.loads(text)
 
 

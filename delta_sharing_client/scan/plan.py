@@ -14,7 +14,7 @@ from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, out
 from delta_sharing_client.protocol.schema import StructField, StructType
 from delta_sharing_client.protocol.stats import Stats, num_records, parse_stats
 from delta_sharing_client.protocol.type_changes import check_type_changes
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm, new_task
+from delta_sharing_client.scan.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
 
 
 def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -120,27 +120,33 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
     predicate = spec.predicate
     # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
     shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+    # And mostly their URLs expire at one time, which needs no number for each of them.
+    expires: int | None = None
 
     def make(action: FileAction) -> FileScanTask | Pruned:
+        nonlocal expires
         all_rows_match = predicate is None
-        rows = num_records(action.stats)
         if predicate is not None:
-            values = _FileDomains(action, spec, parse_stats(action.stats))
-            if not outcomes(predicate, values.partition) & TRUE:
+            domains = _FileDomains(action, spec, parse_stats(action.stats))
+            if not outcomes(predicate, domains.partition) & TRUE:
                 return Pruned.PARTITION
-            possible = outcomes(predicate, values.known)
+            possible = outcomes(predicate, domains.known)
             if not possible & TRUE:
                 return Pruned.STATS
             all_rows_match = not possible & (FALSE | NULL)
-        return new_task(
+        values = action.partition_values
+        if expires != action.expiration_timestamp:
+            expires = action.expiration_timestamp
+        return FileScanTask(
             action.url,
             action.id,
             action.size,
-            shared.setdefault(tuple(action.partition_values.items()), action.partition_values),
-            rows,
-            action.expiration_timestamp,
+            shared.setdefault(tuple(values.items()), values) if values else NO_VALUES,
+            num_records(action.stats),
+            expires,
             action.deletion_vector,
             action.deletion_vector_file_id,
+            NO_VALUES,
             all_rows_match,
         )
 

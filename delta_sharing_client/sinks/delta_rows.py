@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from delta_sharing_client.delta_log import AddFile, Snapshot
 from delta_sharing_client.http.options import TransportOptions
@@ -96,7 +97,7 @@ class LocalRows:
     def _read(self, task: FileScanTask, columns: Sequence[str]) -> pa.Table:
         spec = read_spec(self._metadata, columns, None, "struct", self._protocol)
         batches = read_batches(
-            [replace(task, all_rows_match=True)], spec, self._storage, table_columns=self._metadata.schema
+            [structs.replace(task, all_rows_match=True)], spec, self._storage, table_columns=self._metadata.schema
         )
         return pa.Table.from_batches(batches, arrow_schema(StructType(spec.output.fields)))
 

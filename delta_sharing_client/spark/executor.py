@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
+from msgspec import structs
 
 from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
 from delta_sharing_client.http.options import TransportOptions
@@ -122,7 +123,7 @@ def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
         key = vector_key(task.file_id, vector_id)
         return replace(vector, path_or_inline=refresh(key, vector.path_or_inline))
 
-    return replace(
+    return structs.replace(
         task,
         url=refresh(task.file_id, task.url),
         expiration=None,

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from delta_sharing_client.errors import SparkError
 from delta_sharing_client.http.urls import is_loopback
 from delta_sharing_client.protocol.actions import DeletionVector
@@ -123,7 +125,7 @@ def _without_urls(task: FileScanTask) -> FileScanTask:
 
     only = task.only and replace(task.only, vector=bare(task.only.vector))
     vector = task.deletion_vector and bare(task.deletion_vector)
-    return replace(task, url="", deletion_vector=vector, only=only)
+    return structs.replace(task, url="", deletion_vector=vector, only=only)
 
 
 def check_partition_size(size: int | None) -> int:

@@ -658,11 +658,13 @@ class TestFiles:
             "big": str(2**60 + 1),
         }
 
-    def test_a_partition_value_of_too_many_digits(self):
-        """A decimal that a server should have sent as text: as a number it would be rounded."""
-        line = '{"file":{"url":"https://h/x","id":"1","partitionValues":{"d":123456789012345678901}}}'
+    def test_a_partition_value_of_many_digits(self):
+        """A decimal that should have come as text: a whole number is exact, any other would be rounded."""
+        line = '{"file":{"url":"https://h/x","id":"1","partitionValues":{"d":%s}}}'
+        file = decode(body(PROTOCOL, METADATA, line % "123456789012345678901", END))[2]
+        assert file.partition_values == {"d": "123456789012345678901"}
         with pytest.raises(ProtocolError, match=r"line 3 of the answer: .*too many digits"):
-            decode(body(PROTOCOL, METADATA, line, END))
+            decode(body(PROTOCOL, METADATA, line % "123456789012345678901.5", END))
 
     @pytest.mark.parametrize(
         ("sent", "meant"),

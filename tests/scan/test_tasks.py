@@ -1,12 +1,13 @@
 """Tasks carry what a reader needs, and no credential."""
 
-import dataclasses
+import pickle
 
 import pytest
+from msgspec import structs
 
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.protocol.schema import parse_schema
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, check_variant
+from delta_sharing_client.scan.tasks import FileScanTask, MarkedRows, ReadSpec, check_variant
 
 SCHEMA = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}')
 
@@ -25,9 +26,27 @@ def test_row_count():
 
 def test_tasks_are_frozen():
     task = FileScanTask("u", "f", 1)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         task.url = "x"
-    assert dataclasses.replace(task, url="x").url == "x"
+    assert structs.replace(task, url="x").url == "x"
+
+
+def test_tasks_are_values():
+    vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
+    task = FileScanTask("https://h/f?sig=s", "f", 1, {"p": "1"}, 9, 5, vector, "v", {"c": 1}, False)
+    again = pickle.loads(pickle.dumps(task))
+    assert again == task
+    assert hash(again) == hash(task)
+    assert task != structs.replace(task, num_records=8)
+    assert FileScanTask("u", "f", 1) == FileScanTask("u", "f", 1, {}, constants={})
+
+
+def test_a_task_shows_what_it_is_and_no_url():
+    vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
+    shown = repr(FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=MarkedRows(vector)))
+    assert "https" not in shown
+    assert "expiration" not in shown
+    assert shown.startswith("FileScanTask(file_id='f1', size=1, partition_values={'p': '1'}, num_records=9, ")
 
 
 def test_the_fields_to_read():

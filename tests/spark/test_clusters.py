@@ -92,7 +92,7 @@ def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str,
 
 
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:
-    program = "import orjson, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
+    program = "import msgspec, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
     done = subprocess.run(
         [bare_python, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from delta_sharing_client.protocol.actions import DeletionVector, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
@@ -113,7 +113,7 @@ def test_a_limit_of_nothing_reads_nothing() -> None:
 
 def test_deleted_rows_do_not_count_for_a_limit() -> None:
     vector = DeletionVector("i", "x", 1, cardinality=9)
-    tasks = [replace(task, deletion_vector=vector) for task in files(*[64 * MB] * 10)]
+    tasks = [structs.replace(task, deletion_vector=vector) for task in files(*[64 * MB] * 10)]
     parts = divide(plan(tasks, limit=3), cores=4)
     assert [task.file_id for part in parts for task in part.tasks] == ["0", "1", "2"]
 
@@ -122,7 +122,7 @@ def test_deleted_rows_do_not_count_for_a_limit() -> None:
 def test_one_partition_counts_where_nobody_knows(how: str) -> None:
     tasks = files(*[64 * MB] * 10, rows=None if how == "unknown" else 10)
     if how == "filtered":
-        tasks = [replace(task, all_rows_match=False) for task in tasks]
+        tasks = [structs.replace(task, all_rows_match=False) for task in tasks]
     (part,) = divide(plan(tasks, limit=7), cores=4)
     assert (part.limit, len(part.tasks)) == (7, 10)
 

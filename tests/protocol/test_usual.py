@@ -1,0 +1,158 @@
+"""The usual line of a file, decoded in one go: the same action as by the general way, or none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from delta_sharing_client.protocol.actions import FileAction
+from delta_sharing_client.protocol.decode import decode_line, parse_object
+from delta_sharing_client.protocol.usual import USUAL_FILE
+
+URL = "https://store.example/t/part-0.parquet?sig=s"
+
+
+def parquet_line(**more: Any) -> dict[str, Any]:
+    file = {"url": URL, "id": "f1", "partitionValues": {"p": "1"}, "size": 573, "stats": '{"numRecords":3}'}
+    return {"file": file | {"expirationTimestamp": 99} | more}
+
+
+def delta_line(outer: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    add = {"path": URL, "partitionValues": {"p": "1"}, "size": 573, "modificationTime": 1, "dataChange": True}
+    action = {"add": add | {"stats": '{"numRecords":3}'} | more}
+    file = {"id": "f1", "version": 4, "timestamp": 5, "expirationTimestamp": 99, "deltaSingleAction": action}
+    return {"file": file | (outer or {})}
+
+
+def general(line: bytes) -> FileAction:
+    action = decode_line(parse_object(line))
+    assert isinstance(action, FileAction)
+    return action
+
+
+def fields_of(action: FileAction) -> tuple[type, dict[str, Any]]:
+    return type(action), structs.asdict(action)
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("parquet", parquet_line()),
+        ("parquet", parquet_line(partitionValues={}, stats=None, version=7, timestamp=8)),
+        ("parquet", parquet_line(partitionValues={"p": None, "q": ""}, stats="", expirationTimestamp=None)),
+        ("parquet", parquet_line(size=0, tags={"a": [1, {"b": 2.5}]}, another="field")),
+        ("delta", delta_line()),
+        ("delta", delta_line({"deletionVectorFileId": "v", "another": [{}]}, dataChange=False, tags={"a": "b"})),
+        ("delta", delta_line({"version": None}, partitionValues={"p": None, "q": "é"}, stats=None)),
+    ],
+)
+def test_usual_lines_need_no_other_way(form: Any, line: dict[str, Any]) -> None:
+    text = json.dumps(line).encode()
+    action = USUAL_FILE[form](text)
+    assert action is not None
+    assert fields_of(action) == fields_of(general(text))
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("parquet", delta_line()),
+        ("delta", parquet_line()),
+        ("parquet", {"add": parquet_line()["file"]}),
+        ("parquet", {"protocol": {"minReaderVersion": 1}}),
+        ("delta", {"endStreamAction": {}}),
+        ("parquet", parquet_line(url="")),
+        ("parquet", parquet_line(id="")),
+        ("parquet", parquet_line(id=5)),
+        ("parquet", parquet_line(size=-1)),
+        ("parquet", parquet_line(size="573")),
+        ("parquet", parquet_line(size=573.0)),
+        ("parquet", parquet_line(partitionValues={"p": 5})),
+        ("parquet", parquet_line(stats={"numRecords": 3})),
+        ("parquet", parquet_line(deltaSingleAction={"add": {}})),
+        ("delta", delta_line(size=0)),
+        ("delta", delta_line({"id": None})),
+        ("delta", delta_line(deletionVector={"storageType": "i", "pathOrInlineDv": "x"})),
+        ("delta", delta_line({"deltaSingleAction": {"remove": {"path": URL}}})),
+        ("delta", delta_line({"deltaSingleAction": {"add": None}})),
+    ],
+)
+def test_what_is_unusual_is_left_to_the_general_way(form: Any, line: dict[str, Any]) -> None:
+    assert USUAL_FILE[form](json.dumps(line).encode()) is None
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_what_is_no_json_is_left_to_the_general_way(form: Any) -> None:
+    whole = json.dumps(parquet_line() if form == "parquet" else delta_line()).encode()
+    decode = USUAL_FILE[form]
+    assert decode(whole) is not None
+    for cut in range(len(whole)):
+        assert decode(whole[:cut]) is None
+    nested = b'{"x":' + b"[" * 100_000
+    for text in (whole + b"x", whole + whole, whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
+        assert decode(text) is None
+    assert decode(whole.replace(b'"f1"', b'"\xff"')) is None
+    assert decode(whole.replace(b'"f1"', rb'"\ud800"')) is None
+
+
+#: What a field may hold: mostly what belongs there.
+_ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+_TEXT = st.text(max_size=8)
+_WHOLE = st.integers(-3, 2**64)
+_VALUES = st.dictionaries(st.sampled_from(["p", "q", "é"]), st.none() | _TEXT, max_size=3)
+_VECTOR = st.fixed_dictionaries(
+    {"storageType": st.just("i"), "pathOrInlineDv": st.just("x"), "sizeInBytes": _WHOLE, "cardinality": _WHOLE}
+)
+
+
+def _fields(**usual: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with some of the fields, of which some hold anything at all."""
+    often = {name: st.one_of(value, value, value, _ANY) for name, value in usual.items()}
+    return st.fixed_dictionaries({}, optional=often | {"another": _ANY})
+
+
+_OWN = {"url": _TEXT, "id": _TEXT, "version": _WHOLE, "timestamp": _WHOLE, "expirationTimestamp": _WHOLE}
+_CONTENT = {"partitionValues": _VALUES, "size": _WHOLE, "stats": st.none() | _TEXT}
+_ADD = _fields(path=_TEXT, **_CONTENT, dataChange=st.booleans(), deletionVector=st.none() | _VECTOR)
+_ACTION = _fields(add=_ADD, remove=_ADD, cdc=_ADD)
+_LINE = _fields(file=_fields(**_OWN, **_CONTENT, deltaSingleAction=_ACTION, deletionVectorFileId=_TEXT), add=_ADD)
+
+
+@settings(max_examples=600)
+@given(_LINE, st.sampled_from(["parquet", "delta"]))
+def test_both_ways_agree(line: dict[str, Any], form: Any) -> None:
+    text = json.dumps(line).encode()
+    action = USUAL_FILE[form](text)
+    if action is not None:
+        assert fields_of(action) == fields_of(general(text))
+
+
+@settings(max_examples=300)
+@given(st.data(), st.sampled_from([("parquet", parquet_line()), ("delta", delta_line())]))
+def test_both_ways_agree_on_lines_that_are_nearly_usual(data: Any, usual: tuple[Any, dict[str, Any]]) -> None:
+    """One value is replaced by another, or a key told twice."""
+    form, line = usual
+    text = json.dumps(line)
+    pairs = [f'"{key}": {json.dumps(value)}' for key, value in _pairs(line)]
+    pair = data.draw(st.sampled_from(pairs))
+    other = pair.partition(": ")[0] + ": " + json.dumps(data.draw(_ANY | _TEXT | _WHOLE))
+    changed = text.replace(pair, data.draw(st.sampled_from([other, f"{pair}, {other}", f"{other}, {pair}"])))
+    encoded = changed.encode()
+    action = USUAL_FILE[form](encoded)
+    if action is not None:
+        assert fields_of(action) == fields_of(general(encoded))
+
+
+def _pairs(item: Any) -> list[tuple[str, Any]]:
+    if not isinstance(item, dict):
+        return []
+    return [(key, value) for key, value in item.items()] + [pair for v in item.values() for pair in _pairs(v)]
