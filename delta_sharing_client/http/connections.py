@@ -15,8 +15,7 @@ import socket
 import ssl
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import create_urllib3_context
 
-from delta_sharing_client.http.wire import Exchange
+from delta_sharing_client.http.wire import Connections, Exchange
 
 
 class Cancellation(threading.Event):
@@ -57,14 +56,9 @@ class SocketRegistry:
         )
         self._thread = threading.local()
 
-    @contextmanager
-    def used_for(self, event: threading.Event | None) -> Iterator[None]:
-        """Enter the sockets that this thread uses meanwhile under an event."""
+    def use_for(self, event: threading.Event | None) -> None:
+        """Enter the sockets that this thread uses from now on under an event, or under none."""
         self._thread.event = event
-        try:
-            yield
-        finally:
-            self._thread.event = None
 
     def enter(self, connection: HTTPConnection) -> None:
         """Note that a connection is being used by this thread."""
@@ -136,7 +130,7 @@ class TrackingAdapter(HTTPAdapter):
         direct: whether connections without a proxy are for requests without a body alone, by `wire`.
 
     Attributes:
-        pools: of connections without a proxy, by origin; they go when the adapter goes.
+        origins: the connections without a proxy, by origin.
     """
 
     def __init__(
@@ -150,7 +144,7 @@ class TrackingAdapter(HTTPAdapter):
     ) -> None:
         self._registry = registry
         self._direct = direct
-        self.pools: dict[str, Any] = {}
+        self.origins: dict[str, Connections] = {}
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=pool_connections, pool_maxsize=pool_maxsize)
 
@@ -167,9 +161,15 @@ class TrackingAdapter(HTTPAdapter):
         return manager
 
     def close(self) -> None:
-        """Close the pooled connections: urllib3 does when nobody has their pools any more."""
-        self.pools = {}
+        """Close the connections: those of urllib3's pools it closes when nobody has the pools any more."""
+        self.forget_origins()
         super().close()
+
+    def forget_origins(self) -> None:
+        """Close the connections without a proxy."""
+        origins, self.origins = self.origins, {}
+        for connections in origins.values():
+            connections.close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Require a certificate; which ones are trusted is in the context already."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from delta_sharing_client.secrets import MASK, redact_text
@@ -46,14 +44,17 @@ def install() -> None:
         logging.getLogger(name).addFilter(_FILTER)
 
 
-@contextmanager
-def redacted() -> Iterator[None]:
-    """Mark what this thread does meanwhile as ours, for the filter."""
-    _sending.depth = getattr(_sending, "depth", 0) + 1
-    try:
-        yield
-    finally:
+class _Redacted:
+    """Marks what a thread does meanwhile as ours, for the filter; one will do for all threads."""
+
+    def __enter__(self) -> None:
+        _sending.depth = getattr(_sending, "depth", 0) + 1
+
+    def __exit__(self, *_: object) -> None:
         _sending.depth -= 1
+
+
+redacted: Final = _Redacted()
 
 
 def _masked(value: object) -> object:

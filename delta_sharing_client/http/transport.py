@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from delta_sharing_client.http.failures import NETWORK_ERRORS, LastingTransportE
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.urls import check_data_url, check_endpoint, is_loopback, same_origin, url_origin
+from delta_sharing_client.http.wire import Connections
 from delta_sharing_client.secrets import redact_url
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ MAX_REDIRECTS: Final = 5
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _HOSTS: Final = 16
+#: What urllib3 would write in another way: characters to be encoded, `%2f` in lower case, `..` and the like.
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9\-._~!$&'()*+,;=:@/?%]|/\.|%(?![0-9A-F]{2})")
 _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 
 
@@ -122,7 +126,7 @@ class _Transport:
         started = time.monotonic()
         sent = {"User-Agent": self.options.user_agent, **headers}
         try:
-            with logs.redacted():
+            with logs.redacted:
                 raw = self._exchange(adapter, method, url, sent, body, timeout)
                 response = Response(raw, method=method, url=url, sent=sent, what=what)
         except NETWORK_ERRORS as error:
@@ -322,7 +326,8 @@ class StorageTransport(_Transport):
     def __init__(self, options: TransportOptions, endpoint_is_loopback: bool) -> None:
         super().__init__(options)
         self.endpoint_is_loopback = endpoint_is_loopback
-        self._times = self._timeout(None)
+        self._connect_seconds = options.connect_timeout.total_seconds()
+        self._read_seconds = options.read_timeout.total_seconds()
 
     def get(
         self,
@@ -351,8 +356,11 @@ class StorageTransport(_Transport):
         what = f"file {file_id}"
         for _ in range(MAX_REDIRECTS + 1):
             check_data_url(url, endpoint_is_loopback=self.endpoint_is_loopback, allow_http=self.options.allow_http)
-            with self._sockets.used_for(cancelled):
+            self._sockets.use_for(cancelled)
+            try:
                 response = self._send("GET", url, headers=sent, body=None, timeout=None, what=what)
+            finally:
+                self._sockets.use_for(None)
             target = _redirect_target(response)
             if target is None:
                 return response
@@ -372,34 +380,26 @@ class StorageTransport(_Transport):
         """Send one request, past the layers of `requests`: what they do for a GET takes longer than sending it."""
         if self._proxies(url):
             return super()._exchange(adapter, method, url, headers, body, timeout)
-        pool, target = self._pool_for(adapter, url)
-        return pool.urlopen(
-            method,
-            target,
-            body=body,
-            headers=headers,
-            redirect=False,
-            assert_same_host=False,
-            preload_content=False,
-            decode_content=False,
-            retries=adapter.max_retries,
-            timeout=self._times if timeout is None else self._timeout(timeout),
-        )
+        connections, target = self._connections_to(adapter, url)
+        return connections.get(target, headers, connect=self._connect_seconds, read=self._read_seconds)
 
-    def _pool_for(self, adapter: TrackingAdapter, url: str) -> tuple[Any, str]:
-        """Return the pool of connections for a URL, and what to ask them for."""
+    def _connections_to(self, adapter: TrackingAdapter, url: str) -> tuple[Connections, str]:
+        """Return the connections for a URL, and what to ask them for."""
         origin = url_origin(url)
+        connections = adapter.origins.get(origin)
         target = url[len(origin) :].partition("#")[0]
-        pool = adapter.pools.get(origin) if target.startswith("/") and "/." not in target else None
-        if pool is not None and pool.pool is not None:  # one that is closed has none
-            return pool, target
+        if connections is not None and target[:1] == "/" and not _UNUSUAL.search(target):
+            return connections, target
         parts = urllib3.util.parse_url(url)
-        pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
-        adapter.cert_verify(pool, url, True, None)
-        if len(adapter.pools) >= _HOSTS:
-            adapter.pools = {}
-        adapter.pools[origin] = pool
-        return pool, parts.request_uri
+        with self._lock:
+            connections = adapter.origins.get(origin)
+            if connections is None:
+                pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
+                adapter.cert_verify(pool, url, True, None)
+                if len(adapter.origins) >= _HOSTS:
+                    adapter.forget_origins()
+                connections = adapter.origins[origin] = Connections(pool, self.options.max_connections)
+        return connections, parts.request_uri
 
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread; for when the user gives up."""

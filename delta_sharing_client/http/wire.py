@@ -1,8 +1,9 @@
 """HTTP/1.1 as files are fetched: one request written, one head parsed, the body straight into its place.
 
 The standard library parses the head of an answer as it would a mail's, and urllib3 wraps request and answer
-once more; for a small file all that takes more processor time than its transfer. Connections, TLS, time-outs
-and pools stay urllib3's: `Exchange` only says how a request and its answer pass over a connection of it.
+once more; for a small file all that takes more processor time than its transfer. Connections and TLS stay
+urllib3's: `Exchange` says how a request and its answer pass over a connection of it, `Connections` keeps the
+idle ones.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Headers(Mapping[str, str]):
 
 
 class Answer:
-    """An answer whose head has come; what urllib3's own would be to its pools, and no more of it.
+    """An answer whose head has come. Its connection can be used again once the body was read to its end.
 
     Args:
         connection: where it comes from.
@@ -85,8 +86,6 @@ class Answer:
         urllib3.exceptions.InvalidHeader: it says two lengths.
     """
 
-    version_string = "HTTP/1.1"
-
     def __init__(
         self, connection: Any, method: str, minor: int, status: int, headers: Headers, rest: bytes
     ) -> None:
@@ -94,10 +93,7 @@ class Answer:
         self._begun = self._ended = False
         self.status = status
         self.headers = headers
-        self.retries: Any = None
-        # urllib3's pools set these two.
-        self._connection: Any = None
-        self._pool: Any = None
+        self._home: Connections | None = None
         self._rest = memoryview(rest)
         said = headers.get("connection", "").lower()
         self._keeps = "close" not in said if minor else "keep-alive" in said
@@ -112,11 +108,6 @@ class Answer:
                 self._keeps = False
         if self.left is None and self._chunk is None:
             self._keeps = False
-
-    @property
-    def length_remaining(self) -> int | None:
-        """Bytes of the body still to come."""
-        return self.left
 
     def read_into(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what comes of a body of known length; return how many bytes."""
@@ -172,11 +163,18 @@ class Answer:
             self._ended = True
             self._from.close()
 
+    def belongs_to(self, home: Connections) -> None:
+        """Say who gets the connection back; without anybody it stays open for whoever made it."""
+        if self._ended:
+            home.put(self._from)
+        else:
+            self._home = home
+
     def release_conn(self) -> None:
-        """Give the connection back to its pool."""
-        pool, connection, self._connection = self._pool, self._connection, None
-        if pool is not None and connection is not None:
-            pool._put_conn(connection)
+        """Give the connection back."""
+        home, self._home = self._home, None
+        if home is not None:
+            home.put(self._from)
 
     def _end(self) -> None:
         """Note that the body has come, and let the connection be used again."""
@@ -280,6 +278,86 @@ def _is_pending(sock: Any) -> bool:
     """Tell whether TLS has bytes that were decrypted and not read: no look at the socket would find them."""
     pending = getattr(sock, "pending", None)
     return pending is not None and pending() > 0
+
+
+class Connections:
+    """The connections to one origin that nobody uses just now; they may be used by several threads, one at a time.
+
+    urllib3's own pools do the same for any kind of request, in three times as many steps.
+
+    Args:
+        pool: a pool of urllib3 whose connections are `Exchange`s; it makes them, and keeps none.
+        keep: how many to keep.
+    """
+
+    def __init__(self, pool: Any, keep: int) -> None:
+        self._pool = pool
+        self._keep = keep
+        # Its methods are atomic.
+        self._idle: list[Any] = []
+        self._closed = False
+
+    def __del__(self) -> None:
+        self.close()
+
+    def get(self, target: str, headers: Mapping[str, str], *, connect: float, read: float) -> Answer:
+        """Send a GET, and return the answer as soon as its head is there.
+
+        Args:
+            target: path and query string.
+            headers: the headers.
+            connect: seconds that a connection may take to come about.
+            read: seconds that the store may be silent.
+
+        Raises:
+            http.client.HTTPException: what comes is no answer.
+            urllib3.exceptions.HTTPError: no connection came about, or the answer's headers contradict each other.
+            OSError: the connection broke, or the store was silent for too long.
+            ValueError: something of the request cannot be sent.
+        """
+        connection = self._take()
+        try:
+            connection.timeout = connect
+            connection.request("GET", target, headers=headers)
+            connection.timeout = read
+            answer: Answer = connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+        answer.belongs_to(self)
+        return answer
+
+    def _take(self) -> Any:
+        """The connection that was used last, if it still stands; a new one else."""
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if connection.is_connected:
+                return connection
+            connection.close()
+        return self._pool._new_conn()
+
+    def put(self, connection: Any) -> None:
+        """Keep a connection whose answer was read to its end; one that was closed, or is one too many, goes."""
+        if connection.sock is None:
+            return
+        if self._closed or len(self._idle) >= self._keep:
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self._closed:  # meanwhile
+            self.close()
+
+    def close(self) -> None:
+        """Close the connections that are idle, and those in use as soon as they are given back."""
+        self._closed = True
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                break
 
 
 class Exchange:

@@ -6,6 +6,7 @@ everybody wait, and holds memory meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import threading
@@ -30,10 +31,12 @@ class OrderedPool:
     """
 
     def __init__(self, threads: int, name: str) -> None:
+        self._most = threads
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._waiting: list[tuple[Order, int, Callable[..., object], tuple[Any, ...]]] = []
         self._tickets = itertools.count()
+        self._running = 0
         self._closed = False
 
     def submit(self, order: Order, job: Callable[..., object], *arguments: Any) -> None:
@@ -46,7 +49,14 @@ class OrderedPool:
             if self._closed:
                 raise RuntimeError("the pool is closed")
             heapq.heappush(self._waiting, (order, next(self._tickets), job, arguments))
-            self._threads.submit(self._run_next)
+            if self._running == self._most:
+                return  # whoever is ready first takes it
+            self._running += 1
+            try:
+                self._threads.submit(self._run)
+            except BaseException:
+                self._running -= 1
+                raise
 
     def close(self) -> None:
         """Drop what has not begun; what has is not waited for."""
@@ -55,9 +65,14 @@ class OrderedPool:
             self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run_next(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            _, _, job, arguments = heapq.heappop(self._waiting)
-        job(*arguments)
+    def _run(self) -> None:
+        """Run what waits until nothing does: a job handed to the threads one by one takes longer to hand over."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                _, _, job, arguments = heapq.heappop(self._waiting)
+            with contextlib.suppress(BaseException):
+                job(*arguments)
+            del job, arguments  # and what they hold

@@ -439,7 +439,7 @@ class TestLogging:
         assert ours[0].startswith(f"POST {server.url}/prefix/x?*** 200 ")
         assert ours[1].startswith(f"GET {server.url}/file.parquet?*** 200 ")
         theirs = [record.getMessage() for record in caplog.records if record.name == "urllib3.connectionpool"]
-        assert any('"GET /file.parquet?***' in message for message in theirs)
+        assert any('"POST /prefix/x?***' in message for message in theirs)
 
     def test_requests_of_others_are_logged_as_ever(self, server, api, caplog):
         import requests

@@ -533,14 +533,14 @@ class TestLettingGo:
 
     @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
     def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
-        """By then its connection is somebody else's."""
+        """Its connection is nobody's any more, and the next one somebody else's."""
         with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
             first = storage.get(server.url + SIGNED)
             assert first.read_some(2) == b"ab"
             first.close()
             assert server.hung_up.acquire(timeout=5)
             with storage.get(server.url + SIGNED) as second:
-                assert second._raw._from is first._raw._from
+                assert second._raw._from is not first._raw._from
                 first.close()
                 del first
                 gc.collect()
@@ -556,7 +556,7 @@ class TestLettingGo:
             first.read_some(4)
             first.close()
             with storage.get(server.url + SIGNED) as second:
-                assert second._raw._from is first._raw._from
+                assert second._raw._from is not first._raw._from
                 assert second.read_some(4) == b"abcd"
                 with pytest.raises(IncompleteResponseError) as caught:
                     read(first)
