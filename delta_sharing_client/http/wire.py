@@ -56,6 +56,10 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a header's value, or `default` where there is none; the one inherited takes longer."""
+        return self._values.get(name.lower(), default)
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.lower() in self._values
 
@@ -379,7 +383,7 @@ class Exchange:
             raise ValueError("only requests without a body")
         lines = [f"{method} {url} HTTP/1.1", f"Host: {_host(connection)}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-        if " " in url or any(_UNSAFE.search(line) for line in lines):
+        if " " in url or _UNSAFE.search("".join(lines)):
             raise ValueError("a request with a control character in it")
         self._method = method
         if connection.sock is None:

@@ -101,10 +101,28 @@ class Assembly:
                 source = calendar.rebase(source, physical, what)
                 as_it_is = as_it_is and source.type == target
             if not as_it_is or kinds.texts[position]:
-                finder = FieldFinder(self._spec.mapping, task.file_id, column.field.name)
-                source = _conform_column(source, column.field, target, finder, as_it_is=as_it_is)
+                try:
+                    source = _checked(source) if as_it_is else self._conform(source, column.field, target, task)
+                except pa.ArrowException as error:
+                    wanted = column.field
+                    raise DataError(
+                        f"column {wanted.name!r} is {wanted.type} in the table and {source.type} in the file, "
+                        f"and its values do not fit: {reason(error)}",
+                        file_id=task.file_id,
+                    ) from None
             chunks.append(source)
         return pa.Table.from_arrays(chunks, schema=self._schema)
+
+    def _conform(
+        self, source: pa.ChunkedArray, column: StructField, target: pa.DataType, task: FileScanTask
+    ) -> pa.ChunkedArray:
+        finder = FieldFinder(self._spec.mapping, task.file_id, column.name)
+        chunks: Any = source.chunks
+        if holds_variant(column.type):
+            # Texts and values put together may take many times the bytes that the file holds.
+            chunks = [part for chunk in chunks for part in _slices(chunk)]
+        chunks = [conform(chunk, column.type, target, finder) for chunk in chunks]
+        return _checked(pa.chunked_array(chunks, target))
 
     def _kinds_of(self, decoded: pa.Schema) -> _Kinds:
         kinds = self._kinds
@@ -120,28 +138,10 @@ class Assembly:
         return kinds
 
 
-def _conform_column(
-    source: pa.ChunkedArray, column: StructField, target: pa.DataType, finder: FieldFinder, *, as_it_is: bool
-) -> pa.ChunkedArray:
-    try:
-        if as_it_is:
-            for chunk in source.chunks:
-                check_texts(chunk)
-            return source
-        chunks: Any = source.chunks
-        if holds_variant(column.type):
-            # Texts and values put together may take many times the bytes that the file holds.
-            chunks = [part for chunk in chunks for part in _slices(chunk)]
-        chunks = [conform(chunk, column.type, target, finder) for chunk in chunks]
-        for chunk in chunks:
-            check_texts(chunk)
-        return pa.chunked_array(chunks, target)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"column {column.name!r} is {column.type} in the table and {source.type} in the file, "
-            f"and its values do not fit: {reason(error)}",
-            file_id=finder.file_id,
-        ) from None
+def _checked(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    for chunk in column.chunks:
+        check_texts(chunk)
+    return column
 
 
 def _slices(chunk: pa.Array) -> Iterator[pa.Array]:

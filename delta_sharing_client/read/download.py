@@ -373,10 +373,11 @@ class Download:
                 self._bind(response)
                 if ranged:
                     raise _NoRanges
-                self._check_size(response.length)
+                length = response.length
+                self._check_size(length)
                 span.back_to_start()
-                if response.length is not None:
-                    span.end_at(response.length)
+                if length is not None:
+                    span.end_at(length)
             elif response.status == 206 and "Range" in headers:
                 self._bind(response)
                 self._check_range(response, span)

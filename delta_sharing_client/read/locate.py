@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +17,12 @@ from delta_sharing_client.read.conform import FieldFinder
 from delta_sharing_client.read.layout import LocatedColumn
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
+#: The columns of the table, the places of those that take their value from the partition value of a name, and what
+#: makes the columns of the decoded ones.
+_Located: TypeAlias = tuple[list[LocatedColumn], list[tuple[int, str]], Assembly]
+#: A table's files have the same names; a server may say anything.
+_MOST_LOCATED: Final = 64
+
 
 class Layout:
     """The top-level fields of a file, and which Parquet columns they take."""
@@ -26,8 +33,8 @@ class Layout:
         self._starts = [0, *itertools.accumulate(_leaf_count(field.type) for field in self._fields)]
         self._found: dict[tuple[MappingMode, str], tuple[int, ...]] = {}
         self._assemblies: dict[tuple[tuple[int, ...], ...], Assembly] = {}
-        #: The columns of a file of which nothing is known but its schema.
-        self.columns: list[LocatedColumn] | None = None
+        #: What `_locate` found, by the names of a file's partition values.
+        self.located: dict[tuple[str, ...], _Located] = {}
 
     def leaves(self, wanted: StructField, mode: MappingMode, file_id: str) -> tuple[int, ...]:
         """Return the Parquet columns of a column of the table; none where the file does not hold it."""
@@ -65,8 +72,11 @@ class Layouts:
         return last
 
 
-def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> Sequence[LocatedColumn]:
+def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> tuple[Sequence[LocatedColumn], Assembly]:
     """Find each column of the table in the file, among its partition values, or nowhere.
+
+    Returns:
+        The columns, and what makes them of the decoded ones.
 
     Args:
         layout: the file's.
@@ -76,11 +86,29 @@ def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> Sequence[Locat
     Raises:
         DataError: the file lacks the field ids by which it is to be read, or a partition value is malformed.
     """
-    alike = not task.partition_values and not task.constants
-    if alike and layout.columns is not None:
-        return layout.columns
-    values = {name.lower(): value for name, value in task.partition_values.items()}
-    columns = []
+    if task.constants:
+        columns, stated, assembly = _locate(layout, task, spec)
+    else:
+        names = tuple(task.partition_values)
+        found = layout.located.get(names)
+        if found is None:
+            found = _locate(layout, task, spec)
+            if len(layout.located) < _MOST_LOCATED:
+                layout.located[names] = found
+        columns, stated, assembly = found
+    if stated:
+        columns = columns.copy()
+        for place, name in stated:
+            wanted = columns[place].field
+            value = _partition_value(task.partition_values[name], wanted, task)
+            columns[place] = LocatedColumn(wanted, value=value)
+    return columns, assembly
+
+
+def _locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> _Located:
+    values = {name.lower(): name for name in task.partition_values}
+    columns: list[LocatedColumn] = []
+    places: list[tuple[int, str]] = []
     for wanted in spec.fields:
         if wanted.name in task.constants:
             columns.append(LocatedColumn(wanted, value=task.constants[wanted.name]))
@@ -96,18 +124,14 @@ def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> Sequence[Locat
             names = (physical_name(wanted, spec.mapping).lower(), wanted.name.lower())
             stated = next((name for name in names if name in values), None)
         if stated is not None and wanted.name in spec.partition_columns:
-            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
+            places.append((len(columns), values[stated]))
+            columns.append(LocatedColumn(wanted))
             continue
         leaves = layout.leaves(wanted, spec.mapping, task.file_id)
-        if leaves:
-            columns.append(LocatedColumn(wanted, leaves=leaves))
-        elif stated is not None:
-            columns.append(LocatedColumn(wanted, value=_partition_value(values[stated], wanted, task)))
-        else:
-            columns.append(LocatedColumn(wanted))
-    if alike:
-        layout.columns = columns
-    return columns
+        if stated is not None and not leaves:
+            places.append((len(columns), values[stated]))
+        columns.append(LocatedColumn(wanted, leaves=leaves))
+    return columns, places, layout.assembly(columns, spec)
 
 
 def _leaf_count(kind: pa.DataType) -> int:

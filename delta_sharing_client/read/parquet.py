@@ -6,7 +6,6 @@ at a time, so that the first rows are there before the last ones are decoded.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any, Final, Self
@@ -94,8 +93,7 @@ class ParquetSource:
             self._spare.append(file)
             self._metadata = file.metadata
             layout = (layouts or Layouts()).of(file.schema_arrow)
-            self.columns = locate(layout, task, spec)
-            self._assembly = layout.assembly(self.columns, spec)
+            self.columns, self._assembly = locate(layout, task, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=task.file_id) from None
@@ -126,8 +124,9 @@ class ParquetSource:
             DataError: the footer contradicts itself.
         """
         try:
-            with self._file() as file:
-                check_chunks(file, self.columns, self._task)
+            file = self._borrow()
+            check_chunks(file, self.columns, self._task)
+            self._give_back(file)
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=self._task.file_id) from None
         return plan_pieces(
@@ -184,23 +183,25 @@ class ParquetSource:
             DataError: the bytes are damaged, or do not hold what the table says.
             UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
         """
-        with self._file() as file:
-            for group in piece.groups:
-                rows = self._starts[group + 1] - self._starts[group]
-                keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
-                decoded = self._decode_group(file, group, rows, use_threads=use_threads)
-                if keep is not None:
-                    decoded = decoded.filter(keep)
-                yield from self._select(decoded, all_rows_match=piece.all_rows_match)
+        file = self._borrow()
+        for group in piece.groups:
+            rows = self._starts[group + 1] - self._starts[group]
+            keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
+            decoded = self._decode_group(file, group, rows, use_threads=use_threads)
+            if keep is not None:
+                decoded = decoded.filter(keep)
+            yield from self._select(decoded, all_rows_match=piece.all_rows_match)
+        self._give_back(file)
 
-    @contextlib.contextmanager
-    def _file(self) -> Iterator[pq.ParquetFile]:
+    def _borrow(self) -> pq.ParquetFile:
         """Lend an open file: to open one takes as long as to decode a few columns."""
         try:
-            file = self._spare.pop()
+            return self._spare.pop()
         except IndexError:
-            file = self._open(self._metadata)
-        yield file
+            return self._open(self._metadata)
+
+    def _give_back(self, file: pq.ParquetFile) -> None:
+        """Take back a file that was lent, and of which nothing is read any more."""
         if self._buffer is not None:
             self._spare.append(file)
 

@@ -167,7 +167,8 @@ class _Pipeline:
         self._strategy = Strategy.of(spec, table_columns, limited=limit is not None)
         self._single = len(tasks) == 1
         self._cancelled = Cancellation()
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._finished = 0
         self._settled = 0
         self._awaited: _FileRead | _PieceRead | None = None
@@ -259,7 +260,7 @@ class _Pipeline:
 
     def _sleep(self, item: _FileRead | _PieceRead) -> None:
         """Wait until an item is there, or something else has come."""
-        with self._wake:
+        with self._lock:
             self._awaited = item
             while not item.ready and not self._news:
                 self._wake.wait(_PATIENCE)
@@ -267,12 +268,12 @@ class _Pipeline:
             self._awaited = None
 
     def _charge(self, cost: int) -> None:
-        with self._wake:
+        with self._lock:
             self._used += cost
 
     def _admits(self, cost: int, kept_free: int) -> bool:
         """Whether the budget has room for a piece; else the consumer is woken as soon as there may be."""
-        with self._wake:
+        with self._lock:
             self._starved = self._used + cost > self._budget - min(kept_free, self._budget // 2)
             return not self._starved
 
@@ -357,7 +358,7 @@ class _Pipeline:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             file.error = error
         finally:
-            with self._wake:
+            with self._lock:
                 self._news = True  # its pieces can be started
                 self._wake.notify_all()
 
@@ -390,7 +391,7 @@ class _Pipeline:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._finish(piece, error)
             return
-        with self._wake:
+        with self._lock:
             piece.left -= 1
             complete = piece.left == 0
         if complete:
@@ -436,7 +437,7 @@ class _Pipeline:
         batches = piece.batches
         held = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches) if batches else None
         decoded = held.get_total_buffer_size() if held is not None else 0
-        with self._wake:
+        with self._lock:
             if piece.done:
                 return
             piece.error = error
@@ -462,7 +463,7 @@ class _Pipeline:
                 "the file changed while it was being read; load it again", file_id=file.task.file_id
             )
         for piece in (file.pieces or [])[: file.started]:
-            with self._wake:
+            with self._lock:
                 piece.done = True  # whatever still comes of it is dropped
                 self._used -= piece.cost
         self._settled = 0

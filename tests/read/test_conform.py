@@ -3,7 +3,6 @@
 The Parquet reader gives a column in several chunks where one array cannot hold it: texts of 2 GB and more.
 """
 
-from contextlib import nullcontext
 from datetime import date
 from types import SimpleNamespace
 
@@ -122,7 +121,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
             return table
 
     source = ParquetSource(parquet(table), FileScanTask("u", "file-1", 1), ReadSpec(schema))
-    monkeypatch.setattr(source, "_file", lambda: nullcontext(SimpleNamespace(reader=Reader())))
+    monkeypatch.setattr(source, "_borrow", lambda: SimpleNamespace(reader=Reader()))
     got = list(source.decode(Piece((0,), (), 0, True)))
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)
