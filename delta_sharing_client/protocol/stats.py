@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any, Final
 
+import msgspec
+
 from delta_sharing_client.protocol.json_text import loads, loads_exact
 from delta_sharing_client.protocol.partition_values import (
     INTEGER_BITS,
@@ -102,6 +104,13 @@ def parse_stats(text: str | None) -> Stats | None:
     )
 
 
+class _Count(msgspec.Struct, gc=False, rename="camel"):
+    num_records: int | None = None
+
+
+_count: Final = msgspec.json.Decoder(_Count).decode
+#: Characters of a text that is passed over faster than a pattern is matched.
+_SHORT: Final = 600
 #: How most writers begin; read without the rest, which is long.
 _COUNT_FIRST: Final = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.ASCII)
 
@@ -113,7 +122,14 @@ def num_records(text: str | None) -> int | None:
     """
     if not text:
         return None
-    if match := _COUNT_FIRST.match(text):
+    if len(text) < _SHORT:
+        try:
+            count = _count(text).num_records
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass  # or it tells something else
+        else:
+            return count if count is not None and count >= 0 else None
+    elif match := _COUNT_FIRST.match(text):
         return int(match[1])
     try:
         item = loads(text)
