@@ -24,11 +24,10 @@ from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Retrier
 from delta_sharing_client.http.transport import ApiTransport
 from delta_sharing_client.protocol import capabilities
-from delta_sharing_client.protocol.actions import Action, FileAction, ResponseFormat
+from delta_sharing_client.protocol.actions import Decoded, FileAction, ResponseFormat
 from delta_sharing_client.protocol.answers import (
     ChangesAnswer,
     Convert,
-    Duplicates,
     Page,
     QueryAnswer,
     TableInfo,
@@ -38,6 +37,7 @@ from delta_sharing_client.protocol.answers import (
 )
 from delta_sharing_client.protocol.credentials import BearerToken, ExternalCredential
 from delta_sharing_client.protocol.decode import decode_actions
+from delta_sharing_client.protocol.duplicates import Duplicates
 from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.protocol.request import (
@@ -298,7 +298,7 @@ class RestClient:
         query = TableQuery(self._caller, path, what, self.options.query_deadline, _NO_TABLE)
 
         def fetch(asked: QueryRequest, duplicates: Duplicates) -> Page[Any]:
-            def read(response: Response, actions: Iterator[Action]) -> Page[Any]:
+            def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
                 version = _version_of(response)
                 if asked.version is not None and version not in (None, asked.version):
                     raise VersionMismatchError(
@@ -433,7 +433,7 @@ def _version_of(response: Response) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Action]:
+def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Decoded]:
     said = capabilities.parse_capabilities(response.headers.get(capabilities.HEADER))
     return decode_actions(response.chunks(), formats=formats, capabilities=said, what=what)
 

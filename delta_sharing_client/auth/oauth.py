@@ -21,7 +21,7 @@ from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import RETRYABLE_STATUSES, Attempt, Retrier, RetryLater, parse_retry_after
 from delta_sharing_client.http.transport import TokenTransport
 from delta_sharing_client.protocol.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
-from delta_sharing_client.protocol.decode import parse_object
+from delta_sharing_client.protocol.lines import parse_object
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 

@@ -11,7 +11,7 @@ from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Attempt, Retrier, parse_http_date
 from delta_sharing_client.http.status import error_for
 from delta_sharing_client.http.transport import ApiTransport
-from delta_sharing_client.protocol.decode import MAX_LINE, parse_object
+from delta_sharing_client.protocol.lines import MAX_LINE, parse_object
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from delta_sharing_client.http.calls import Caller
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import parse_retry_after
 from delta_sharing_client.protocol import capabilities
-from delta_sharing_client.protocol.actions import Action, QueryStatus
+from delta_sharing_client.protocol.actions import Decoded, QueryStatus
 from delta_sharing_client.protocol.query_status import decode_query
 from delta_sharing_client.protocol.request import QueryRequest
 
@@ -53,7 +53,7 @@ class TableQuery:
         self._key = ""
         self._name: str | None = None
 
-    def page(self, request: QueryRequest, read: Callable[[Response, Iterator[Action]], T]) -> T:
+    def page(self, request: QueryRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T:
         """Return a page of the answer, once it is there; the first page begins the query anew.
 
         Args:
@@ -85,7 +85,7 @@ class TableQuery:
             wait = min(wait * _GROWTH, _LONGEST_WAIT)
         return answer
 
-    def _ask(self, request: QueryRequest, read: Callable[[Response, Iterator[Action]], T]) -> T | QueryStatus:
+    def _ask(self, request: QueryRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T | QueryStatus:
         def read_or_wait(response: Response) -> T | QueryStatus:
             actions = decode_query(
                 response.chunks(),

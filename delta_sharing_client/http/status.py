@@ -17,7 +17,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
-from delta_sharing_client.protocol.decode import parse_object
+from delta_sharing_client.protocol.lines import parse_object
 from delta_sharing_client.secrets import redact_text
 
 _CLASSES: Final[Mapping[int, type[RestError]]] = {

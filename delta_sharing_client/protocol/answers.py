@@ -6,7 +6,7 @@ caller makes of them is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -15,12 +15,14 @@ from delta_sharing_client.protocol.actions import (
     Action,
     AddFile,
     CdcFile,
+    Decoded,
     EndStreamAction,
     FileAction,
     Metadata,
     Protocol,
     RemoveFile,
 )
+from delta_sharing_client.protocol.duplicates import Duplicates, Listed
 
 T = TypeVar("T")
 
@@ -95,76 +97,6 @@ def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction],
     return lambda action: action
 
 
-class Duplicates:
-    """Which files an answer has listed already.
-
-    In a snapshot there is one entry per id, in changes one per action, id, deletion vector and version. Of
-    each only a number is kept that stands for its size, partition values and deletion vector.
-
-    Args:
-        what: the thing asked for, for messages.
-        changes: whether the answer lists changes.
-    """
-
-    def __init__(self, what: str, *, changes: bool) -> None:
-        self._what = what
-        self._changes = changes
-        self._seen: dict[Hashable, int] = {}
-
-    def commit(self, page: dict[Hashable, int]) -> None:
-        """Take over the files of a page that was read to its end."""
-        if self._seen:
-            self._seen.update(page)
-        else:
-            self._seen = page
-
-    def repeated(self, action: FileAction, page: dict[Hashable, int]) -> bool:
-        """Tell whether the file was listed before, on an earlier page or on this one; note it if not.
-
-        Raises:
-            ProtocolError: it was, but with other contents.
-        """
-        key: Hashable = action.id
-        values = action.partition_values
-        if self._changes:
-            key = (type(action), key, action.deletion_vector_file_id, action.version)
-        if len(values) < 2 and action.deletion_vector is None:  # nearly all
-            mark = hash((action.size, action.deletion_vector_file_id, *values.items()))
-        else:
-            mark = _mark(action)
-        before = self._seen.get(key) if self._seen else None
-        if before is None:
-            before = page.setdefault(key, mark)
-            if before is mark:
-                return False
-        if before != mark:
-            raise ProtocolError(
-                f"{self._what}: the server listed the file {action.id} twice, with different contents"
-            )
-        return True
-
-
-def _mark(action: FileAction) -> int:
-    """A number for what makes a file's rows: two entries with the same id must agree in it."""
-    vector = action.deletion_vector
-    values = action.partition_values
-    return hash(
-        (
-            action.size,
-            frozenset(values.items()) if values else None,
-            action.deletion_vector_file_id,
-            vector
-            and (
-                vector.storage_type,
-                vector.size_in_bytes,
-                vector.cardinality,
-                vector.offset,
-                None if vector.storage_type == "p" else vector.path_or_inline,  # a signed URL differs each time
-            ),
-        )
-    )
-
-
 @dataclass(slots=True)
 class Page(Generic[T]):
     """One page of an answer, read to its end; the first one grows into the whole.
@@ -232,7 +164,7 @@ class Page(Generic[T]):
 
 
 def read_page(
-    actions: Iterable[Action],
+    actions: Iterable[Decoded],
     *,
     version: int | None,
     what: str,
@@ -244,7 +176,7 @@ def read_page(
     """Read one page of an answer to /query or /changes to its end.
 
     Args:
-        actions: the page's actions, as they are decoded.
+        actions: the page's actions, as `decode_actions` yields them.
         version: its `Delta-Table-Version`.
         what: the thing asked for, for messages.
         convert: makes of each file what is kept.
@@ -256,45 +188,53 @@ def read_page(
         ProtocolError: an action has no place in the answer.
     """
     page: Page[T] = Page(version, None, None, [], None, [])
-    fresh: dict[Hashable, int] = {}
+    fresh = Listed()
     made: Callable[[FileAction], T | None] | None = None
     keep = page.items.append
     others = 0
-    for action in actions:
-        if isinstance(action, FileAction):
-            if made is None:
-                raise ProtocolError(f"{what}: the answer has a file before its metadata line")
-            if not changes and type(action) is not AddFile:
-                raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
-            asked = ending_version is None or action.version is None or action.version <= ending_version
-            if asked and not duplicates.repeated(action, fresh):
-                item = made(action)
-                if item is not None:
-                    keep(item)
-                continue
-        others += 1
-        if others > MAX_OTHERS:
-            raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
-        if isinstance(action, FileAction):
-            pass  # it was listed before, or is not asked for
-        elif isinstance(action, Protocol):
-            if changes and page.metadata is not None:
-                page.protocols.append(action)
-                continue
-            if page.protocol not in (None, action):
-                raise ProtocolError(f"{what}: the answer has two different protocol lines")
-            page.protocol = action
-        elif isinstance(action, EndStreamAction):
-            page.end = action
-        elif page.protocol is None:
-            raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
-        elif page.metadata is None:
-            page.metadata = action
-            made = convert(page.protocol, action)
-        elif changes:
-            page.historical.append(action)
-        elif action != page.metadata:
-            raise ProtocolError(f"{what}: the answer has two different metadata lines")
+    for one_or_more in actions:
+        if not isinstance(one_or_more, list):
+            run: Sequence[Action] = (one_or_more,)
+        elif made is not None and duplicates.all_new(one_or_more, fresh):
+            page.items += [item for item in map(made, one_or_more) if item is not None]
+            continue
+        else:
+            run = one_or_more
+        for action in run:
+            if isinstance(action, FileAction):
+                if made is None:
+                    raise ProtocolError(f"{what}: the answer has a file before its metadata line")
+                if not changes and type(action) is not AddFile:
+                    raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
+                asked = ending_version is None or action.version is None or action.version <= ending_version
+                if asked and not duplicates.repeated(action, fresh):
+                    item = made(action)
+                    if item is not None:
+                        keep(item)
+                    continue
+            others += 1
+            if others > MAX_OTHERS:
+                raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+            if isinstance(action, FileAction):
+                pass  # it was listed before, or is not asked for
+            elif isinstance(action, Protocol):
+                if changes and page.metadata is not None:
+                    page.protocols.append(action)
+                    continue
+                if page.protocol not in (None, action):
+                    raise ProtocolError(f"{what}: the answer has two different protocol lines")
+                page.protocol = action
+            elif isinstance(action, EndStreamAction):
+                page.end = action
+            elif page.protocol is None:
+                raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
+            elif page.metadata is None:
+                page.metadata = action
+                made = convert(page.protocol, action)
+            elif changes:
+                page.historical.append(action)
+            elif action != page.metadata:
+                raise ProtocolError(f"{what}: the answer has two different metadata lines")
     duplicates.commit(fresh)
     return page
 
@@ -302,7 +242,7 @@ def read_page(
 _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
 
 
-def read_metadata(actions: Iterable[Action], *, version: int | None, what: str) -> TableInfo:
+def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str) -> TableInfo:
     """Read an answer to /metadata to its end.
 
     Raises:

@@ -1,9 +1,4 @@
-r"""From the bytes of an answer to typed actions, line by line.
-
-An answer of 300,000 lines is never held as text: lines are cut from the chunks as they come, decoded and
-let go. Only ``\n`` ends a line; the other characters that Python calls line ends are legal inside JSON
-strings. Bounds keep a hostile answer from filling the memory or the stack.
-"""
+"""From the bytes of an answer to typed actions, the usual lines many at a time, all others one by one."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from delta_sharing_client.errors import (
@@ -23,6 +19,7 @@ from delta_sharing_client.protocol.actions import (
     Action,
     AddFile,
     CdcFile,
+    Decoded,
     DeletionVector,
     EndStreamAction,
     FileAction,
@@ -33,91 +30,9 @@ from delta_sharing_client.protocol.actions import (
     ResponseFormat,
 )
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
-from delta_sharing_client.protocol.json_text import loads
+from delta_sharing_client.protocol.lines import Json, Lines, parse_object
 from delta_sharing_client.protocol.schema import NO_COLUMNS
-from delta_sharing_client.protocol.usual import USUAL_FILE
-
-MAX_LINE: Final = 64 * 1024 * 1024
-MAX_DEPTH: Final = 64
-#: A blank line counts as so many bytes and its own: of a million of them there is no end.
-_BLANK_COST: Final = 64
-
-Json = dict[str, Any]
-
-
-def iter_lines(chunks: Iterable[bytes], *, max_line: int = MAX_LINE) -> Iterator[bytes]:
-    r"""Cut chunks of any size into lines at ``\n``; blank lines are passed over, but not for ever.
-
-    Args:
-        chunks: the body, in pieces.
-        max_line: bytes that a line may have.
-
-    Yields:
-        Each line without its end. The last one need not be ended.
-
-    Raises:
-        ProtocolError: a line is longer than `max_line`, or there are blank ones without end.
-    """
-    pending: list[bytes] = []
-    length = blank = 0
-    for chunk in chunks:
-        lines = chunk.split(b"\n")
-        for line in lines[:-1]:
-            if pending:
-                pending.append(line)
-                line = b"".join(pending)
-                pending.clear()
-                length = 0
-            if len(line) > max_line:
-                raise ProtocolError(f"the answer has a line of more than {max_line} bytes")
-            if line and not line.isspace():
-                yield line
-                continue
-            blank += len(line) + _BLANK_COST
-            if blank > max_line:
-                raise ProtocolError("the answer has no end: too many of its lines are blank")
-        if lines[-1]:
-            pending.append(lines[-1])
-            length += len(lines[-1])
-            if length > max_line:
-                raise ProtocolError(f"the answer has a line of more than {max_line} bytes")
-    rest = b"".join(pending)
-    if rest and not rest.isspace():
-        yield rest
-
-
-def parse_object(line: bytes) -> Json:
-    """Decode one line, or one whole body, as a JSON object of bounded depth.
-
-    Raises:
-        ValueError: it is not one.
-    """
-    brackets = line.count(b"{") + (line.count(b"[") if b"[" in line else 0)
-    if brackets > MAX_DEPTH and _depth(line) > MAX_DEPTH:
-        raise ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")
-    value = loads(line)
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
-
-
-#: Strings, which are passed over, and brackets.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-
-
-def _depth(line: bytes) -> int:
-    """How deep the brackets of a JSON text nest, those inside strings left out; no more than too deep."""
-    depth = deepest = 0
-    for token in _TOKEN.finditer(line):
-        first = line[token.start()]
-        if first in (0x7B, 0x5B):
-            depth += 1
-            deepest = max(deepest, depth)
-            if depth > MAX_DEPTH:
-                break
-        elif first != 0x22:
-            depth -= 1
-    return deepest
+from delta_sharing_client.protocol.usual import UsualFiles, usual_decoder
 
 
 def decode_actions(
@@ -126,7 +41,7 @@ def decode_actions(
     formats: tuple[ResponseFormat, ...],
     capabilities: ResponseCapabilities,
     what: str,
-) -> Iterator[Action]:
+) -> Iterator[Decoded]:
     """Decode an answer to /metadata, /query or /changes.
 
     The first action is the protocol; its format is the answer's format. The end is checked: an
@@ -139,7 +54,8 @@ def decode_actions(
         what: the thing asked for, for messages.
 
     Yields:
-        The actions in the server's order, an EndStreamAction last where there is one.
+        The actions in the server's order, an EndStreamAction last where there is one; files that follow each other
+        and are as usual in lists.
 
     Raises:
         ResponseFormatError: parquet was asked for and delta came.
@@ -149,40 +65,47 @@ def decode_actions(
     """
     end: EndStreamAction | None = None
     protocol: Protocol | None = None
-    usual_file: Callable[[bytes], AddFile | None] | None = None
+    usual_files: UsualFiles | None = None
     number = 0
-    lines = iter_lines(chunks)
-    for line in lines:
-        number += 1
-        if usual_file is not None and (file := usual_file(line)) is not None:
-            yield file
+    body = Lines(chunks)
+    blocks = body.blocks()
+    for block in blocks:
+        if usual_files is not None and (files := usual_files(block)) is not None:
+            number += len(files)
+            yield files
             continue
-        if end is not None:
-            raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
-        try:
-            item = parse_object(line)
-            action = decode_line(item)
-        except ValueError as error:
-            if next(lines, None) is None:
-                raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
-            raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
-        except RecursionError:
-            raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
-        except ProtocolError as error:
-            raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
-        except QueryError as error:
-            raise QueryError(what=what, server_message=error.server_message) from None
-        if isinstance(action, EndStreamAction):
-            end, usual_file = action, None
-            _check_end(end, what)
-        elif isinstance(action, Protocol):
-            protocol = _check_format(action, formats, capabilities, what)
-            usual_file = USUAL_FILE[protocol.response_format]
-        elif protocol is None:
-            raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
-        elif "deltaSingleAction" in (item.get("file") or ()) and protocol.response_format != "delta":
-            raise ProtocolError(f"{what}: line {number} of the answer is a delta action in a parquet answer")
-        yield action
+        lines = body.of(block)
+        for line in lines:
+            number += 1
+            if usual_files is not None and (files := usual_files(line)) is not None:
+                yield files
+                continue
+            if end is not None:
+                raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
+            try:
+                item = parse_object(line)
+                action = decode_line(item)
+            except ValueError as error:
+                if not any(True for rest in chain([lines], map(body.of, blocks)) for _ in rest):
+                    raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
+                raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
+            except RecursionError:
+                raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
+            except ProtocolError as error:
+                raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
+            except QueryError as error:
+                raise QueryError(what=what, server_message=error.server_message) from None
+            if isinstance(action, EndStreamAction):
+                end, usual_files = action, None
+                _check_end(end, what)
+            elif isinstance(action, Protocol):
+                protocol = _check_format(action, formats, capabilities, what)
+                usual_files = usual_decoder(protocol.response_format)
+            elif protocol is None:
+                raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
+            elif "deltaSingleAction" in (item.get("file") or ()) and protocol.response_format != "delta":
+                raise ProtocolError(f"{what}: line {number} of the answer is a delta action in a parquet answer")
+            yield action
     if end is None and capabilities.end_stream_action:
         raise IncompleteResponseError(
             f"{what}: the answer ends after {number} lines without the EndStreamAction that its header promises"

@@ -7,9 +7,10 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, QueryError
-from delta_sharing_client.protocol.actions import Action, QueryStatus, ResponseFormat
+from delta_sharing_client.protocol.actions import Decoded, QueryStatus, ResponseFormat
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
-from delta_sharing_client.protocol.decode import decode_actions, parse_object
+from delta_sharing_client.protocol.decode import decode_actions
+from delta_sharing_client.protocol.lines import parse_object
 
 
 def decode_query(
@@ -19,7 +20,7 @@ def decode_query(
     capabilities: ResponseCapabilities,
     what: str,
     query_id: str | None = None,
-) -> Iterator[Action] | QueryStatus:
+) -> Iterator[Decoded] | QueryStatus:
     """Decode an answer to /query that may be there only later ("Asynchronous query").
 
     Args:

@@ -120,11 +120,13 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
     predicate = spec.predicate
     # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
     shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+    last: Mapping[str, str | None] = {}
+    values: Mapping[str, str | None] = NO_VALUES
     # And mostly their URLs expire at one time, which needs no number for each of them.
     expires: int | None = None
 
     def make(action: FileAction) -> FileScanTask | Pruned:
-        nonlocal expires
+        nonlocal last, values, expires
         all_rows_match = predicate is None
         if predicate is not None:
             domains = _FileDomains(action, spec, parse_stats(action.stats))
@@ -134,14 +136,16 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
             if not possible & TRUE:
                 return Pruned.STATS
             all_rows_match = not possible & (FALSE | NULL)
-        values = action.partition_values
+        if last is not action.partition_values:
+            last = action.partition_values
+            values = shared.setdefault(tuple(last.items()), last) if last else NO_VALUES
         if expires != action.expiration_timestamp:
             expires = action.expiration_timestamp
         return FileScanTask(
             action.url,
             action.id,
             action.size,
-            shared.setdefault(tuple(values.items()), values) if values else NO_VALUES,
+            values,
             num_records(action.stats),
             expires,
             action.deletion_vector,

@@ -13,7 +13,7 @@ from delta_sharing_client.http.calls import MAX_PAGES
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.retry import RETRYABLE_STATUSES
 from delta_sharing_client.protocol.answers import MAX_OTHERS
-from delta_sharing_client.protocol.decode import MAX_DEPTH, MAX_LINE
+from delta_sharing_client.protocol.lines import MAX_DEPTH, MAX_LINE
 from delta_sharing_client.read import download
 from delta_sharing_client.server import SharingServer
 

@@ -21,9 +21,10 @@ from delta_sharing_client.http.retry import RetryLater
 from delta_sharing_client.http.status import error_in
 from delta_sharing_client.http.stores import store_error
 from delta_sharing_client.protocol.actions import DeletionVector
-from delta_sharing_client.protocol.answers import Duplicates, read_page
+from delta_sharing_client.protocol.answers import read_page
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.decode import decode_actions
+from delta_sharing_client.protocol.duplicates import Duplicates
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.query import _SignedUrls
 from delta_sharing_client.read.deletion_vector import decode_inline, decode_stored

@@ -26,13 +26,8 @@ from delta_sharing_client.protocol.actions import (
     RemoveFile,
 )
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
-from delta_sharing_client.protocol.decode import (
-    MAX_DEPTH,
-    decode_actions,
-    decode_line,
-    iter_lines,
-    parse_object,
-)
+from delta_sharing_client.protocol.decode import decode_actions, decode_line
+from delta_sharing_client.protocol.lines import MAX_DEPTH, Lines, parse_object
 
 BOTH = ("delta", "parquet")
 NOTHING = ResponseCapabilities()
@@ -86,7 +81,17 @@ def body(*items, end="\n"):
 
 def decode(data, formats=BOTH, capabilities=NOTHING, what="table s.d.t"):
     chunks = [data] if isinstance(data, bytes) else data
-    return list(decode_actions(chunks, formats=formats, capabilities=capabilities, what=what))
+    actions = decode_actions(chunks, formats=formats, capabilities=capabilities, what=what)
+    return [action for one_or_more in actions for action in each(one_or_more)]
+
+
+def each(one_or_more):
+    return one_or_more if isinstance(one_or_more, list) else [one_or_more]
+
+
+def iter_lines(chunks, **options):
+    lines = Lines(chunks, **options)
+    return (line for block in lines.blocks() for line in lines.of(block))
 
 
 def one_file(**fields):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from delta_sharing_client.protocol.actions import FileAction
-from delta_sharing_client.protocol.decode import decode_line, parse_object
-from delta_sharing_client.protocol.usual import USUAL_FILE
+from delta_sharing_client.protocol.capabilities import ResponseCapabilities
+from delta_sharing_client.protocol.decode import decode_actions, decode_line
+from delta_sharing_client.protocol.lines import parse_object
+from delta_sharing_client.protocol.usual import usual_decoder
 
+METADATA = {"id": "m", "format": {"provider": "parquet"}, "schemaString": "{}", "partitionColumns": []}
 URL = "https://store.example/t/part-0.parquet?sig=s"
 
 
@@ -27,6 +31,14 @@ def delta_line(outer: dict[str, Any] | None = None, **more: Any) -> dict[str, An
     action = {"add": add | {"stats": '{"numRecords":3}'} | more}
     file = {"id": "f1", "version": 4, "timestamp": 5, "expirationTimestamp": 99, "deltaSingleAction": action}
     return {"file": file | (outer or {})}
+
+
+def usual(form: Any, line: bytes) -> FileAction | None:
+    files = usual_decoder(form)(line)
+    if files is None:
+        return None
+    (file,) = files
+    return file
 
 
 def general(line: bytes) -> FileAction:
@@ -53,7 +65,7 @@ def fields_of(action: FileAction) -> tuple[type, dict[str, Any]]:
 )
 def test_usual_lines_need_no_other_way(form: Any, line: dict[str, Any]) -> None:
     text = json.dumps(line).encode()
-    action = USUAL_FILE[form](text)
+    action = usual(form, text)
     assert action is not None
     assert fields_of(action) == fields_of(general(text))
 
@@ -83,21 +95,76 @@ def test_usual_lines_need_no_other_way(form: Any, line: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_unusual_is_left_to_the_general_way(form: Any, line: dict[str, Any]) -> None:
-    assert USUAL_FILE[form](json.dumps(line).encode()) is None
+    assert usual(form, json.dumps(line).encode()) is None
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_what_is_no_json_is_left_to_the_general_way(form: Any) -> None:
     whole = json.dumps(parquet_line() if form == "parquet" else delta_line()).encode()
-    decode = USUAL_FILE[form]
+    decode = partial(usual, form)
     assert decode(whole) is not None
     for cut in range(len(whole)):
         assert decode(whole[:cut]) is None
     nested = b'{"x":' + b"[" * 100_000
-    for text in (whole + b"x", whole + whole, whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
+    for text in (whole + b"x", whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
         assert decode(text) is None
     assert decode(whole.replace(b'"f1"', b'"\xff"')) is None
     assert decode(whole.replace(b'"f1"', rb'"\ud800"')) is None
+
+
+def lines_of(*lines: dict[str, Any] | bytes) -> bytes:
+    return b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_many_lines_at_once(form: Any) -> None:
+    lines = [parquet_line(id=f"f{n}") if form == "parquet" else delta_line({"id": f"f{n}"}) for n in range(9)]
+    decode = usual_decoder(form)
+    files = decode(lines_of(*lines))
+    assert files is not None
+    assert [file.id for file in files] == [f"f{n}" for n in range(9)]
+    assert decode(lines_of(*lines).removesuffix(b"\n")) == files
+    assert decode(lines_of(b"", *lines[:4], b" \r", b"", *lines[4:], b"")) == files
+    assert decode(b"\n") is None
+    assert len({id(file.partition_values) for file in files}) == 1
+    odd: list[dict[str, Any] | bytes] = [
+        {"endStreamAction": {}},
+        parquet_line(size=-1),
+        delta_line(size=0),
+        b"nonsense",
+    ]
+    for line in odd:
+        assert decode(lines_of(*lines[:4], line, *lines[4:])) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from(["parquet", "delta"]))
+def test_an_answer_gives_the_same_however_it_comes(data: Any, form: Any) -> None:
+    """Usual lines in lists and others one by one, in their order, wherever the body is cut."""
+    if form == "parquet":
+        head: list[Any] = [{"protocol": {"minReaderVersion": 1}}, {"metaData": METADATA}]
+        kinds: list[Any] = [
+            parquet_line(),
+            parquet_line(size="7"),
+            parquet_line(partitionValues={"p": 1}),
+            b"",
+            b" ",
+        ]
+    else:
+        protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+        head = [{"protocol": protocol}, {"metaData": {"deltaMetadata": METADATA}}]
+        vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
+        kinds = [delta_line(), delta_line(deletionVector=vector), delta_line({"size": 5}, size=0), b"", b"\r"]
+    lines = [*head, *data.draw(st.lists(st.sampled_from(kinds), max_size=12)), {"endStreamAction": {}}]
+    text = lines_of(*lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    found: list[Any] = []
+    said = ResponseCapabilities(None, True)
+    for one_or_more in decode_actions(chunks, formats=("delta", "parquet"), capabilities=said, what="t"):
+        found += one_or_more if isinstance(one_or_more, list) else [one_or_more]
+    encoded = [line for line in text.split(b"\n") if line.strip()]
+    assert found == [decode_line(parse_object(line)) for line in encoded]
 
 
 #: What a field may hold: mostly what belongs there.
@@ -131,23 +198,23 @@ _LINE = _fields(file=_fields(**_OWN, **_CONTENT, deltaSingleAction=_ACTION, dele
 @given(_LINE, st.sampled_from(["parquet", "delta"]))
 def test_both_ways_agree(line: dict[str, Any], form: Any) -> None:
     text = json.dumps(line).encode()
-    action = USUAL_FILE[form](text)
+    action = usual(form, text)
     if action is not None:
         assert fields_of(action) == fields_of(general(text))
 
 
 @settings(max_examples=300)
 @given(st.data(), st.sampled_from([("parquet", parquet_line()), ("delta", delta_line())]))
-def test_both_ways_agree_on_lines_that_are_nearly_usual(data: Any, usual: tuple[Any, dict[str, Any]]) -> None:
+def test_both_ways_agree_on_lines_that_are_nearly_usual(data: Any, example: tuple[Any, dict[str, Any]]) -> None:
     """One value is replaced by another, or a key told twice."""
-    form, line = usual
+    form, line = example
     text = json.dumps(line)
     pairs = [f'"{key}": {json.dumps(value)}' for key, value in _pairs(line)]
     pair = data.draw(st.sampled_from(pairs))
     other = pair.partition(": ")[0] + ": " + json.dumps(data.draw(_ANY | _TEXT | _WHOLE))
     changed = text.replace(pair, data.draw(st.sampled_from([other, f"{pair}, {other}", f"{other}, {pair}"])))
     encoded = changed.encode()
-    action = USUAL_FILE[form](encoded)
+    action = usual(form, encoded)
     if action is not None:
         assert fields_of(action) == fields_of(general(encoded))
 
