@@ -162,14 +162,10 @@ class TrackingAdapter(HTTPAdapter):
 
     def close(self) -> None:
         """Close the connections: those of urllib3's pools it closes when nobody has the pools any more."""
-        self.forget_origins()
-        super().close()
-
-    def forget_origins(self) -> None:
-        """Close the connections without a proxy."""
         origins, self.origins = self.origins, {}
         for connections in origins.values():
             connections.close()
+        super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Require a certificate; which ones are trusted is in the context already."""

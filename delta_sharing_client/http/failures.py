@@ -12,6 +12,7 @@ from typing import Final
 
 import requests
 import urllib3.exceptions
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -32,7 +33,7 @@ NETWORK_ERRORS: Final[tuple[type[Exception], ...]] = (
 )
 
 _TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
-_TLS = (requests.exceptions.SSLError, urllib3.exceptions.SSLError, ssl.SSLError)
+_TLS = (requests.exceptions.SSLError, urllib3.exceptions.SSLError, ssl.SSLError, CertificateError)
 _BAD_URLS = (
     requests.exceptions.InvalidURL,
     requests.exceptions.MissingSchema,

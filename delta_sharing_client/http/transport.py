@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS: Final = 5
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_HOSTS: Final = 16
+_HOSTS: Final = 64
 #: What urllib3 would write in another way: characters to be encoded, `%2f` in lower case, `..` and the like.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9\-._~!$&'()*+,;=:@/?%]|/\.|%(?![0-9A-F]{2})")
 _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
@@ -397,7 +397,7 @@ class StorageTransport(_Transport):
                 pool = adapter.poolmanager.connection_from_host(parts.host, parts.port, parts.scheme)
                 adapter.cert_verify(pool, url, True, None)
                 if len(adapter.origins) >= _HOSTS:
-                    adapter.forget_origins()
+                    adapter.origins.pop(next(iter(adapter.origins))).close()
                 connections = adapter.origins[origin] = Connections(pool, self.options.max_connections)
         return connections, parts.request_uri
 

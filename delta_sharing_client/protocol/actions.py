@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -203,8 +203,11 @@ class FileAction(Struct, frozen=True, gc=False):
         return hash((type(self), self.url, self.id, self.size, self.version, self.deletion_vector_file_id))
 
     def __repr__(self) -> str:
-        names = (name for name in self.__struct_fields__ if name not in ("url", "stats"))
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What may be shown; a `Struct` would show everything to rich."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in ("url", "stats")]
 
 
 class AddFile(FileAction, frozen=True, gc=False):

@@ -28,6 +28,8 @@ from delta_sharing_client.protocol.pruning import Domain
 from delta_sharing_client.protocol.schema import DataType, DecimalType, PrimitiveType
 
 _MILLISECOND: Final = 1000
+#: Rows that no file has.
+_TOO_MANY: Final = 2**63
 #: Characters from which on a string may have been cut.
 _CUT: Final = 32
 #: Decimals of so many digits survive a double; longer ones are off by less than the given part of them.
@@ -96,7 +98,7 @@ def parse_stats(text: str | None) -> Stats | None:
     parts = [item.get(key) for key in ("minValues", "maxValues", "nullCount")]
     lower, upper, nulls = (part if isinstance(part, dict) else {} for part in parts)
     return Stats(
-        count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None,
+        count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _TOO_MANY else None,
         lower,
         upper,
         nulls,
@@ -128,7 +130,7 @@ def num_records(text: str | None) -> int | None:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass  # or it tells something else
         else:
-            return count if count is not None and count >= 0 else None
+            return count if count is not None and 0 <= count < _TOO_MANY else None
     elif match := _COUNT_FIRST.match(text):
         return int(match[1])
     try:
@@ -136,7 +138,7 @@ def num_records(text: str | None) -> int | None:
     except (ValueError, RecursionError):
         return None
     count = item.get("numRecords") if isinstance(item, dict) else None
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _TOO_MANY else None
 
 
 def _bound(value: Any, data_type: DataType, *, upper: bool = False) -> Value:

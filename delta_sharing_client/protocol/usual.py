@@ -75,8 +75,7 @@ _OTHER: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
     """Return what decodes the usual lines of one answer.
 
-    Files with the same text of partition values share one mapping: 300,000 may have a hundred. Whether just a
-    line's end stands between two files is not looked at: nothing depends on it.
+    Files with the same text of partition values share one mapping: of 300,000 there may be a hundred.
     """
     known: dict[bytes, Mapping[str, str | None]] = {}
 
@@ -107,7 +106,7 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
                 )
         except _OTHER:
             return None
-        return files or None
+        return files if len(files) == _line_count(lines) else None
 
     def delta_files(lines: bytes) -> list[AddFile] | None:
         files: list[AddFile] = []
@@ -136,6 +135,10 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
                 )
         except _OTHER:
             return None
-        return files or None
+        return files if len(files) == _line_count(lines) else None
 
     return delta_files if response_format == "delta" else parquet_files
+
+
+def _line_count(lines: bytes) -> int:
+    return lines.count(b"\n") + (not lines.endswith(b"\n"))

@@ -47,14 +47,16 @@ class OrderedPool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the pool is closed")
-            heapq.heappush(self._waiting, (order, next(self._tickets), job, arguments))
+            entry = order, next(self._tickets), job, arguments
+            heapq.heappush(self._waiting, entry)
             if self._running == self._most:
                 return  # whoever is ready first takes it
             self._running += 1
             try:
                 self._threads.submit(self._run)
-            except BaseException:
-                self._running -= 1
+            except BaseException:  # no thread could be started; another one may still run `_run`
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
                 raise
 
     def close(self) -> None:

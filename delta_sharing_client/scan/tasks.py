@@ -82,8 +82,11 @@ class FileScanTask(Struct, frozen=True, gc=False):
         return hash((self.url, self.file_id, self.size, self.deletion_vector_id, self.only))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in _SIGNED)
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What may be shown; a `Struct` would show everything to rich."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in _SIGNED]
 
     @property
     def row_count(self) -> int | None:

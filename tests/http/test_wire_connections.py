@@ -6,8 +6,10 @@ import gc
 
 import pytest
 from packets import FINE, SIGNED, PacketServer, by_view, fetch
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from delta_sharing_client.http import transport
+from delta_sharing_client.http.failures import LastingTransportError, translate
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.transport import StorageTransport
 
@@ -68,3 +70,10 @@ def test_one_that_failed_is_not_used_again(storage):
         assert server.hung_up.acquire(timeout=5)
         assert fetch(storage, server) == b"fine"
         assert server.connections == 2
+
+
+def test_a_name_that_urllib3_finds_to_be_another_is_refused_for_good():
+    """Where the TLS library leaves comparing names to it."""
+    error = translate(CertificateError("hostname 'a' doesn't match 'b'"), url="https://a/f?sig=s")
+    assert isinstance(error, LastingTransportError)
+    assert "the TLS connection was refused" in str(error)

@@ -3,9 +3,18 @@
 import pickle
 
 import pytest
+from msgspec import structs
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
-from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES, Metadata, Protocol, canonical_feature
+from delta_sharing_client.protocol.actions import (
+    SUPPORTED_FEATURES,
+    AddFile,
+    CdcFile,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    canonical_feature,
+)
 from delta_sharing_client.protocol.capabilities import (
     ResponseCapabilities,
     parse_capabilities,
@@ -122,3 +131,20 @@ class TestCapabilities:
 
     def test_the_echo_of_a_request_is_understood(self):
         assert parse_capabilities(request_capabilities(("delta",))) == ResponseCapabilities("delta", True)
+
+
+@pytest.mark.parametrize("kind", [AddFile, CdcFile, RemoveFile])
+def test_files_are_values_that_show_no_url(kind):
+    file = kind("https://h/f?sig=s", "f1", {"p": "1"}, 9, '{"numRecords":1}', 2, 3, 4)
+    again = pickle.loads(pickle.dumps(file))
+    assert again == file
+    assert hash(again) == hash(file)
+    assert file == structs.replace(file, expiration_timestamp=5)
+    assert file != structs.replace(file, size=8)
+    for other in (AddFile, CdcFile, RemoveFile):
+        assert (file == other(**structs.asdict(file))) == (other is kind)
+    shown = repr(file)
+    assert shown.startswith(f"{kind.__name__}(id='f1', partition_values={{'p': '1'}}, size=9, version=2, ")
+    assert "https" not in shown + repr(list(file.__rich_repr__()))
+    with pytest.raises(AttributeError):
+        file.size = 1

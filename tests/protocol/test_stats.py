@@ -49,7 +49,7 @@ class TestParse:
     def test_what_cannot_be_read_is_as_good_as_none(self, text):
         assert parse_stats(text) is None
 
-    @pytest.mark.parametrize("count", [None, -1, 1.5, "1", True, [], {}])
+    @pytest.mark.parametrize("count", [None, -1, 1.5, "1", True, [], {}, 2**63])
     def test_a_row_count_that_is_none(self, count):
         assert parse_stats(json.dumps({"numRecords": count})).num_records is None
 
@@ -82,6 +82,9 @@ class TestNumRecords:
             ('{"minValues":{"numRecords":5}}', None),
             ("[5]", None),
             ("nonsense", None),
+            (f'{{"numRecords":{2**63 - 1}}}', 2**63 - 1),
+            (f'{{"numRecords":{2**63}}}', None),
+            (f'{{"numRecords":{10**30}}}', None),
             ("", None),
             (None, None),
         ],

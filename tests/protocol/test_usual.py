@@ -106,7 +106,7 @@ def test_what_is_no_json_is_left_to_the_general_way(form: Any) -> None:
     for cut in range(len(whole)):
         assert decode(whole[:cut]) is None
     nested = b'{"x":' + b"[" * 100_000
-    for text in (whole + b"x", whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
+    for text in (whole + b"x", whole + whole, whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
         assert decode(text) is None
     assert decode(whole.replace(b'"f1"', b'"\xff"')) is None
     assert decode(whole.replace(b'"f1"', rb'"\ud800"')) is None
@@ -124,14 +124,16 @@ def test_many_lines_at_once(form: Any) -> None:
     assert files is not None
     assert [file.id for file in files] == [f"f{n}" for n in range(9)]
     assert decode(lines_of(*lines).removesuffix(b"\n")) == files
-    assert decode(lines_of(b"", *lines[:4], b" \r", b"", *lines[4:], b"")) == files
     assert decode(b"\n") is None
     assert len({id(file.partition_values) for file in files}) == 1
     odd: list[dict[str, Any] | bytes] = [
         {"endStreamAction": {}},
         parquet_line(size=-1),
         delta_line(size=0),
+        b"",
         b"nonsense",
+        lines_of(lines[0]).rstrip() + lines_of(lines[1]).rstrip(),
+        json.dumps(lines[0], indent=1).encode(),
     ]
     for line in odd:
         assert decode(lines_of(*lines[:4], line, *lines[4:])) is None

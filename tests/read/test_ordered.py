@@ -106,3 +106,26 @@ def test_several_threads_run_each_job_once():
         assert all_done.acquire(timeout=10)
     pool.close()
     assert sorted(done) == list(range(2000))
+
+
+def test_a_job_that_was_refused_never_runs(monkeypatch):
+    """Where no thread can be started: the caller has been told, and would be told twice."""
+
+    def refuse(job):
+        raise RuntimeError("can't start new thread")
+
+    two = OrderedPool(2, "ordered-test")
+    done, begun, go = [], threading.Event(), threading.Event()
+    two.submit((0, 0), lambda: (begun.set(), go.wait(10)))
+    assert begun.wait(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(two._threads, "submit", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            two.submit((1, 0), done.append, "refused")
+    last = threading.Event()
+    two.submit((2, 0), done.append, "run")
+    two.submit((3, 0), last.set)
+    go.set()
+    assert last.wait(10)
+    assert done == ["run"]
+    two.close()

@@ -43,8 +43,9 @@ def test_tasks_are_values():
 
 def test_a_task_shows_what_it_is_and_no_url():
     vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
-    shown = repr(FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=MarkedRows(vector)))
-    assert "https" not in shown
+    task = FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=MarkedRows(vector))
+    shown = repr(task)
+    assert "https" not in shown + repr(list(task.__rich_repr__()))
     assert "expiration" not in shown
     assert shown.startswith("FileScanTask(file_id='f1', size=1, partition_values={'p': '1'}, num_records=9, ")
 
