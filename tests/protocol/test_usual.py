@@ -108,6 +108,9 @@ def test_what_is_no_json_is_left_to_the_general_way(form: Any) -> None:
     nested = b'{"x":' + b"[" * 100_000
     for text in (whole + b"x", whole + whole, whole.replace(b"573", b"NaN"), b"[" + whole + b"]", nested):
         assert decode(text) is None
+    for levels in (10_000, 1_000_000):
+        unread = b'"f1","x":' + b"[" * levels + b"]" * levels
+        assert decode(whole.replace(b'"f1"', unread)) is None
     assert decode(whole.replace(b'"f1"', b'"\xff"')) is None
     assert decode(whole.replace(b'"f1"', rb'"\ud800"')) is None
 
