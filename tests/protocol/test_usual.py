@@ -199,7 +199,7 @@ _ACTION = _fields(add=_ADD, remove=_ADD, cdc=_ADD)
 _LINE = _fields(file=_fields(**_OWN, **_CONTENT, deltaSingleAction=_ACTION, deletionVectorFileId=_TEXT), add=_ADD)
 
 
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(_LINE, st.sampled_from(["parquet", "delta"]))
 def test_both_ways_agree(line: dict[str, Any], form: Any) -> None:
     text = json.dumps(line).encode()
@@ -208,7 +208,7 @@ def test_both_ways_agree(line: dict[str, Any], form: Any) -> None:
         assert fields_of(action) == fields_of(general(text))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data(), st.sampled_from([("parquet", parquet_line()), ("delta", delta_line())]))
 def test_both_ways_agree_on_lines_that_are_nearly_usual(data: Any, example: tuple[Any, dict[str, Any]]) -> None:
     """One value is replaced by another, or a key told twice."""
