@@ -85,6 +85,7 @@ class Answer:
         status: its status.
         headers: its headers.
         left: bytes of the body still to come; None where only its end tells.
+        home: who gets the connection back; without it that stays open for whoever made it.
 
     Raises:
         urllib3.exceptions.InvalidHeader: it says two lengths.
@@ -97,7 +98,7 @@ class Answer:
         self._begun = self._ended = False
         self.status = status
         self.headers = headers
-        self._home: Connections | None = None
+        self.home: Connections | None = None
         self._rest = memoryview(rest)
         said = headers.get("connection", "").lower()
         self._keeps = "close" not in said if minor else "keep-alive" in said
@@ -167,16 +168,9 @@ class Answer:
             self._ended = True
             self._from.close()
 
-    def belongs_to(self, home: Connections) -> None:
-        """Say who gets the connection back; without anybody it stays open for whoever made it."""
-        if self._ended:
-            home.put(self._from)
-        else:
-            self._home = home
-
     def release_conn(self) -> None:
         """Give the connection back."""
-        home, self._home = self._home, None
+        home, self.home = self.home, None
         if home is not None:
             home.put(self._from)
 
@@ -328,7 +322,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        answer.belongs_to(self)
+        answer.home = self
         return answer
 
     def _take(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -161,7 +161,20 @@ class DeletionVector:
     offset: int | None = None
 
 
-class FileAction(Struct, frozen=True, gc=False):
+class Discreet(Struct, frozen=True, gc=False):
+    """A struct that shows neither people nor rich, which would show all of it, the fields in `unshown`."""
+
+    unshown: ClassVar[frozenset[str]] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What may be shown, by name."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in self.unshown]
+
+
+class FileAction(Discreet, frozen=True, gc=False):
     """A data file of an answer; `AddFile`, `CdcFile` or `RemoveFile`.
 
     A `Struct`, and one that the garbage collector passes over, because an answer may have 300,000 of them;
@@ -180,6 +193,8 @@ class FileAction(Struct, frozen=True, gc=False):
         deletion_vector_file_id: the id of the deletion vector's file.
         data_change: false for files that rearrange rows without changing any.
     """
+
+    unshown: ClassVar = frozenset({"url", "stats"})
 
     url: str
     id: str
@@ -201,13 +216,6 @@ class FileAction(Struct, frozen=True, gc=False):
 
     def __hash__(self) -> int:
         return hash((type(self), self.url, self.id, self.size, self.version, self.deletion_vector_file_id))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """What may be shown; a `Struct` would show everything to rich."""
-        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in ("url", "stats")]
 
 
 class AddFile(FileAction, frozen=True, gc=False):

@@ -8,7 +8,7 @@ vector, a file that is not added) goes the general way, which says what is wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,31 +19,36 @@ from delta_sharing_client.protocol.actions import AddFile, ResponseFormat
 UsualFiles: TypeAlias = Callable[[bytes], list[AddFile] | None]
 
 
-class _ParquetFile(Struct, gc=False, rename="camel"):
-    """A file of the parquet format ("File")."""
+class _Contents(Struct, gc=False, rename="camel", kw_only=True):
+    """What both formats tell of a file's contents."""
 
-    url: str
-    id: str
     size: int
     partition_values: Raw = Raw(b"{}")
     stats: str | None = None
+
+
+class _ParquetFile(_Contents, gc=False, rename="camel", kw_only=True):
+    """A file of the parquet format ("File"): what is told of it, and its contents."""
+
+    url: str
+    id: str
     version: int | None = None
     timestamp: int | None = None
     expiration_timestamp: int | None = None
-    delta_single_action: Any = None
+    deletion_vector_file_id: ClassVar[str | None] = None
+    data_change: ClassVar[bool] = True
+    #: Of another format.
+    unusual: Any = msgspec.field(default=None, name="deltaSingleAction")
 
 
 class _ParquetLine(Struct, gc=False):
     file: _ParquetFile
 
 
-class _DeltaAdd(Struct, gc=False, rename="camel"):
-    path: str
-    size: int
-    partition_values: Raw = Raw(b"{}")
-    stats: str | None = None
+class _DeltaAdd(_Contents, gc=False, rename="camel", kw_only=True):
+    url: str = msgspec.field(name="path")
     data_change: bool = True
-    deletion_vector: Any = None
+    unusual: Any = msgspec.field(default=None, name="deletionVector")
 
 
 class _DeltaAction(Struct, gc=False):
@@ -51,7 +56,7 @@ class _DeltaAction(Struct, gc=False):
 
 
 class _DeltaFile(Struct, gc=False, rename="camel"):
-    """A file of the delta format ("File in Delta Format")."""
+    """What is told of a file of the delta format ("File in Delta Format")."""
 
     id: str
     delta_single_action: _DeltaAction
@@ -83,61 +88,41 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
         values = known[text] = _partition_values(text) or {}
         return values
 
-    def parquet_files(lines: bytes) -> list[AddFile] | None:
-        files: list[AddFile] = []
-        try:
-            for line in _parquet_lines(lines):
-                file = line.file
-                url, size = file.url, file.size
-                if not url or not file.id or size < 0 or file.delta_single_action is not None:
-                    return None
-                values = known.get(text := bytes(file.partition_values))
-                files.append(
-                    AddFile(
-                        url,
-                        file.id,
-                        learn(text) if values is None else values,
-                        size,
-                        file.stats or None,
-                        file.version,
-                        file.timestamp,
-                        file.expiration_timestamp,
-                    )
-                )
-        except _OTHER:
-            return None
-        return files if len(files) == _line_count(lines) else None
+    is_delta = response_format == "delta"
+    decode_lines: Callable[[bytes], list[Any]] = _delta_lines if is_delta else _parquet_lines
+    # Without a size in its place, the delta format has another place for it.
+    least = 1 if is_delta else 0
 
-    def delta_files(lines: bytes) -> list[AddFile] | None:
+    def files_of(lines: bytes) -> list[AddFile] | None:
         files: list[AddFile] = []
         try:
-            for line in _delta_lines(lines):
+            for line in decode_lines(lines):
                 file = line.file
-                add = file.delta_single_action.add
-                url, size = add.path, add.size
-                if not url or not file.id or size <= 0 or add.deletion_vector is not None:
+                contents = file.delta_single_action.add if is_delta else file
+                url, size = contents.url, contents.size
+                if not url or not file.id or size < least or contents.unusual is not None:
                     return None
-                values = known.get(text := bytes(add.partition_values))
+                values = known.get(text := bytes(contents.partition_values))
                 files.append(
                     AddFile(
                         url,
                         file.id,
                         learn(text) if values is None else values,
                         size,
-                        add.stats or None,
+                        contents.stats or None,
                         file.version,
                         file.timestamp,
                         file.expiration_timestamp,
                         None,
                         file.deletion_vector_file_id or None,
-                        add.data_change,
+                        contents.data_change,
                     )
                 )
         except _OTHER:
             return None
         return files if len(files) == _line_count(lines) else None
 
-    return delta_files if response_format == "delta" else parquet_files
+    return files_of
 
 
 def _line_count(lines: bytes) -> int:

@@ -75,13 +75,13 @@ class Layouts:
 def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> tuple[Sequence[LocatedColumn], Assembly]:
     """Find each column of the table in the file, among its partition values, or nowhere.
 
-    Returns:
-        The columns, and what makes them of the decoded ones.
-
     Args:
         layout: the file's.
         task: the file.
         spec: what to read of it.
+
+    Returns:
+        The columns, and what makes them of the decoded ones.
 
     Raises:
         DataError: the file lacks the field ids by which it is to be read, or a partition value is malformed.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
-from delta_sharing_client.protocol.actions import DeletionVector
+from delta_sharing_client.protocol.actions import DeletionVector, Discreet
 from delta_sharing_client.protocol.column_mapping import MappingMode
 from delta_sharing_client.protocol.predicates import Predicate
 from delta_sharing_client.protocol.schema import StructField, StructType
@@ -45,7 +44,7 @@ class MarkedRows:
     vector_id: str | None = None
 
 
-class FileScanTask(Struct, frozen=True, gc=False):
+class FileScanTask(Discreet, frozen=True, gc=False):
     """One data file to read; `msgspec.structs.replace` makes one with other values.
 
     A `Struct`, and one that the garbage collector passes over, because a plan may have 300,000 of them: they are
@@ -66,6 +65,8 @@ class FileScanTask(Struct, frozen=True, gc=False):
             vector a change replaced, those are the rows that it deleted, or restored.
     """
 
+    unshown: ClassVar = frozenset({"url", "expiration"})
+
     url: str
     file_id: str
     size: int
@@ -81,13 +82,6 @@ class FileScanTask(Struct, frozen=True, gc=False):
     def __hash__(self) -> int:
         return hash((self.url, self.file_id, self.size, self.deletion_vector_id, self.only))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """What may be shown; a `Struct` would show everything to rich."""
-        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in _SIGNED]
-
     @property
     def row_count(self) -> int | None:
         """Rows that the file holds for the reader, where the statistics tell."""
@@ -97,10 +91,6 @@ class FileScanTask(Struct, frozen=True, gc=False):
             return None
         deleted = self.deletion_vector.cardinality if self.deletion_vector else 0
         return max(self.num_records - deleted, 0)
-
-
-#: What a task never shows of itself.
-_SIGNED: Final = frozenset({"url", "expiration"})
 
 
 @dataclass(frozen=True, slots=True)
