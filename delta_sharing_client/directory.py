@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -44,8 +43,7 @@ from delta_sharing_client.read.directory import DirectoryFiles, directory_reader
 from delta_sharing_client.read.file_systems import Directory
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.scan.plan import TaskMaker, read_spec, split_pruned
 
 #: How a server says, beside its status, that a table cannot be queried but opened.
 _SAYS_DIRECTORY: Final = re.compile(
@@ -123,17 +121,18 @@ def plan_directory(rest: RestClient, table: Table, query: SnapshotQuery) -> Dire
             access_modes=table.access_modes,
         )
     spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
-    make = task_maker(spec)
+    make = TaskMaker(spec)
     action = _action_maker(files)
     made = [] if query.limit == 0 else [make(action(logged)) for logged in snapshot.files_as_written]
+    tasks, pruned = split_pruned(made)
     return DirectoryPlan(
         table=table,
         version=snapshot.version,
         protocol=protocol,
         metadata=metadata,
         spec=spec,
-        tasks=[item for item in made if isinstance(item, FileScanTask)],
-        pruned=Counter(item for item in made if isinstance(item, Pruned)),
+        tasks=tasks,
+        pruned=pruned,
         limit=query.limit,
         reader=reader,
         refresh=files.renewed,

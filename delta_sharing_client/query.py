@@ -9,7 +9,6 @@ import hashlib
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -24,6 +23,7 @@ from delta_sharing_client.protocol.actions import (
     Protocol,
     ResponseFormat,
 )
+from delta_sharing_client.protocol.answers import QueryAnswer
 from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
@@ -34,7 +34,7 @@ from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_ba
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec, split_pruned
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
 
 logger = logging.getLogger(__name__)
@@ -153,13 +153,13 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
 
     specs: list[ReadSpec] = []
 
-    def convert(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileScanTask | Pruned]:
+    def convert(protocol: Protocol, metadata: Metadata) -> TaskMaker:
         protocol.check_readable(what)
         specs.append(read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol))
-        return task_maker(specs[-1])
+        return TaskMaker(specs[-1])
 
-    answer = rest.query_table(table, request, convert)
-    tasks = [item for item in answer.items if isinstance(item, FileScanTask)]
+    answer: QueryAnswer[FileScanTask | Pruned] = rest.query_table(table, request, convert)
+    tasks, pruned = split_pruned(answer.items)
     return ScanPlan(
         table=table,
         version=answer.version,
@@ -167,7 +167,7 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         metadata=answer.metadata,
         spec=specs[-1],
         tasks=tasks,
-        pruned=Counter(item for item in answer.items if isinstance(item, Pruned)),
+        pruned=pruned,
         limit=query.limit,
         request=request,
         end=answer.end,

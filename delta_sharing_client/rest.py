@@ -24,7 +24,7 @@ from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import Retrier
 from delta_sharing_client.http.transport import ApiTransport
 from delta_sharing_client.protocol import capabilities
-from delta_sharing_client.protocol.actions import Decoded, FileAction, ResponseFormat
+from delta_sharing_client.protocol.actions import FileAction, ResponseFormat
 from delta_sharing_client.protocol.answers import (
     ChangesAnswer,
     Convert,
@@ -49,6 +49,7 @@ from delta_sharing_client.protocol.request import (
     format_timestamp,
 )
 from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials, need_urls
+from delta_sharing_client.protocol.usual import Decoded
 
 T = TypeVar("T")
 R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)

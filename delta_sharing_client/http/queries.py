@@ -17,9 +17,10 @@ from delta_sharing_client.http.calls import Caller
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import parse_retry_after
 from delta_sharing_client.protocol import capabilities
-from delta_sharing_client.protocol.actions import Decoded, QueryStatus
+from delta_sharing_client.protocol.actions import QueryStatus
 from delta_sharing_client.protocol.query_status import decode_query
 from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.protocol.usual import Decoded
 
 logger = logging.getLogger(__name__)
 

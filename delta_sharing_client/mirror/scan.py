@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,8 @@ from delta_sharing_client.read.local import LocalStorage
 from delta_sharing_client.read.pipeline import read_batches
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.rows import RowSource
-from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
-from delta_sharing_client.scan.tasks import FileScanTask, VariantForm
+from delta_sharing_client.scan.plan import TaskMaker, read_spec, split_pruned
+from delta_sharing_client.scan.tasks import VariantForm
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class MirrorScan(RowSource):
         protocol.check_readable(f"the mirror in {self.directory}")
         predicate = bind_filters(self.filters, metadata.schema) if self.filters else None
         spec = read_spec(metadata, self.columns, predicate, self.variant, protocol)
-        make = task_maker(spec)
-        items = (
+        make = TaskMaker(spec)
+        tasks, pruned = split_pruned(
             [] if self.limit == 0 else [make(shared_form(file, self.directory)) for file in self.snapshot.files]
         )
         return ScanPlan(
@@ -69,8 +68,8 @@ class MirrorScan(RowSource):
             protocol=protocol,
             metadata=metadata,
             spec=spec,
-            tasks=[item for item in items if isinstance(item, FileScanTask)],
-            pruned=Counter(item for item in items if isinstance(item, Pruned)),
+            tasks=tasks,
+            pruned=pruned,
             limit=self.limit,
         )
 

@@ -263,5 +263,3 @@ class QueryStatus:
 
 
 Action: TypeAlias = Protocol | Metadata | FileAction | EndStreamAction
-#: What an answer is decoded into: files that follow each other and are as usual come in lists.
-Decoded: TypeAlias = Action | list[AddFile]

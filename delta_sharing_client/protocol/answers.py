@@ -6,7 +6,8 @@ caller makes of them is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -15,22 +16,35 @@ from delta_sharing_client.protocol.actions import (
     Action,
     AddFile,
     CdcFile,
-    Decoded,
     EndStreamAction,
     FileAction,
     Metadata,
     Protocol,
     RemoveFile,
 )
-from delta_sharing_client.protocol.duplicates import Duplicates, Listed
+from delta_sharing_client.protocol.duplicates import Duplicates
+from delta_sharing_client.protocol.usual import Decoded, FileColumns
 
 T = TypeVar("T")
 
 #: Lines of one page that name no new file; a server that goes on beyond them never ends.
 MAX_OTHERS: Final = 1_000_000
 
+
+class Maker(ABC, Generic[T]):
+    """Makes of each file what is kept of it."""
+
+    @abstractmethod
+    def __call__(self, file: FileAction, /) -> T | None:
+        """Return what is kept of a file; None to leave it out."""
+
+    def of_all(self, files: FileColumns) -> list[T]:
+        """Return what is kept of many files."""
+        return [item for item in map(self, files) if item is not None]
+
+
 #: Called once per page, as soon as its protocol and metadata are known; gives what is made of each file,
-#: None to leave it out.
+#: None to leave it out. What is no `Maker` is given the files one by one.
 Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileAction], T | None]]
 
 
@@ -188,15 +202,19 @@ def read_page(
         ProtocolError: an action has no place in the answer.
     """
     page: Page[T] = Page(version, None, None, [], None, [])
-    fresh = Listed()
+    fresh = duplicates.page()
     made: Callable[[FileAction], T | None] | None = None
     keep = page.items.append
     others = 0
     for one_or_more in actions:
-        if not isinstance(one_or_more, list):
-            run: Sequence[Action] = (one_or_more,)
+        if not isinstance(one_or_more, FileColumns):
+            run: Iterable[Action] = (one_or_more,)
         elif made is not None and duplicates.all_new(one_or_more, fresh):
-            page.items += [item for item in map(made, one_or_more) if item is not None]
+            page.items += (
+                made.of_all(one_or_more)
+                if isinstance(made, Maker)
+                else [item for item in map(made, one_or_more) if item is not None]
+            )
             continue
         else:
             run = one_or_more

@@ -19,7 +19,6 @@ from delta_sharing_client.protocol.actions import (
     Action,
     AddFile,
     CdcFile,
-    Decoded,
     DeletionVector,
     EndStreamAction,
     FileAction,
@@ -32,7 +31,7 @@ from delta_sharing_client.protocol.actions import (
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.lines import Json, Lines, parse_object
 from delta_sharing_client.protocol.schema import NO_COLUMNS
-from delta_sharing_client.protocol.usual import UsualFiles, usual_decoder
+from delta_sharing_client.protocol.usual import Decoded, UsualFiles, usual_decoder
 
 
 def decode_actions(
@@ -55,7 +54,7 @@ def decode_actions(
 
     Yields:
         The actions in the server's order, an EndStreamAction last where there is one; files that follow each other
-        and are as usual in lists.
+        and are as usual together.
 
     Raises:
         ResponseFormatError: parquet was asked for and delta came.

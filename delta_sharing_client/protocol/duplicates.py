@@ -2,59 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import repeat
+from typing import TypeAlias
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.protocol.actions import FileAction
+from delta_sharing_client.protocol.usual import FileColumns
+
+#: What two entries of a file must agree in: its size, its partition values, and what tells its deletion vector.
+_Contents: TypeAlias = tuple[int, Mapping[str, str | None], Hashable]
 
 
-@dataclass(slots=True)
 class Listed:
-    """The files that an answer has listed, by a key of theirs, with what two entries of a file must agree in.
+    """Files that an answer has listed, by a key of theirs, with what two entries of a file must agree in.
 
-    Attributes:
-        sizes: the size of each.
-        values: the partition values of those that have some.
-        vectors: what tells the deletion vectors apart, of those that have one.
+    Files come one by one, or many at once. Of those nothing but the ids is looked at, until one comes again.
+
+    Args:
+        many: whether files may come many at once; their keys are their ids then.
     """
 
-    sizes: dict[Hashable, int] = field(default_factory=dict)
-    values: dict[Hashable, Mapping[str, str | None]] = field(default_factory=dict)
-    vectors: dict[Hashable, Hashable] = field(default_factory=dict)
+    def __init__(self, *, many: bool) -> None:
+        self._contents: dict[Hashable, _Contents] = {}
+        # Of files that came many at once; few long lists, since the garbage collector looks at each new one.
+        self._ids: list[str] = []
+        self._sizes: list[int] = []
+        self._values: list[Mapping[str, str | None]] = []
+        #: All keys; None if files come one by one, as from the first on that was listed twice.
+        self._keys: set[Hashable] | None = set() if many else None
+
+    def get(self, key: Hashable) -> _Contents | None:
+        """Return what is known of a file; None for one that is not listed yet."""
+        if self._ids and self._keys is not None and key in self._keys:
+            self._settle()
+        return self._contents.get(key)
+
+    def has_any_of(self, keys: Iterable[Hashable]) -> bool:
+        """Tell whether any of some files is listed."""
+        known = self._contents.keys() if self._keys is None else self._keys
+        return bool(known) and not known.isdisjoint(keys)
 
     def note(self, key: Hashable, file: FileAction) -> None:
         """Add a file."""
-        self.sizes[key] = file.size
-        if file.partition_values:
-            self.values[key] = file.partition_values
-        if (vector := _vector(file)) is not None:
-            self.vectors[key] = vector
+        self._contents[key] = contents_of(file)
+        if self._keys is not None:
+            self._keys.add(key)
 
-    @classmethod
-    def of_ids(cls, files: Sequence[FileAction]) -> Listed:
-        """Return the list of many files, by their ids; of those with the same id the last one is in it."""
-        ids = [file.id for file in files]
-        values = [file.partition_values for file in files]
-        return cls(
-            dict(zip(ids, [file.size for file in files], strict=True)),
-            {key: value for key, value in zip(ids, values, strict=True) if value} if any(values) else {},
-            {file.id: _vector(file) for file in files if file.deletion_vector_file_id or file.deletion_vector},
-        )
-
-    def agrees(self, key: Hashable, file: FileAction) -> bool:
-        """Tell whether a file is the one that was listed under the same key."""
-        return (
-            self.sizes[key] == file.size
-            and self.values.get(key, {}) == file.partition_values
-            and self.vectors.get(key) == _vector(file)
-        )
+    def note_all(self, files: FileColumns) -> bool:
+        """Add many files, unless one of them is listed already, or is among them twice; tell whether it did."""
+        if self._keys is None:
+            return False
+        ids, before = files.ids, len(self._keys)
+        self._keys.update(ids)
+        if len(self._keys) < before + len(ids):
+            self._settle()
+            self._keys = None
+            return False
+        self._add(ids, files.sizes, files.partition_values)
+        return True
 
     def update(self, other: Listed) -> None:
-        """Add the files of another list."""
-        self.sizes.update(other.sizes)
-        self.values.update(other.values)
-        self.vectors.update(other.vectors)
+        """Add the files of another list, none of which is in this one."""
+        self._contents.update(other._contents)
+        self._add(other._ids, other._sizes, other._values)
+        if self._keys is None or other._keys is None:
+            self._settle()
+            self._keys = None
+        else:
+            self._keys = self._keys | other._keys if self._keys else other._keys
+
+    def _add(self, ids: list[str], sizes: list[int], values: list[Mapping[str, str | None]]) -> None:
+        self._ids += ids
+        self._sizes += sizes
+        self._values += values
+
+    def _settle(self) -> None:
+        """Make what is known of files that came together the same as of the others."""
+        contents = zip(self._sizes, self._values, repeat(None), strict=False)
+        self._contents.update(zip(self._ids, contents, strict=True))
+        self._ids, self._sizes, self._values = [], [], []
+
+
+def contents_of(file: FileAction) -> _Contents:
+    """Return what two entries of a file must agree in."""
+    return file.size, file.partition_values, _vector(file)
 
 
 def _vector(file: FileAction) -> Hashable:
@@ -85,26 +117,19 @@ class Duplicates:
     def __init__(self, what: str, *, changes: bool) -> None:
         self._what = what
         self._changes = changes
-        self._seen = Listed()
+        self._seen = self.page()
+
+    def page(self) -> Listed:
+        """Return the list of the files of a page, none yet; it counts once it is committed."""
+        return Listed(many=not self._changes)
 
     def commit(self, page: Listed) -> None:
         """Take over the files of a page that was read to its end."""
-        if self._seen.sizes:
-            self._seen.update(page)
-        else:
-            self._seen = page
+        self._seen.update(page)
 
-    def all_new(self, files: Sequence[FileAction], page: Listed) -> bool:
+    def all_new(self, files: FileColumns, page: Listed) -> bool:
         """Tell whether all of many files of a snapshot are listed for the first time; note them if so."""
-        if self._changes:
-            return False
-        new = Listed.of_ids(files)
-        if len(new.sizes) < len(files) or not all(
-            listed.sizes.keys().isdisjoint(new.sizes) for listed in (self._seen, page) if listed.sizes
-        ):
-            return False
-        page.update(new)
-        return True
+        return not self._seen.has_any_of(files.ids) and page.note_all(files)
 
     def repeated(self, file: FileAction, page: Listed) -> bool:
         """Tell whether the file was listed before, on an earlier page or on this one; note it if not.
@@ -116,8 +141,8 @@ class Duplicates:
         if self._changes:
             key = (type(file), file.id, file.deletion_vector_file_id, file.version)
         for listed in (self._seen, page):
-            if key in listed.sizes:
-                if listed.agrees(key, file):
+            if (known := listed.get(key)) is not None:
+                if known == contents_of(file):
                     return True
                 raise ProtocolError(
                     f"{self._what}: the server listed the file {file.id} twice, with different contents"

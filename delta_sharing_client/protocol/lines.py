@@ -35,8 +35,10 @@ class Lines:
         self._most = max_line
         self._blank = 0
 
-    def blocks(self) -> Iterator[bytes]:
+    def blocks(self) -> Iterator[bytes | memoryview]:
         """Yield what has come, cut where a line ends. The last line need not be ended.
+
+        A line that came in two chunks is a block of its own, so that no chunk is copied.
 
         Raises:
             ProtocolError: a line is longer than it may be.
@@ -44,28 +46,31 @@ class Lines:
         pending: list[bytes | memoryview] = []
         length = 0
         for chunk in self._chunks:
-            end = chunk.rfind(b"\n") + 1
+            begin, end = 0, chunk.rfind(b"\n") + 1
             if end:
-                pending.append(memoryview(chunk)[:end])
-                yield b"".join(pending)
-                pending.clear()
-                length = 0
-                chunk = chunk[end:]
-            if chunk:
-                pending.append(chunk)
-                length += len(chunk)
+                if pending:
+                    begin = chunk.find(b"\n") + 1
+                    pending.append(memoryview(chunk)[:begin])
+                    yield b"".join(pending)
+                    pending.clear()
+                    length = 0
+                if begin < end:
+                    yield memoryview(chunk)[begin:end]
+            if end < len(chunk):
+                pending.append(chunk[end:])
+                length += len(chunk) - end
                 if length > self._most:
                     raise self._too_long()
         if pending:
             yield b"".join(pending)
 
-    def of(self, block: bytes) -> Iterator[bytes]:
+    def of(self, block: bytes | memoryview) -> Iterator[bytes]:
         """Yield the lines of a block, without their ends.
 
         Raises:
             ProtocolError: one is longer than it may be, or there are blank ones without end.
         """
-        for line in block.removesuffix(b"\n").split(b"\n"):
+        for line in bytes(block).removesuffix(b"\n").split(b"\n"):
             if len(line) > self._most:
                 raise self._too_long()
             if line and not line.isspace():

@@ -7,10 +7,11 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, QueryError
-from delta_sharing_client.protocol.actions import Decoded, QueryStatus, ResponseFormat
+from delta_sharing_client.protocol.actions import QueryStatus, ResponseFormat
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.decode import decode_actions
 from delta_sharing_client.protocol.lines import parse_object
+from delta_sharing_client.protocol.usual import Decoded
 
 
 def decode_query(

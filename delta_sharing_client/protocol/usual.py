@@ -1,4 +1,4 @@
-"""The lines of files as nearly all answers have them, many decoded in one go.
+"""The lines of files as nearly all answers have them, many decoded in one go and held field by field.
 
 What a line of JSON becomes is left to a decoder that is compiled for the fields of a file: it makes no dictionary,
 passes over what is not read, and checks types as it goes. Whatever it does not take (other types, a deletion
@@ -7,63 +7,63 @@ vector, a file that is not added) goes the general way, which says what is wrong
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
-from delta_sharing_client.protocol.actions import AddFile, ResponseFormat
+from delta_sharing_client.protocol.actions import Action, AddFile, ResponseFormat
+from delta_sharing_client.protocol.stats import record_counts
 
-#: Decodes whole lines that all name files that are as usual; gives None if one of them is anything else.
-UsualFiles: TypeAlias = Callable[[bytes], list[AddFile] | None]
+_Told: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class _Contents(Struct, gc=False, rename="camel", kw_only=True):
-    """What both formats tell of a file's contents."""
+class _ParquetFile(Struct, gc=False, rename="camel", kw_only=True):
+    """A file of the parquet format ("File"): what is told of it, and of its contents."""
 
-    size: int
+    url: _Told
+    id: _Told
     partition_values: Raw = Raw(b"{}")
-    stats: str | None = None
-
-
-class _ParquetFile(_Contents, gc=False, rename="camel", kw_only=True):
-    """A file of the parquet format ("File"): what is told of it, and its contents."""
-
-    url: str
-    id: str
+    size: Annotated[int, Meta(ge=0)]
+    stats: Raw = Raw(b"null")
     version: int | None = None
     timestamp: int | None = None
     expiration_timestamp: int | None = None
-    deletion_vector_file_id: ClassVar[str | None] = None
-    data_change: ClassVar[bool] = True
     #: Of another format.
-    unusual: Any = msgspec.field(default=None, name="deltaSingleAction")
+    delta_single_action: None = None
 
 
 class _ParquetLine(Struct, gc=False):
     file: _ParquetFile
 
 
-class _DeltaAdd(_Contents, gc=False, rename="camel", kw_only=True):
-    url: str = msgspec.field(name="path")
+class _DeltaAdd(Struct, gc=False, rename="camel", kw_only=True):
+    """What is told of the contents of a file of the delta format."""
+
+    url: _Told = msgspec.field(name="path")
+    partition_values: Raw = Raw(b"{}")
+    #: Without a size in its place, this format has another place for it.
+    size: Annotated[int, Meta(ge=1)]
     data_change: bool = True
-    unusual: Any = msgspec.field(default=None, name="deletionVector")
+    stats: Raw = Raw(b"null")
+    deletion_vector: None = None
 
 
 class _DeltaAction(Struct, gc=False):
     add: _DeltaAdd
 
 
-class _DeltaFile(Struct, gc=False, rename="camel"):
+class _DeltaFile(Struct, gc=False, rename="camel", kw_only=True):
     """What is told of a file of the delta format ("File in Delta Format")."""
 
-    id: str
-    delta_single_action: _DeltaAction
+    id: _Told
+    deletion_vector_file_id: None = None
     version: int | None = None
     timestamp: int | None = None
     expiration_timestamp: int | None = None
-    deletion_vector_file_id: str | None = None
+    delta_single_action: _DeltaAction
 
 
 class _DeltaLine(Struct, gc=False):
@@ -73,8 +73,86 @@ class _DeltaLine(Struct, gc=False):
 _parquet_lines: Final = msgspec.json.Decoder(_ParquetLine).decode_lines
 _delta_lines: Final = msgspec.json.Decoder(_DeltaLine).decode_lines
 _partition_values: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
+_text: Final = msgspec.json.Decoder(str | None).decode
 #: Not text of the expected form, for one reason or the other.
 _OTHER: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+class FileColumns:
+    """Files added by lines that follow each other, field by field; iterated, they are actions.
+
+    An action for each of 300,000 files costs more time than their lines do to decode, so that who looks at few of
+    their fields takes these.
+
+    Args:
+        files: what is told of each.
+        contents: what is told of their contents, in the same order.
+        partition_values: the raw partition values of each, one mapping for all that are told the same.
+
+    Raises:
+        msgspec.DecodeError: the statistics are no text.
+    """
+
+    __slots__ = ("_contents", "_files", "ids", "partition_values", "record_counts")
+
+    def __init__(
+        self, files: list[Any], contents: list[Any], partition_values: list[Mapping[str, str | None]]
+    ) -> None:
+        self._files = files
+        self._contents = contents
+        self.ids: list[str] = [file.id for file in files]
+        self.partition_values = partition_values
+        #: Rows of the files, where their statistics tell.
+        self.record_counts = record_counts([item.stats for item in contents])
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __repr__(self) -> str:
+        return f"<FileColumns of {len(self)} files>"
+
+    def __iter__(self) -> Iterator[AddFile]:
+        for file, contents, values in zip(self._files, self._contents, self.partition_values, strict=True):
+            yield AddFile(
+                contents.url,
+                file.id,
+                values,
+                contents.size,
+                _stats(contents.stats),
+                file.version,
+                file.timestamp,
+                file.expiration_timestamp,
+                data_change=file is contents or contents.data_change,
+            )
+
+    @property
+    def urls(self) -> list[str]:
+        """The pre-signed URLs."""
+        return [contents.url for contents in self._contents]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The files' sizes in bytes."""
+        return [contents.size for contents in self._contents]
+
+    @property
+    def expirations(self) -> list[int | None]:
+        """Milliseconds since the epoch at which the URLs expire, where told."""
+        return [file.expiration_timestamp for file in self._files]
+
+
+def _stats(encoded: Raw) -> str | None:
+    """The text of statistics, which only spare work: none where it is no text."""
+    try:
+        return _text(encoded) or None
+    except _OTHER:
+        return None
+
+
+#: What an answer is decoded into: files that follow each other and are as usual come together.
+Decoded: TypeAlias = Action | FileColumns
+#: Decodes whole lines that all name files that are as usual; gives None if one of them is anything else.
+UsualFiles: TypeAlias = Callable[[bytes | memoryview], FileColumns | None]
 
 
 def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
@@ -84,46 +162,30 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
     """
     known: dict[bytes, Mapping[str, str | None]] = {}
 
-    def learn(text: bytes) -> Mapping[str, str | None]:
-        values = known[text] = _partition_values(text) or {}
-        return values
+    def shared_values(texts: list[Raw]) -> list[Mapping[str, str | None]]:
+        first, many = bytes(texts[0]), len(texts)
+        told = [first] if b"".join(texts) == first * many else list(map(bytes, texts))
+        try:
+            values = [known[text] for text in told]
+        except KeyError:
+            known.update((text, _partition_values(text) or {}) for text in set(told).difference(known))
+            values = [known[text] for text in told]
+        # Files that follow each other are often of one partition, and all are where there are none.
+        return values if len(told) == many else values * many
 
     is_delta = response_format == "delta"
-    decode_lines: Callable[[bytes], list[Any]] = _delta_lines if is_delta else _parquet_lines
-    # Without a size in its place, the delta format has another place for it.
-    least = 1 if is_delta else 0
+    decode_lines: Callable[[bytes | memoryview], list[Any]] = _delta_lines if is_delta else _parquet_lines
 
-    def files_of(lines: bytes) -> list[AddFile] | None:
-        files: list[AddFile] = []
+    def columns_of(lines: bytes | memoryview) -> FileColumns | None:
         try:
-            for line in decode_lines(lines):
-                file = line.file
-                contents = file.delta_single_action.add if is_delta else file
-                url, size = contents.url, contents.size
-                if not url or not file.id or size < least or contents.unusual is not None:
-                    return None
-                values = known.get(text := bytes(contents.partition_values))
-                files.append(
-                    AddFile(
-                        url,
-                        file.id,
-                        learn(text) if values is None else values,
-                        size,
-                        contents.stats or None,
-                        file.version,
-                        file.timestamp,
-                        file.expiration_timestamp,
-                        None,
-                        file.deletion_vector_file_id or None,
-                        contents.data_change,
-                    )
-                )
+            decoded = decode_lines(lines)
+            # The decoder minds neither objects in one line nor one in several, nor blank lines.
+            if not decoded or len(decoded) != len(BytesIO(lines).readlines()):
+                return None
+            files = [line.file for line in decoded]
+            contents = [file.delta_single_action.add for file in files] if is_delta else files
+            return FileColumns(files, contents, shared_values([item.partition_values for item in contents]))
         except _OTHER:
             return None
-        return files if len(files) == _line_count(lines) else None
 
-    return files_of
-
-
-def _line_count(lines: bytes) -> int:
-    return lines.count(b"\n") + (not lines.endswith(b"\n"))
+    return columns_of

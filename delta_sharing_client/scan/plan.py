@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import Enum
+from itertools import repeat
 
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.protocol.actions import FileAction, Metadata, Protocol
+from delta_sharing_client.protocol.answers import Maker
 from delta_sharing_client.protocol.column_mapping import MappingMode, mapping_mode, physical_name
 from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.predicates import Predicate, columns_of
@@ -14,6 +17,7 @@ from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, out
 from delta_sharing_client.protocol.schema import StructField, StructType
 from delta_sharing_client.protocol.stats import Stats, num_records, parse_stats
 from delta_sharing_client.protocol.type_changes import check_type_changes
+from delta_sharing_client.protocol.usual import FileColumns
 from delta_sharing_client.scan.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
 
 
@@ -111,22 +115,24 @@ class Pruned(Enum):
     STATS = "statistics"
 
 
-def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
-    """Return a function that turns a file action into a task, or says why no row of it can match.
+class TaskMaker(Maker["FileScanTask | Pruned"]):
+    """Turns file actions into tasks, or says why no row of a file can match.
 
     Args:
         spec: what will be read, filter included.
     """
-    predicate = spec.predicate
-    # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
-    shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
-    last: Mapping[str, str | None] = {}
-    values: Mapping[str, str | None] = NO_VALUES
-    # And mostly their URLs expire at one time, which needs no number for each of them.
-    expires: int | None = None
 
-    def make(action: FileAction) -> FileScanTask | Pruned:
-        nonlocal last, values, expires
+    def __init__(self, spec: ReadSpec) -> None:
+        self._spec = spec
+        # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
+        self._shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+        # And mostly their URLs expire at one time, which needs no number for each of them.
+        self._expires: int | None = None
+
+    def __call__(self, action: FileAction, /) -> FileScanTask | Pruned:
+        """Return the task of a file, or why it has none."""
+        spec = self._spec
+        predicate = spec.predicate
         all_rows_match = predicate is None
         if predicate is not None:
             domains = _FileDomains(action, spec, parse_stats(action.stats))
@@ -136,25 +142,56 @@ def task_maker(spec: ReadSpec) -> Callable[[FileAction], FileScanTask | Pruned]:
             if not possible & TRUE:
                 return Pruned.STATS
             all_rows_match = not possible & (FALSE | NULL)
-        if last is not action.partition_values:
-            last = action.partition_values
-            values = shared.setdefault(tuple(last.items()), last) if last else NO_VALUES
-        if expires != action.expiration_timestamp:
-            expires = action.expiration_timestamp
+        values = action.partition_values
         return FileScanTask(
             action.url,
             action.id,
             action.size,
-            values,
+            self._shared.setdefault(tuple(values.items()), values) if values else NO_VALUES,
             num_records(action.stats),
-            expires,
+            self._same_time(action.expiration_timestamp),
             action.deletion_vector,
             action.deletion_vector_file_id,
             NO_VALUES,
             all_rows_match,
         )
 
-    return make
+    def of_all(self, files: FileColumns) -> list[FileScanTask | Pruned]:
+        """Return the tasks of many files, or why they have none."""
+        if self._spec.predicate is not None:
+            return list(map(self, files))
+        times: Iterable[int | None] = files.expirations
+        if len(set(times)) == 1:
+            times = repeat(self._same_time(next(iter(times))))
+        values = files.partition_values
+        # In one go, field by field: each Python step of its own counts where there are 300,000 files.
+        return list(
+            map(
+                FileScanTask,
+                files.urls,
+                files.ids,
+                files.sizes,
+                values if any(values) else repeat(NO_VALUES),
+                files.record_counts,
+                times,
+                repeat(None),
+                repeat(None),
+                repeat(NO_VALUES),
+            )
+        )
+
+    def _same_time(self, expires: int | None) -> int | None:
+        if self._expires != expires:
+            self._expires = expires
+        return self._expires
+
+
+def split_pruned(made: Sequence[FileScanTask | Pruned]) -> tuple[list[FileScanTask], Mapping[Pruned, int]]:
+    """Return the tasks among what was made of files, and how many files were left out, by why."""
+    tasks = [item for item in made if isinstance(item, FileScanTask)]
+    if len(tasks) == len(made):
+        return tasks, {}
+    return tasks, Counter(item for item in made if isinstance(item, Pruned))
 
 
 class _FileDomains:

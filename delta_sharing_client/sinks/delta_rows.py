@@ -21,7 +21,7 @@ from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.read.arrow_types import arrow_schema
 from delta_sharing_client.read.local import LocalStorage
 from delta_sharing_client.read.pipeline import read_batches
-from delta_sharing_client.scan.plan import read_spec, task_maker
+from delta_sharing_client.scan.plan import TaskMaker, read_spec
 from delta_sharing_client.scan.tasks import FileScanTask
 from delta_sharing_client.sinks.keys import KeySet
 
@@ -91,7 +91,7 @@ class LocalRows:
                 bounds += [(name, ">=", low), (name, "<=", high)]
         predicate = bind_filters(bounds, self._metadata.schema) if bounds else None
         spec = read_spec(self._metadata, None, predicate, "struct", self._protocol)
-        made = task_maker(spec)(shared_form(file, self._directory))
+        made = TaskMaker(spec)(shared_form(file, self._directory))
         return made if isinstance(made, FileScanTask) else None
 
     def _read(self, task: FileScanTask, columns: Sequence[str]) -> pa.Table:

@@ -27,7 +27,7 @@ from delta_sharing_client.protocol.evolution import ColumnChange
 from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.query import ScanPlan
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.spark.stream_offsets import Sized, behind
 from delta_sharing_client.spark.stream_options import StreamOptions
@@ -309,7 +309,7 @@ def _place(task: FileScanTask) -> tuple[str, str, str]:
 
 
 def _added(files: Sequence[FileAction], spec: ReadSpec) -> Iterator[FileScanTask]:
-    make = task_maker(spec)
+    make = TaskMaker(spec)
     for file in files:
         task = make(file)
         if not isinstance(task, Pruned):  # nothing is pruned without a row filter

@@ -28,7 +28,7 @@ from delta_sharing_client.protocol.duplicates import Duplicates
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.query import _SignedUrls
 from delta_sharing_client.read.deletion_vector import decode_inline, decode_stored
-from delta_sharing_client.scan.plan import read_spec, task_maker
+from delta_sharing_client.scan.plan import TaskMaker, read_spec
 
 SIGNATURE = "canary-signature-0f5b"
 TOKEN = "canary-token-93aa"
@@ -65,7 +65,7 @@ def ndjson(data: bytes) -> bool:
 
 def _to_tasks(protocol: Any, metadata: Any) -> Callable[[Any], Any]:
     protocol.check_readable("table t")
-    return task_maker(read_spec(metadata, None, None, protocol=protocol))
+    return TaskMaker(read_spec(metadata, None, None, protocol=protocol))
 
 
 def deletion_vector(data: bytes) -> bool:

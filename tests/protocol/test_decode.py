@@ -28,6 +28,7 @@ from delta_sharing_client.protocol.actions import (
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.decode import decode_actions, decode_line
 from delta_sharing_client.protocol.lines import MAX_DEPTH, Lines, parse_object
+from delta_sharing_client.protocol.usual import FileColumns
 
 BOTH = ("delta", "parquet")
 NOTHING = ResponseCapabilities()
@@ -86,7 +87,7 @@ def decode(data, formats=BOTH, capabilities=NOTHING, what="table s.d.t"):
 
 
 def each(one_or_more):
-    return one_or_more if isinstance(one_or_more, list) else [one_or_more]
+    return one_or_more if isinstance(one_or_more, FileColumns) else [one_or_more]
 
 
 def iter_lines(chunks, **options):

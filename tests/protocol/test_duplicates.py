@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.protocol.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol
 from delta_sharing_client.protocol.answers import keep_files, read_page
 from delta_sharing_client.protocol.duplicates import Duplicates
+from delta_sharing_client.protocol.usual import Decoded, FileColumns, usual_decoder
 
 HEAD: list[Any] = [Protocol(1), Metadata("m", "{}")]
 
@@ -21,12 +24,36 @@ def file(number: int, **more: Any) -> AddFile:
     return AddFile(**fields | more)
 
 
+def come(files: list[AddFile]) -> list[Decoded]:
+    """Files as an answer's lines give them when they come together: usual ones in columns."""
+    decoded: list[Decoded] = []
+    for usual, run in groupby(files, lambda f: not f.deletion_vector and not f.deletion_vector_file_id):
+        same = list(run)
+        decoded += [columns(same)] if usual else same
+    return decoded
+
+
+def columns(files: list[AddFile]) -> FileColumns:
+    found = usual_decoder("delta")(b"\n".join(map(line, files)))
+    assert found is not None
+    assert list(found) == files
+    return found
+
+
+def line(file: AddFile) -> bytes:
+    add = {"path": file.url, "size": file.size, "partitionValues": dict(file.partition_values)}
+    told = {"id": file.id, "version": file.version, "expirationTimestamp": file.expiration_timestamp}
+    return json.dumps({"file": told | {"deltaSingleAction": {"add": add}}}).encode()
+
+
 def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
+    """What is read of pages of files, those in a list coming together."""
     duplicates = Duplicates("table t", changes=changes)
     items: list[Any] = []
     for page in pages:
+        actions = [action for part in page for action in (come(part) if isinstance(part, list) else [part])]
         read = read_page(
-            HEAD + page, version=1, what="table t", convert=keep_files, duplicates=duplicates, changes=changes
+            HEAD + actions, version=1, what="table t", convert=keep_files, duplicates=duplicates, changes=changes
         )
         items += read.items
     return items
@@ -75,8 +102,8 @@ def test_an_attempt_that_failed_leaves_nothing() -> None:
         ).items
 
     with pytest.raises(ProtocolError, match="a change data file in a snapshot"):
-        attempt([file(1), file(2)], CdcFile("u", "c", {}, 1))
-    assert attempt([file(1, size=9), file(2)]) == [file(1, size=9), file(2)]
+        attempt(columns([file(1), file(2)]), CdcFile("u", "c", {}, 1))
+    assert attempt(columns([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
 
 
 def test_in_changes_a_file_may_come_again_in_another_version() -> None:
@@ -87,7 +114,7 @@ def test_in_changes_a_file_may_come_again_in_another_version() -> None:
 def test_nothing_comes_before_the_metadata() -> None:
     with pytest.raises(ProtocolError, match="a file before its metadata line"):
         read_page(
-            [HEAD[0], [file(1)]],
+            [HEAD[0], columns([file(1)])],
             version=1,
             what="t",
             convert=keep_files,

@@ -5,6 +5,7 @@ import math
 from datetime import date
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from delta_sharing_client.protocol.schema import (
     StructType,
     UnknownType,
 )
-from delta_sharing_client.protocol.stats import num_records, parse_stats
+from delta_sharing_client.protocol.stats import num_records, parse_stats, record_counts
 
 
 def domain(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
@@ -65,6 +66,11 @@ class TestParse:
         assert not parse_stats('{"tightBounds":false}').tight
 
 
+def encoded(text):
+    """A text as it stands in a line."""
+    return msgspec.Raw(json.dumps(text).encode())
+
+
 class TestNumRecords:
     @pytest.mark.parametrize(
         ("text", "count"),
@@ -91,6 +97,8 @@ class TestNumRecords:
     )
     def test_examples(self, text, count):
         assert num_records(text) == count
+        assert record_counts([encoded(text)]) == [count]
+        assert record_counts([encoded('{"numRecords":1}'), encoded(text)]) == [1, count]
 
     @given(
         st.dictionaries(
@@ -109,10 +117,19 @@ class TestNumRecords:
         st.booleans(),
     )
     @settings(max_examples=200, deadline=None)
-    def test_the_same_as_of_the_whole(self, item, spaced, long):
-        """Short texts and long ones are read in two ways."""
-        text = json.dumps(item | {"maxValues": {"c": "x" * 600}} if long else item, indent=1 if spaced else None)
+    def test_the_same_as_of_the_whole(self, item, spaced, counted):
+        """Whether the count comes first and is read alone, or not."""
+        first = {"numRecords": 3} | item if counted else item
+        text = json.dumps(first, indent=1 if spaced else None, separators=None if spaced else (",", ":"))
         assert num_records(text) == parse_stats(text).num_records
+        assert record_counts([encoded(text)] * 2) == [num_records(text)] * 2
+
+    def test_what_is_no_text(self):
+        for bad in (b"5", b"{}", b'{"numRecords":5}', b"true", b'"\\ud800"', b'"\xff"'):
+            with pytest.raises((msgspec.DecodeError, UnicodeError)):
+                record_counts([encoded('{"numRecords":1}'), msgspec.Raw(bad)])
+        # What follows the count is not looked at.
+        assert record_counts([msgspec.Raw(b'"{\\"numRecords\\":5,\xff"')]) == [5]
 
 
 class TestNullCount:

@@ -15,7 +15,7 @@ from delta_sharing_client.protocol.actions import FileAction
 from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.decode import decode_actions, decode_line
 from delta_sharing_client.protocol.lines import parse_object
-from delta_sharing_client.protocol.usual import usual_decoder
+from delta_sharing_client.protocol.usual import FileColumns, usual_decoder
 
 METADATA = {"id": "m", "format": {"provider": "parquet"}, "schemaString": "{}", "partitionColumns": []}
 URL = "https://store.example/t/part-0.parquet?sig=s"
@@ -59,7 +59,7 @@ def fields_of(action: FileAction) -> tuple[type, dict[str, Any]]:
         ("parquet", parquet_line(partitionValues={"p": None, "q": ""}, stats="", expirationTimestamp=None)),
         ("parquet", parquet_line(size=0, tags={"a": [1, {"b": 2.5}]}, another="field")),
         ("delta", delta_line()),
-        ("delta", delta_line({"deletionVectorFileId": "v", "another": [{}]}, dataChange=False, tags={"a": "b"})),
+        ("delta", delta_line({"deletionVectorFileId": None, "another": [{}]}, dataChange=False, tags={"a": "b"})),
         ("delta", delta_line({"version": None}, partitionValues={"p": None, "q": "é"}, stats=None)),
     ],
 )
@@ -90,6 +90,7 @@ def test_usual_lines_need_no_other_way(form: Any, line: dict[str, Any]) -> None:
         ("delta", delta_line(size=0)),
         ("delta", delta_line({"id": None})),
         ("delta", delta_line(deletionVector={"storageType": "i", "pathOrInlineDv": "x"})),
+        ("delta", delta_line({"deletionVectorFileId": "v"})),
         ("delta", delta_line({"deltaSingleAction": {"remove": {"path": URL}}})),
         ("delta", delta_line({"deltaSingleAction": {"add": None}})),
     ],
@@ -126,7 +127,9 @@ def test_many_lines_at_once(form: Any) -> None:
     files = decode(lines_of(*lines))
     assert files is not None
     assert [file.id for file in files] == [f"f{n}" for n in range(9)]
-    assert decode(lines_of(*lines).removesuffix(b"\n")) == files
+    assert len(files) == 9
+    for same in (lines_of(*lines).removesuffix(b"\n"), memoryview(lines_of(*lines))):
+        assert list(decode(same) or ()) == list(files)
     assert decode(b"\n") is None
     assert len({id(file.partition_values) for file in files}) == 1
     odd: list[dict[str, Any] | bytes] = [
@@ -145,7 +148,7 @@ def test_many_lines_at_once(form: Any) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from(["parquet", "delta"]))
 def test_an_answer_gives_the_same_however_it_comes(data: Any, form: Any) -> None:
-    """Usual lines in lists and others one by one, in their order, wherever the body is cut."""
+    """Usual lines together and others one by one, in their order, wherever the body is cut."""
     if form == "parquet":
         head: list[Any] = [{"protocol": {"minReaderVersion": 1}}, {"metaData": METADATA}]
         kinds: list[Any] = [
@@ -167,7 +170,7 @@ def test_an_answer_gives_the_same_however_it_comes(data: Any, form: Any) -> None
     found: list[Any] = []
     said = ResponseCapabilities(None, True)
     for one_or_more in decode_actions(chunks, formats=("delta", "parquet"), capabilities=said, what="t"):
-        found += one_or_more if isinstance(one_or_more, list) else [one_or_more]
+        found += one_or_more if isinstance(one_or_more, FileColumns) else [one_or_more]
     encoded = [line for line in text.split(b"\n") if line.strip()]
     assert found == [decode_line(parse_object(line)) for line in encoded]
 

@@ -34,7 +34,7 @@ from delta_sharing_client.protocol.hints import HintColumns, json_hint, sql_hint
 from delta_sharing_client.protocol.partition_values import parse_partition_value
 from delta_sharing_client.protocol.predicates import bind_filters
 from delta_sharing_client.read.row_filter import filter_batch
-from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, read_spec
 
 QUICK = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -79,7 +79,7 @@ def test_every_list_keeps_the_rows_that_it_says(kind):
 def test_every_comparison_with_every_file(kind):
     """Files of one or two rows with complete statistics, whatever form a writer gives them."""
     metadata = metadata_of({"c": kind}, [])
-    makers = [(term, task_maker(read_spec(metadata, None, predicate))) for term, predicate in comparisons(kind)]
+    makers = [(term, TaskMaker(read_spec(metadata, None, predicate))) for term, predicate in comparisons(kind)]
     for pair in itertools.combinations_with_replacement([None, *POOLS[kind]], 2):
         rows = [{"c": value} for value in pair]
         for choose in (min, max):
@@ -110,7 +110,7 @@ class Choices:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_comparison_with_every_partition_value(kind):
     metadata = metadata_of({"c": kind}, ["c"])
-    makers = [(term, task_maker(read_spec(metadata, None, predicate))) for term, predicate in comparisons(kind)]
+    makers = [(term, TaskMaker(read_spec(metadata, None, predicate))) for term, predicate in comparisons(kind)]
     for value in [None, *POOLS[kind]]:
         if value in ("", b"", b"\xff"):
             continue  # null, or no text
@@ -175,7 +175,7 @@ def check_pruning(data, kinds, rows, partitions):
 
     metadata = metadata_of(kinds, partitions)
     spec = read_spec(metadata, None, bind_filters(as_filters(groups), metadata.schema))
-    task = task_maker(spec)(add_file(partition_values, stats))
+    task = TaskMaker(spec)(add_file(partition_values, stats))
 
     left = [matches(groups, row) for i, row in enumerate(rows) if i not in deleted]
     if isinstance(task, Pruned):

@@ -24,7 +24,7 @@ from delta_sharing_client.protocol.schema import (
 )
 from delta_sharing_client.read.arrow_types import arrow_type
 from delta_sharing_client.read.parquet import ParquetSource, decode_file
-from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, read_spec
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 D = Decimal
@@ -241,7 +241,7 @@ class TestFiles:
         )
         spec = read_spec(metadata, None, bind_filters(filters, metadata.schema))
         values = {"c": partition} if partition is not None else {}
-        return task_maker(spec)(AddFile("https://s/x", "x", values, 10, stats=stats)), spec
+        return TaskMaker(spec)(AddFile("https://s/x", "x", values, 10, stats=stats)), spec
 
     def stats(self, lower, upper):
         return f'{{"numRecords":3,"minValues":{{"c":{lower}}},"maxValues":{{"c":{upper}}},"nullCount":{{"c":0}}}}'

@@ -34,7 +34,7 @@ from delta_sharing_client.read.arrow_types import VARIANT, arrow_schema, arrow_t
 from delta_sharing_client.read.conform import FieldFinder, conform, holds_variant
 from delta_sharing_client.read.parquet import ParquetSource, decode_file
 from delta_sharing_client.read.variant import conform_variant, variant_to_json
-from delta_sharing_client.scan.plan import Pruned, read_spec, task_maker
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, read_spec
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, check_variant
 from delta_sharing_client.server import SharingServer
 
@@ -353,7 +353,7 @@ class TestFilters:
     @pytest.mark.parametrize(("nulls", "pruned"), [(0, True), (1, False), (2, False)])
     def test_files_are_pruned_by_their_count_of_nulls(self, nulls, pruned):
         info = Metadata("id", json.dumps(SCHEMA_JSON))
-        make = task_maker(read_spec(info, None, bind_filters([("v", "is", None)], self.SCHEMA)))
+        make = TaskMaker(read_spec(info, None, bind_filters([("v", "is", None)], self.SCHEMA)))
         stats = json.dumps({"numRecords": 2, "nullCount": {"v": nulls}, "minValues": {"v": "0S&u501fk+ze0"}})
         made = make(AddFile(url="u", id="f", size=1, partition_values={}, stats=stats))
         assert (made is Pruned.STATS) == pruned

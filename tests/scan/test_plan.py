@@ -8,7 +8,8 @@ import pytest
 from delta_sharing_client.errors import ColumnError, DataError, ProtocolError, UnsupportedFeatureError
 from delta_sharing_client.protocol.actions import AddFile, DeletionVector, Metadata
 from delta_sharing_client.protocol.predicates import And, Not, bind_filters
-from delta_sharing_client.scan.plan import Pruned, project, read_spec, task_maker
+from delta_sharing_client.protocol.usual import usual_decoder
+from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec, split_pruned
 
 SECRET = "s3cr3tS1gn4tur3"
 URL = f"https://h/part.parquet?sig={SECRET}"
@@ -43,7 +44,7 @@ def file(stats=None, values=None, **more):
 
 def plan(metadata, action, *filters, columns=None):
     predicate = bind_filters(list(filters), metadata.schema)
-    return task_maker(read_spec(metadata, columns, predicate))(action)
+    return TaskMaker(read_spec(metadata, columns, predicate))(action)
 
 
 class TestProject:
@@ -158,11 +159,42 @@ class TestTasks:
         assert plan(PLAIN, file({"numRecords": 2}, deletion_vector=DeletionVector("i", "x", 1, 5))).row_count == 0
 
     def test_files_of_a_partition_share_their_values(self):
-        make = task_maker(read_spec(PLAIN, None, None))
+        make = TaskMaker(read_spec(PLAIN, None, None))
         first, second = make(file(values={"day": "2024-01-01"})), make(file(values={"day": "2024-01-01"}))
         other = make(file(values={"day": "2024-01-02"}))
         assert first.partition_values is second.partition_values
         assert other.partition_values == {"day": "2024-01-02"}
+
+    @pytest.mark.parametrize("terms", [None, [("day", ">", "2024-01-01")]])
+    @pytest.mark.parametrize("form", ["parquet", "delta"])
+    def test_many_files_at_once_are_planned_as_one_by_one(self, form, terms):
+        lines = []
+        for number in range(7):
+            told = {"id": f"f{number}", "expirationTimestamp": 5 + (number == 6)}
+            contents = {
+                "size": 10 + number,
+                "partitionValues": [{"day": "2024-01-01"}, {"day": "2024-01-02"}, {"day": None}][number % 3],
+                "stats": ['{"numRecords":3}', None, '{"tightBounds":true,"numRecords":4}'][number // 3],
+            }
+            if form == "delta":
+                told["deltaSingleAction"] = {"add": {"path": URL, **contents}}
+            else:
+                told |= {"url": URL, **contents}
+            lines.append(json.dumps({"file": told}).encode())
+        make = TaskMaker(read_spec(PLAIN, None, bind_filters(terms, PLAIN.schema) if terms else None))
+        for some in (lines, lines[:1], lines[:3], lines[6:], lines[0::3]):
+            files = usual_decoder(form)(b"\n".join(some))
+            tasks = make.of_all(files)
+            assert tasks == [make(action) for action in files]
+            assert len(tasks) == len(some) == len(files)
+        same = make.of_all(usual_decoder(form)(b"\n".join(lines[0::3])))
+        assert terms or len({id(task.partition_values) for task in same}) == 1
+
+    def test_what_is_left_out_is_counted(self):
+        task = plan(PLAIN, file())
+        assert split_pruned([task, task]) == ([task, task], {})
+        made = [Pruned.STATS, task, Pruned.STATS, Pruned.PARTITION]
+        assert split_pruned(made) == ([task], {Pruned.STATS: 2, Pruned.PARTITION: 1})
 
     def test_reprs_show_no_url(self):
         task = plan(PLAIN, file(deletion_vector=DeletionVector("p", URL, 10, 3, 1)))
@@ -280,7 +312,7 @@ class TestPruning:
     def test_a_filter_that_nothing_passes(self):
         predicate = bind_filters([("id", "is", None)], PLAIN.schema)
         spec = read_spec(PLAIN, None, And((predicate, Not(predicate))))
-        assert task_maker(spec)(file(self.STATS)) is Pruned.STATS
+        assert TaskMaker(spec)(file(self.STATS)) is Pruned.STATS
 
     @pytest.mark.parametrize(
         "stats", [None, "", "nonsense", "[]", "{}", '{"numRecords":5}', '{"minValues":{"id":"x"}}']
