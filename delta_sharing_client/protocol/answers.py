@@ -38,9 +38,9 @@ class Maker(ABC, Generic[T]):
     def __call__(self, file: FileAction, /) -> T | None:
         """Return what is kept of a file; None to leave it out."""
 
+    @abstractmethod
     def of_all(self, files: FileColumns) -> list[T]:
-        """Return what is kept of many files."""
-        return [item for item in map(self, files) if item is not None]
+        """Return what is kept of many files, in their order."""
 
 
 #: Called once per page, as soon as its protocol and metadata are known; gives what is made of each file,

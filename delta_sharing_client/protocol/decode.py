@@ -102,7 +102,7 @@ def decode_actions(
                 usual_files = usual_decoder(protocol.response_format)
             elif protocol is None:
                 raise ProtocolError(f"{what}: the answer does not begin with a protocol line")
-            elif "deltaSingleAction" in (item.get("file") or ()) and protocol.response_format != "delta":
+            elif protocol.response_format != "delta" and _is_delta(item):
                 raise ProtocolError(f"{what}: line {number} of the answer is a delta action in a parquet answer")
             yield action
     if end is None and capabilities.end_stream_action:
@@ -134,6 +134,10 @@ def _check_format(
             f"{what}: the header says {capabilities.response_format} format, the protocol line {answered} format"
         )
     return protocol
+
+
+def _is_delta(item: Json) -> bool:
+    return (item.get("file") or {}).get("deltaSingleAction") is not None
 
 
 def decode_line(item: Json) -> Action:

@@ -29,7 +29,7 @@ class Listed:
         self._ids: list[str] = []
         self._sizes: list[int] = []
         self._values: list[Mapping[str, str | None]] = []
-        #: All keys; None if files come one by one, as from the first on that was listed twice.
+        #: All keys; None if files come one by one, as they do once one of many was listed before.
         self._keys: set[Hashable] | None = set() if many else None
 
     def get(self, key: Hashable) -> _Contents | None:
@@ -63,14 +63,16 @@ class Listed:
         return True
 
     def update(self, other: Listed) -> None:
-        """Add the files of another list, none of which is in this one."""
+        """Add the files of another list, none of which is in this one, and which is not used any more."""
         self._contents.update(other._contents)
         self._add(other._ids, other._sizes, other._values)
         if self._keys is None or other._keys is None:
             self._settle()
             self._keys = None
+        elif self._keys:
+            self._keys |= other._keys
         else:
-            self._keys = self._keys | other._keys if self._keys else other._keys
+            self._keys = other._keys
 
     def _add(self, ids: list[str], sizes: list[int], values: list[Mapping[str, str | None]]) -> None:
         self._ids += ids

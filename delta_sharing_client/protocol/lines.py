@@ -38,7 +38,7 @@ class Lines:
     def blocks(self) -> Iterator[bytes | memoryview]:
         """Yield what has come, cut where a line ends. The last line need not be ended.
 
-        A line that came in two chunks is a block of its own, so that no chunk is copied.
+        A line that came in two chunks is a block of its own, so that chunks need not be put together.
 
         Raises:
             ProtocolError: a line is longer than it may be.

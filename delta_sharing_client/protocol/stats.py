@@ -119,7 +119,7 @@ def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
     """Return what `num_records` does for many texts, each of them a JSON string still, or null.
 
     Raises:
-        msgspec.DecodeError: one is neither.
+        msgspec.DecodeError: one is neither; of those that begin with their count no more is looked at.
     """
     digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, encoded)]
     if b"" in digits:
@@ -132,7 +132,8 @@ def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
 def num_records(text: str | None) -> int | None:
     """Return how many rows the `stats` text of a file says it has; None where it does not.
 
-    The bounds, which are most of the text, are not decoded.
+    Where the count comes first, as most writers have it, the rest is not looked at: whether it is JSON, and
+    whether it tells another count. The rest is bounds, which are most of the text.
     """
     if not text:
         return None

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from delta_sharing_client.protocol.actions import Action, AddFile, ResponseFormat
+from delta_sharing_client.protocol.actions import Action, AddFile, Discreet, ResponseFormat
 from delta_sharing_client.protocol.stats import record_counts
 
 _Told: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class _ParquetFile(Struct, gc=False, rename="camel", kw_only=True):
+class _ParquetFile(Discreet, frozen=True, gc=False, rename="camel", kw_only=True):
     """A file of the parquet format ("File"): what is told of it, and of its contents."""
+
+    unshown: ClassVar = frozenset({"url", "stats"})
 
     url: _Told
     id: _Told
@@ -39,8 +41,10 @@ class _ParquetLine(Struct, gc=False):
     file: _ParquetFile
 
 
-class _DeltaAdd(Struct, gc=False, rename="camel", kw_only=True):
+class _DeltaAdd(Discreet, frozen=True, gc=False, rename="camel", kw_only=True):
     """What is told of the contents of a file of the delta format."""
+
+    unshown: ClassVar = frozenset({"url", "stats"})
 
     url: _Told = msgspec.field(name="path")
     partition_values: Raw = Raw(b"{}")
@@ -90,7 +94,7 @@ class FileColumns:
         partition_values: the raw partition values of each, one mapping for all that are told the same.
 
     Raises:
-        msgspec.DecodeError: the statistics are no text.
+        msgspec.DecodeError: statistics are no text. Of those that begin with their row count no more is looked at.
     """
 
     __slots__ = ("_contents", "_files", "ids", "partition_values", "record_counts")
@@ -151,7 +155,7 @@ def _stats(encoded: Raw) -> str | None:
 
 #: What an answer is decoded into: files that follow each other and are as usual come together.
 Decoded: TypeAlias = Action | FileColumns
-#: Decodes whole lines that all name files that are as usual; gives None if one of them is anything else.
+#: Decodes whole lines that name files that are as usual, one a line; gives None where anything else is among them.
 UsualFiles: TypeAlias = Callable[[bytes | memoryview], FileColumns | None]
 
 
@@ -163,15 +167,17 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
     known: dict[bytes, Mapping[str, str | None]] = {}
 
     def shared_values(texts: list[Raw]) -> list[Mapping[str, str | None]]:
-        first, many = bytes(texts[0]), len(texts)
-        told = [first] if b"".join(texts) == first * many else list(map(bytes, texts))
+        first, many, joined = bytes(texts[0]), len(texts), b"".join(texts)
+        # The length first: many times a first one that is long, and they may be more than the memory holds.
+        same = len(joined) == len(first) * many and joined == first * many
+        told = [first] if same else list(map(bytes, texts))
         try:
             values = [known[text] for text in told]
         except KeyError:
             known.update((text, _partition_values(text) or {}) for text in set(told).difference(known))
             values = [known[text] for text in told]
         # Files that follow each other are often of one partition, and all are where there are none.
-        return values if len(told) == many else values * many
+        return values * many if same else values
 
     is_delta = response_format == "delta"
     decode_lines: Callable[[bytes | memoryview], list[Any]] = _delta_lines if is_delta else _parquet_lines
@@ -179,7 +185,8 @@ def usual_decoder(response_format: ResponseFormat) -> UsualFiles:
     def columns_of(lines: bytes | memoryview) -> FileColumns | None:
         try:
             decoded = decode_lines(lines)
-            # The decoder minds neither objects in one line nor one in several, nor blank lines.
+            # The decoder minds neither objects in one line nor one in several, nor blank lines. As many of these
+            # as of those pass here as well: their files are right.
             if not decoded or len(decoded) != len(BytesIO(lines).readlines()):
                 return None
             files = [line.file for line in decoded]

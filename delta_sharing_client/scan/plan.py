@@ -186,12 +186,11 @@ class TaskMaker(Maker["FileScanTask | Pruned"]):
         return self._expires
 
 
-def split_pruned(made: Sequence[FileScanTask | Pruned]) -> tuple[list[FileScanTask], Mapping[Pruned, int]]:
+def split_pruned(made: Sequence[FileScanTask | Pruned]) -> tuple[list[FileScanTask], Counter[Pruned]]:
     """Return the tasks among what was made of files, and how many files were left out, by why."""
     tasks = [item for item in made if isinstance(item, FileScanTask)]
-    if len(tasks) == len(made):
-        return tasks, {}
-    return tasks, Counter(item for item in made if isinstance(item, Pruned))
+    left_out = [] if len(tasks) == len(made) else [item for item in made if isinstance(item, Pruned)]
+    return tasks, Counter(left_out)
 
 
 class _FileDomains:

@@ -561,6 +561,10 @@ class TestFormats:
         delta = {"file": {"id": "1", "deltaSingleAction": {"add": {"path": URL}}}}
         with pytest.raises(ProtocolError, match=r"line 3 .*delta"):
             decode(body(PROTOCOL, METADATA, delta, END))
+        none = {"file": FILE["file"] | {"deltaSingleAction": None}}
+        for odd in ({}, {"version": "3"}):  # in both ways that a line may go
+            (file,) = decode(body(PROTOCOL, METADATA, {"file": none["file"] | odd}, END))[2:-1]
+            assert file.id == FILE["file"]["id"]
 
 
 class TestFiles:

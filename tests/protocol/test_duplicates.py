@@ -106,6 +106,20 @@ def test_an_attempt_that_failed_leaves_nothing() -> None:
     assert attempt(columns([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
 
 
+def test_many_pages_take_no_more_time_each_than_few() -> None:
+    """What is done for a page depends on its files alone; counted in sets that are copied, not in seconds."""
+    duplicates = Duplicates("table t", changes=False)
+    known = None
+    for number in range(4):
+        page = duplicates.page()
+        assert duplicates.all_new(columns([file(2 * number), file(2 * number + 1)]), page)
+        duplicates.commit(page)
+        known = known or duplicates._seen._keys
+        assert duplicates._seen._keys is known
+    assert known is not None
+    assert len(known) == 8
+
+
 def test_in_changes_a_file_may_come_again_in_another_version() -> None:
     one, later = file(1, version=1), file(1, version=2)
     assert listed([[one, later], [one]], changes=True) == [one, later]

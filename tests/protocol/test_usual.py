@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from functools import partial
 from typing import Any
 
@@ -143,6 +144,41 @@ def test_many_lines_at_once(form: Any) -> None:
     ]
     for line in odd:
         assert decode(lines_of(*lines[:4], line, *lines[4:])) is None
+
+
+def test_a_long_partition_value_takes_no_more_memory_than_it_has() -> None:
+    """However many files come after it, whose values are short."""
+    lines = [parquet_line(id="f0", partitionValues={"p": "x" * 100_000})]
+    lines += [parquet_line(id=f"f{n}") for n in range(1, 2000)]
+    text = lines_of(*lines)
+    tracemalloc.start()
+    try:
+        files = usual_decoder("parquet")(text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert files is not None
+    assert [len(values["p"] or "") for values in files.partition_values] == [100_000, *[1] * 1999]
+    assert peak < 10 * len(text)
+
+
+def test_files_of_one_partition_share_its_values() -> None:
+    for told in ({"p": "1"}, {}, None):
+        lines = [parquet_line(id=f"f{n}", partitionValues=told) for n in range(5)]
+        files = usual_decoder("parquet")(lines_of(*lines))
+        assert files is not None
+        assert files.partition_values == [told or {}] * 5
+        assert len({id(values) for values in files.partition_values}) == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_what_is_decoded_shows_no_url(form: Any) -> None:
+    """Not to a debugger either, or to who logs the variables of a frame."""
+    files = usual_decoder(form)(lines_of(parquet_line() if form == "parquet" else delta_line()))
+    assert files is not None
+    shown = repr([files, files._files, files._contents])
+    assert "store.example" not in shown
+    assert "f1" in shown
 
 
 @settings(max_examples=100, deadline=None)
