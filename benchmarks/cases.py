@@ -80,7 +80,7 @@ def cases(scale: str) -> dict[str, Case]:
         "listing": Case(
             f"plan a listing of {sizes.listed:,} files, no delay",
             "listing",
-            clients=("ours", "ours-parquet", "delta", "parquet"),
+            clients=("ours", "ours-parquet", "delta", "delta-lines", "parquet"),
             result="files",
             **here,
         ),

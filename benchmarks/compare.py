@@ -11,7 +11,8 @@ What was slow, and what each case shows:
     large                 one connection at a time, no decoding meanwhile: bandwidth of a single connection
     columns, rows         it fetches whole files and selects afterwards
     local-*               no delay: what the client itself takes; pyarrow reads the same files from disk
-    listing               one line of JSON to a file, 300,000 of them, up to where a download would begin
+    listing               one line of JSON to a file, 300,000 of them, up to where a download would begin; for the
+                          reference client in delta format also what it takes to have the lines, nothing planned
 
 Every measurement is a process of its own, the clients take turns (A, B, C, A, B, C, ...), and medians are
 told. The reference client reads in two ways, `use_delta_format` True and False; ours is held against the
@@ -51,6 +52,7 @@ NAMES = {
     "ours": "delta-sharing-client",
     "ours-parquet": "delta-sharing-client, parquet format",
     "delta": "delta-sharing, delta format",
+    "delta-lines": "delta-sharing, delta format, its lines as text and no more",
     "parquet": "delta-sharing, parquet format",
     "pyarrow": "pyarrow, local files",
 }
@@ -79,7 +81,7 @@ def compare(options: argparse.Namespace, running: store.RunningStore, profile: s
     """Run every case, the clients taking turns."""
     pythons = {"ours": options.our_python or sys.executable, "pyarrow": options.our_python or sys.executable}
     if any(client in ("delta", "parquet") for client in options.clients):
-        pythons["delta"] = pythons["parquet"] = options.peer_python or peer_python()
+        pythons |= dict.fromkeys(("delta", "delta-lines", "parquet"), options.peer_python or peer_python())
     pythons["ours-parquet"] = pythons["ours"]
     results: Results = defaultdict(list)
     for name, case in options.cases.items():

@@ -43,11 +43,11 @@ def run_ours(case: cases.Case, url: str, response_format: bool | None = None) ->
         return client.table(name).scan(response_format=wanted).files()
 
 
-def run_reference(case: cases.Case, url: str, use_delta_format: bool) -> Any:
+def run_reference(case: cases.Case, url: str, use_delta_format: bool, lines_alone: bool) -> Any:
     import delta_sharing
 
     if case.result == "files":
-        return _reference_files(url, use_delta_format)
+        return _reference_files(url, use_delta_format, lines_alone)
     frame = delta_sharing.load_as_pandas(url, jsonPredicateHints=case.hint, use_delta_format=use_delta_format)
     for column, op, value in case.filters:
         if column == "event_date":
@@ -58,11 +58,11 @@ def run_reference(case: cases.Case, url: str, use_delta_format: bool) -> Any:
     return frame if case.columns is None else frame[list(case.columns)]
 
 
-def _reference_files(url: str, use_delta_format: bool) -> Any:
+def _reference_files(url: str, use_delta_format: bool, lines_alone: bool) -> Any:
     """What the reference client does up to where it would begin to download.
 
     In parquet format that is a list of actions; in delta format the lines, rewritten as a transaction log
-    in a temporary directory, which its engine would have to read again.
+    in a temporary directory, which its engine would have to read again. With `lines_alone` they are not rewritten.
     """
     from delta_sharing.protocol import DeltaSharingProfile, Table
     from delta_sharing.reader import DeltaSharingReader
@@ -76,6 +76,9 @@ def _reference_files(url: str, use_delta_format: bool) -> Any:
         return client.list_files_in_table(table).add_files
     client.set_delta_format_header()
     lines = client.list_files_in_table(table).lines
+    if lines_alone:
+        del lines[:2]  # the protocol and the metadata, as the rewriting does
+        return lines
     reader = DeltaSharingReader(table, client)
     with tempfile.TemporaryDirectory() as directory:
         reader._DeltaSharingReader__write_temp_delta_log_snapshot(directory, lines)
@@ -98,7 +101,7 @@ def run(client: str, case: cases.Case, base: str, profile: str, scale: str) -> A
         return run_pyarrow(case, scale)
     if client.startswith("ours"):
         return run_ours(case, url, {"ours": None, "ours-delta": True, "ours-parquet": False}[client])
-    return run_reference(case, url, client == "delta")
+    return run_reference(case, url, client.startswith("delta"), client == "delta-lines")
 
 
 def describe(result: Any) -> dict[str, Any]:
