@@ -447,7 +447,7 @@ class TestDates:
 
     @pytest.mark.parametrize(
         "literal",
-        ["x", "", 5, 5.0, True, "10000-01-01", "-0001-01-01", pd.NaT, np.datetime64("NaT"), pd.NA],
+        ["x", "", 5, 5.0, True, "10000-01-01", "-0001-01-01", pd.NaT, np.datetime64("NaT", "s"), pd.NA],
         ids=repr,
     )
     def test_what_is_no_date(self, literal):
