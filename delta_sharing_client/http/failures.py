@@ -46,7 +46,6 @@ _CUT = (urllib3.exceptions.ProtocolError, http.client.HTTPException)
 _LASTING_TLS = (
     "certificate",
     "hostname",
-    "wrong_version_number",
     "unsupported protocol",
     "unknown_ca",
     "handshake_failure",
@@ -131,6 +130,12 @@ def _tls_error(chain: list[BaseException], url: str) -> TransportError:
     said = f": {reason}" if reason else ""
     if not texts:
         texts = " ".join(str(link) for link in chain).lower()
+    if "wrong_version_number" in texts or "wrong version number" in texts:
+        return LastingTransportError(
+            f"the TLS connection was refused{said}; what answers there does not speak TLS: see to the port, and "
+            "to whether the address begins with https:// rightly",
+            url=url,
+        )
     if any(marker in texts for marker in _LASTING_TLS):
         return LastingTransportError(
             f"the TLS connection was refused{said}; for a certificate of your own authority say "

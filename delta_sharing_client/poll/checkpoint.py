@@ -144,6 +144,8 @@ class CheckpointFile:
             position = self._read(self.path)
         except FileNotFoundError:
             return None
+        except IsADirectoryError:
+            raise self._error("it is a directory; name a file in it, which is made when it is not there") from None
         except (ValueError, OSError) as error:
             position = self._load_previous(error)
         if position.table != table:

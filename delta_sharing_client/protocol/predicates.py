@@ -95,7 +95,9 @@ Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
 
 
 def freeze_filters(filters: Any) -> Any:
-    """Return filters that the caller's later changes to a list do not reach; a malformed term as it is.
+    """Return filters that can be bound again and again, and that later changes to the caller's lists do not reach.
+
+    A malformed term stays as it is.
 
     Raises:
         FilterError: they are neither a list nor SQL text.
@@ -117,6 +119,8 @@ def freeze_filters(filters: Any) -> Any:
 def _frozen(filters: Any) -> Any:
     if isinstance(filters, list | tuple):
         return tuple(_frozen(item) for item in filters)
+    if isinstance(filters, Iterator):  # its values come once, and are looked at several times
+        return tuple(filters)
     return frozenset(filters) if isinstance(filters, set) else filters
 
 

@@ -51,7 +51,7 @@ class Incoming:
 
     Attributes:
         poller_id: whose batch it is.
-        last_version: its last version.
+        first_version, last_version: its versions, both included.
         is_snapshot: whether it is the whole table.
         schema: the columns to store, without those of a change unless they are stored too.
         variant: what variants were read as.
@@ -63,6 +63,7 @@ class Incoming:
     ) -> None:
         spec = batch.plan().spec
         self.poller_id = batch.poller_id
+        self.first_version = batch.first_version
         self.last_version = batch.last_version
         self.is_snapshot = batch.is_snapshot
         self.variant: VariantForm = spec.variant
@@ -232,6 +233,21 @@ class Sink(ABC):
     def _told(self) -> str:
         keys = f", keys={list(self.keys)!r}" if self.keys else ""
         return f"mode={self.mode!r}{keys}"
+
+
+def check_beginning(incoming: Incoming, sink: Sink) -> None:
+    """Hold a batch that a target would be made for against what a copy has to begin with.
+
+    Raises:
+        SinkError: the batch has changes alone, and the table may have had rows before them (``apply``).
+    """
+    if sink.mode == "apply" and not incoming.is_snapshot and incoming.first_version > 0:
+        raise SinkError(
+            f"there is no copy yet, and the batch begins at version {incoming.first_version}: the rows from "
+            "before it would be missing. Begin with a poller, and a checkpoint, of its own that starts with "
+            "starting_version='snapshot'",
+            target=sink.target,
+        )
 
 
 def check_columns(

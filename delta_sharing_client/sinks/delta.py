@@ -16,7 +16,7 @@ from delta_sharing_client.delta_log.durations import flag_property
 from delta_sharing_client.delta_log.features import has_feature
 from delta_sharing_client.errors import CommitConflictError, SinkError, SinkKeyError, UnsupportedFeatureError
 from delta_sharing_client.protocol.schema import StructType, parse_schema
-from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_columns
+from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
 from delta_sharing_client.sinks.delta_schema import (
     MADE_BY_SINK,
     new_table,
@@ -125,6 +125,7 @@ class _Commit:
     def run(self) -> WriteResult:
         replaces = self._copy and self._incoming.is_snapshot
         if self._snapshot.version < 0:
+            check_beginning(self._incoming, self._sink)
             self._described = new_table(self._schema, copy=self._copy)
         else:
             self._fit(replaces=replaces)

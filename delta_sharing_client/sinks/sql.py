@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.protocol.schema import DataType, StructType
 from delta_sharing_client.scan.tasks import VariantForm
-from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_columns
+from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,6 +199,7 @@ class SqlSink(Sink):
                     f"delete the poller's checkpoint, and the lines of the table from {BOOKKEEPING}",
                     target=self.target,
                 )
+            check_beginning(incoming, self)
             return self._create(incoming, types)
         if replaces and not self._made_here() and self._count_rows():
             raise SinkError(

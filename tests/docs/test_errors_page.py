@@ -68,6 +68,7 @@ def test_attributes_are_those_of_the_docstrings() -> None:
         documented: list[str] = []
         for base in reversed(kind.__mro__):
             if issubclass(base, errors.DeltaSharingError):
-                block = re.search(r"Attributes:\n((?:        .*\n?)+)", base.__doc__ or "")
-                documented += re.findall(r"^        (\w+):", block[1], re.MULTILINE) if block else []
+                text = inspect.cleandoc(base.__doc__ or "")  # newer compilers leave the indent out
+                block = re.search(r"Attributes:\n((?:    .*\n?)+)", text)
+                documented += re.findall(r"^    (\w+):", block[1], re.MULTILINE) if block else []
         assert sorted(attributes) == sorted(documented), kind.__name__

@@ -589,6 +589,19 @@ class TestTls:
             with pytest.raises(ValueError, match=r"CA bundle|client certificate"):
                 self.get("https://127.0.0.1:1", **options)
 
+    def test_a_server_without_tls(self):
+        """It answers the greeting with HTTP, so that the address is wrong, and no certificate."""
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as plain:
+            thread = threading.Thread(target=plain.serve_forever, args=(0.01,))
+            thread.start()
+            try:
+                with pytest.raises(LastingTransportError, match="does not speak TLS: see to the port") as caught:
+                    self.get(f"https://127.0.0.1:{plain.server_port}")
+            finally:
+                plain.shutdown()
+                thread.join()
+        assert not is_retryable(caught.value)
+
     def test_a_client_certificate_is_presented(self, certificate):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")

@@ -134,6 +134,16 @@ class TestRows:
         assert scan.replace(limit=0).to_arrow().num_rows == 0
         assert file_requests(server) == []
 
+    def test_values_that_come_once_are_there_each_time(self, scan: TableScan, served: list[int]) -> None:
+        """A filter is bound more than once, and a scan may be read more than once."""
+        wanted = served[1:4]
+        for values in (iter(wanted), (i for i in wanted), map(int, wanted)):
+            some = scan.replace(columns=["id"], filters=[("id", "in", values)])
+            assert some.count() == some.count() == len(wanted)
+            assert sorted(some.to_arrow()["id"].to_pylist()) == sorted(wanted)
+        rest = scan.replace(filters=[[("id", "not in", iter(wanted))]])
+        assert rest.count() == len(served) - len(wanted)
+
     def test_a_filter_fetches_only_the_files_that_may_match(self, server: SharingServer, scan: TableScan) -> None:
         count_from_here(server)
         found = scan.replace(filters=[("p", "=", 1), ("id", ">=", 900)]).to_arrow()

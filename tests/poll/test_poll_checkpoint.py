@@ -146,6 +146,10 @@ class TestFile:
             poller.pull()
         assert caught.value.path == str(kept)
 
+    def test_a_directory_is_none(self, shared: SharedTable, tmp_path: Path) -> None:
+        with pytest.raises(CheckpointError, match="it is a directory; name a file in it"):
+            shared.poll_changes(tmp_path, starting_version=0).pull()
+
     def test_deleted_it_starts_over(self, shared: SharedTable, kept: Path) -> None:
         kept.unlink()
         with shared.poll_changes(kept, starting_version=7) as poller:
