@@ -130,7 +130,7 @@ def _tls_error(chain: list[BaseException], url: str) -> TransportError:
     said = f": {reason}" if reason else ""
     if not texts:
         texts = " ".join(str(link) for link in chain).lower()
-    if "wrong_version_number" in texts or "wrong version number" in texts:
+    if "wrong_version_number" in texts:
         return LastingTransportError(
             f"the TLS connection was refused{said}; what answers there does not speak TLS: see to the port, and "
             "to whether the address begins with https:// rightly",

@@ -95,11 +95,10 @@ def parse_stats(text: str | None) -> Stats | None:
         return None
     if not isinstance(item, dict):
         return None
-    count = item.get("numRecords")
     parts = [item.get(key) for key in ("minValues", "maxValues", "nullCount")]
     lower, upper, nulls = (part if isinstance(part, dict) else {} for part in parts)
     return Stats(
-        count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _TOO_MANY else None,
+        _count_in(item),
         lower,
         upper,
         nulls,
@@ -111,7 +110,8 @@ def parse_stats(text: str | None) -> Stats | None:
 _COUNT_FIRST: Final = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.ASCII)
 #: The same as the JSON string that it comes in.
 _ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
-_text: Final = msgspec.json.Decoder(str | None).decode
+#: The text of statistics, of its JSON string as it stands in a line, or of null.
+decode_text: Final = msgspec.json.Decoder(str | None).decode
 _counts: Final = msgspec.json.Decoder(list[int]).decode
 
 
@@ -124,7 +124,7 @@ def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
     digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, encoded)]
     if b"" in digits:
         found = zip(digits, encoded, strict=True)
-        return [int(told) if told else num_records(_text(text)) for told, text in found]
+        return [int(told) if told else num_records(decode_text(text)) for told, text in found]
     # Together, because to make a number of bytes takes Python longer than to find them.
     return _counts(b"[%b]" % b",".join(digits))
 
@@ -143,7 +143,11 @@ def num_records(text: str | None) -> int | None:
         item = loads(text)
     except (ValueError, RecursionError):
         return None
-    count = item.get("numRecords") if isinstance(item, dict) else None
+    return _count_in(item) if isinstance(item, dict) else None
+
+
+def _count_in(item: Mapping[str, Any]) -> int | None:
+    count = item.get("numRecords")
     return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _TOO_MANY else None
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from delta_sharing_client.protocol.actions import Action, AddFile, Discreet, ResponseFormat
-from delta_sharing_client.protocol.stats import record_counts
+from delta_sharing_client.protocol.stats import decode_text, record_counts
 
 _Told: TypeAlias = Annotated[str, Meta(min_length=1)]
 
@@ -77,7 +77,6 @@ class _DeltaLine(Struct, gc=False):
 _parquet_lines: Final = msgspec.json.Decoder(_ParquetLine).decode_lines
 _delta_lines: Final = msgspec.json.Decoder(_DeltaLine).decode_lines
 _partition_values: Final = msgspec.json.Decoder(dict[str, str | None] | None).decode
-_text: Final = msgspec.json.Decoder(str | None).decode
 #: Not text of the expected form, for one reason or the other.
 _OTHER: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -148,7 +147,7 @@ class FileColumns:
 def _stats(encoded: Raw) -> str | None:
     """The text of statistics, which only spare work: none where it is no text."""
     try:
-        return _text(encoded) or None
+        return decode_text(encoded) or None
     except _OTHER:
         return None
 
