@@ -125,7 +125,7 @@ class TestFile:
         self, shared: SharedTable, kept: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
     ) -> None:
         data = kept.read_bytes()
-        kept.write_bytes(data[:-9] + b"0" + data[-8:] if damage is None else damage)
+        kept.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:] if damage is None else damage)
         with (
             caplog.at_level(logging.WARNING, logger="delta_sharing_client"),
             shared.poll_changes(kept, max_versions=2, clock=FakeClock()) as poller,
