@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.server.capabilities import Capabilities
+from delta_sharing_client.server.capabilities import DELTA, PARQUET, Capabilities
 from delta_sharing_client.server.catalog import ServedTable
 from delta_sharing_client.server.links import FileStore, Links
 from delta_sharing_client.server.options import ServerOptions
@@ -46,8 +46,9 @@ class TableRequest:
     store: FileStore
     base_url: str
 
-    def links(self, table_id: str) -> Links:
-        """Return what makes the URLs of the answer."""
+    def links(self, table_id: str, chosen: str) -> Links:
+        """Return what makes the URLs and the file ids of an answer in a response format."""
+        by_format = {PARQUET: "md5", DELTA: "sha256"} if self.options.file_ids_by_format else {}
         return Links(
             store=self.store,
             signer=self.signer,
@@ -55,6 +56,7 @@ class TableRequest:
             table=self.table,
             table_id=table_id,
             expires=int(time.time() * 1000) + self.options.url_lifetime // timedelta(milliseconds=1),
+            path_hash=by_format.get(chosen),
         )
 
     def need_history(self, what: str) -> None:

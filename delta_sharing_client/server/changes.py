@@ -160,7 +160,7 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     if next_first is not None:
         state = {"end": end, "first": next_first, "told_at": told_at, "format": chosen}
         page_token = request.signer.make_token(query.purpose, state)
-    wire = make_wire(chosen, request.links(shown.metadata.id))
+    wire = make_wire(chosen, request.links(shown.metadata.id, chosen))
 
     def lines() -> Iterator[dict[str, Any]]:
         yield wire.protocol(shown.protocol)

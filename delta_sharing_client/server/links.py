@@ -60,7 +60,15 @@ class Links:
     """Makes the URLs of one answer; all of them expire at the same time."""
 
     def __init__(
-        self, *, store: FileStore, signer: Signer, base_url: str, table: ServedTable, table_id: str, expires: int
+        self,
+        *,
+        store: FileStore,
+        signer: Signer,
+        base_url: str,
+        table: ServedTable,
+        table_id: str,
+        expires: int,
+        path_hash: str | None = None,
     ) -> None:
         """Make the links of an answer.
 
@@ -71,6 +79,7 @@ class Links:
             table: the table.
             table_id: the id in the table's metadata.
             expires: when the URLs expire, in milliseconds since the epoch.
+            path_hash: the hash of a file's path that is its id; None for one of the table's id and the path.
         """
         self.expires = expires
         self.used = False
@@ -79,9 +88,12 @@ class Links:
         self._prefix = f"{base_url}/files/"
         self._table = table
         self._table_id = table_id
+        self._path_hash = path_hash
 
     def file_id(self, path: str) -> str:
         """Return the id of a file in the protocol: the same in every answer, also after a restart."""
+        if self._path_hash is not None:
+            return hashlib.new(self._path_hash, path.encode("utf-8", "surrogateescape")).hexdigest()
         return hashlib.sha256(f"{self._table_id}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()
 
     def url(self, path: str) -> str:

@@ -28,6 +28,8 @@ class ServerOptions:
         prefer_format: `auto` (the default) answers in parquet format where the client takes it and the
             table allows it; `delta` answers in delta format where the client takes it; `parquet` makes an
             older server, which knows no other format and ignores the capabilities header.
+        file_ids_by_format: give a file another id in each response format, as the reference server does: the
+            MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
         query_time: how long a query is prepared asynchronously for a client that takes that; None (the default)
             answers every query at once.
         default_share: the share of tables in a directory that does not say one; `local` by default.
@@ -45,6 +47,7 @@ class ServerOptions:
     all_tables: bool = True
     history: bool = True
     prefer_format: Literal["auto", "delta", "parquet"] = "auto"
+    file_ids_by_format: bool = False
     query_time: timedelta | None = None
     default_share: str = "local"
     default_schema: str = "default"

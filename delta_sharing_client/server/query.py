@@ -236,7 +236,7 @@ def _open(request: TableRequest, snapshot: Snapshot) -> tuple[str, Wire]:
         table_name=request.table.full_name,
         options=request.options,
     )
-    return chosen, make_wire(chosen, request.links(snapshot.metadata.id))
+    return chosen, make_wire(chosen, request.links(snapshot.metadata.id, chosen))
 
 
 def _head(wire: Wire, snapshot: Snapshot, *, pinned: bool) -> Iterator[dict[str, Any]]:

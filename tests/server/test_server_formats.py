@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,19 @@ def test_choice_of_format(tmp_path: Path, serve: Any, prefer: str, header: str |
     assert ("deltaProtocol" in answer.lines[0]["protocol"]) == (chosen == "delta")
     shown = answer.headers.get("delta-sharing-capabilities")
     assert shown == (None if prefer == "parquet" else f"responseformat={chosen}")
+
+
+def test_file_ids_are_one_for_both_formats_or_one_for_each(tmp_path: Path, serve: Any) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
+
+    def ids(caller: Caller) -> list[str]:
+        answers = [caller.query("s.s.t", header) for header in (None, DELTA)]
+        answers += [caller.query("s.s.t", header, startingVersion=0) for header in (None, DELTA)]
+        return [line["id"] for answer in answers for name in ("file", "add") for line in answer.all(name)]
+
+    assert len(set(ids(serve({"s.s.t": table})))) == 1
+    by_format = [hashlib.md5(b"f").hexdigest(), hashlib.sha256(b"f").hexdigest()]
+    assert ids(serve({"s.s.t": table}, file_ids_by_format=True)) == by_format * 2
 
 
 def test_parquet_only_server_refuses_advanced_tables(tmp_path: Path, serve: Any) -> None:
