@@ -57,6 +57,7 @@ class TableRequest:
             table_id=table_id,
             expires=int(time.time() * 1000) + self.options.url_lifetime // timedelta(milliseconds=1),
             path_hash=by_format.get(chosen),
+            vector_ids=self.options.imitate != "reference",
         )
 
     def need_history(self, what: str) -> None:

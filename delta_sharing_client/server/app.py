@@ -33,6 +33,7 @@ from delta_sharing_client.server.problems import Problem, bad_request, from_log_
 from delta_sharing_client.server.queries import SubmittedQueries
 from delta_sharing_client.server.query import QueryBody, query_snapshot, table_metadata, table_version
 from delta_sharing_client.server.recording import BODY_KEY
+from delta_sharing_client.server.reference import StubQueries, check_old_reader, forgetful, unauthorized
 from delta_sharing_client.server.sign import Signer
 
 PREFIX: Final = "/delta-sharing"
@@ -62,6 +63,7 @@ class Api:
     token_expires: float
     signer: Signer = field(default_factory=Signer)
     queries: SubmittedQueries = field(default_factory=SubmittedQueries)
+    stub: StubQueries = field(default_factory=StubQueries)
     store: FileStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class Api:
                 self._authorise(request)
                 return await answer(request)
             except Problem as problem:
+                if problem.status == 401 and self.options.imitate == "reference":
+                    return unauthorized()
                 return _problem_response(problem)
             except DeltaLogError as error:
                 _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
@@ -128,15 +132,19 @@ class Api:
             raise unauthenticated("The bearer token has expired.")
 
     async def _shares(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalog.refresh)
         return self._listing(request, self.catalog.shares())
 
     async def _share(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalog.refresh)
         return JSONResponse({"share": self.catalog.share(request.path_params["share"])}, media_type=_JSON)
 
     async def _schemas(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalog.refresh)
         return self._listing(request, self.catalog.schemas(request.path_params["share"]))
 
     async def _tables(self, request: Request) -> Response:
+        await run_in_threadpool(self.catalog.refresh)
         params = request.path_params
         return self._listing(request, self.catalog.list_tables(params["share"], params.get("schema")))
 
@@ -151,22 +159,24 @@ class Api:
         return JSONResponse(page, media_type=_JSON)
 
     async def _version(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        asked = await self._table_request(request)
         timestamp = text(request.query_params.get("startingTimestamp"), "startingTimestamp")
         version = await run_in_threadpool(table_version, asked, timestamp)
         return Response(headers={"delta-table-version": str(version)})
 
     async def _metadata(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        asked = await self._table_request(request)
         version = integer(request.query_params.get("version"), "version")
         timestamp = text(request.query_params.get("timestamp"), "timestamp")
         return await _stream(await run_in_threadpool(table_metadata, asked, version, timestamp), asked)
 
     async def _query(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        asked = await self._table_request(request)
         raw = await _json_body(request)
         request.scope[BODY_KEY] = raw
         body = QueryBody.parse(raw)
+        if asked.capabilities.asynchronous and self.options.imitate == "reference":
+            return _status(self.stub.submit(asked), forgetful(asked))
         key = text(raw.get("idempotencyKey", raw.get("idempotency_key")), "idempotencyKey")
         if asked.capabilities.asynchronous and key is not None and body.page_token is None:
             query = self.queries.submit(asked, raw, key)
@@ -175,9 +185,15 @@ class Api:
         return await _answer_query(asked, body)
 
     async def _query_result(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        asked = await self._table_request(request)
         paging = await _json_body(request)
         request.scope[BODY_KEY] = paging
+        if self.options.imitate == "reference":
+            pending, asked = self.stub.poll(asked, request.path_params["query"]), forgetful(asked)
+            if pending is not None:
+                return _status(pending, asked)
+            await run_in_threadpool(check_old_reader, asked)
+            return await _answer_query(asked, QueryBody.parse({}))
         query = self.queries.find(asked, request.path_params["query"])
         if query.pending:
             return _status(query.status("pending"), asked)
@@ -189,19 +205,23 @@ class Api:
             return _status(query.status("failed", problem.message), asked)
 
     async def _changes(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        asked = await self._table_request(request)
         params = dict(request.query_params)
         query = await run_in_threadpool(feed_query, asked, params)
         return await _stream(await run_in_threadpool(query_changes, asked, query), asked)
 
-    def _table_request(self, request: Request) -> TableRequest:
-        params = request.path_params
+    async def _table_request(self, request: Request) -> TableRequest:
+        names = [request.path_params[part] for part in ("share", "schema", "table")]
         host = request.headers.get("host", "")
         # The URLs lead back to where the client came, also through a proxy or a tunnel.
         if not _HOST.fullmatch(host):
             raise bad_request("The Host header is malformed.")
+        table = self.catalog.find(*names)
+        if table is None:
+            await run_in_threadpool(self.catalog.refresh)
+            table = self.catalog.table(*names)
         return TableRequest(
-            table=self.catalog.table(params["share"], params["schema"], params["table"]),
+            table=table,
             capabilities=Capabilities.parse(request.headers.get(HEADER), self.options),
             options=self.options,
             signer=self.signer,

@@ -54,7 +54,8 @@ class Capabilities:
             formats=(values.get("responseformat") or (PARQUET,)) if knows_formats else (PARQUET,),
             reader_features=values.get("readerfeatures", ()) if knows_formats else (),
             end_stream_action=values.get("includeendstreamaction") == ("true",) and options.send_end_stream_action,
-            asynchronous=values.get("asyncquery") == ("true",) and options.query_time is not None,
+            asynchronous=values.get("asyncquery") == ("true",)
+            and (options.query_time is not None or options.imitate is not None),
         )
 
     def echo(self, chosen: str) -> str:
@@ -112,7 +113,8 @@ def choose_format(
     for protocol, metadata in states:
         needed |= needed_features(protocol, metadata)
         reader_version = max(reader_version, protocol.min_reader_version)
-    plain = reader_version <= _READER_VERSION and all(feature.lower() in _LOG_ONLY for feature in needed)
+    newest_plain = 1 if options.imitate == "reference" else _READER_VERSION
+    plain = reader_version <= newest_plain and all(feature.lower() in _LOG_ONLY for feature in needed)
     if DELTA in formats and not (plain and PARQUET in formats and options.prefer_format != DELTA):
         # The client names features in lower case; a preview counts as its feature.
         known = {feature.removesuffix("-preview") for feature in capabilities.reader_features}

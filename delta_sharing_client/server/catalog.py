@@ -12,13 +12,13 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta_log import DeltaLog
-from delta_sharing_client.errors import DeltaTableNotFoundError
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.server.problems import not_found
 
 _NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
@@ -65,11 +65,34 @@ class ServedTable:
         }
 
 
-class Catalog:
-    """The shared tables by name; lookups are case-insensitive, listings sorted by name."""
+_Names: TypeAlias = tuple[str, str, str]
+_Path: TypeAlias = str | os.PathLike[str]
+_Paths: TypeAlias = Mapping[_Names, _Path]
 
-    def __init__(self, tables: Mapping[str, str | os.PathLike[str]]) -> None:
+
+class Catalog:
+    """The shared tables by name; lookups are case-insensitive, listings sorted by name.
+
+    Tables that are added or removed later are found by `refresh`. May be used by several threads.
+    """
+
+    def __init__(self, find: Callable[[], _Paths]) -> None:
         """Check the names and open the logs.
+
+        Args:
+            find: returns the tables' local directories by share, schema and table name.
+
+        Raises:
+            ValueError: a name is malformed, or stands twice.
+            DeltaTableNotFoundError: a directory holds no Delta table.
+        """
+        self._find = find
+        self._tables: dict[_Names, ServedTable] = {}
+        self._tables = self._open(find(), strict=True)
+
+    @classmethod
+    def named(cls, tables: Mapping[str, _Path]) -> Catalog:
+        """Share the tables of a mapping, which may change later.
 
         Args:
             tables: local directories by `share.schema.table`.
@@ -78,17 +101,7 @@ class Catalog:
             ValueError: a name is malformed, or stands twice.
             DeltaTableNotFoundError: a directory holds no Delta table.
         """
-        self._tables: dict[tuple[str, str, str], ServedTable] = {}
-        for full_name, path in sorted(tables.items(), key=lambda item: item[0].lower()):
-            share, schema, name = split_name(full_name)
-            key = (share.lower(), schema.lower(), name.lower())
-            if key in self._tables:
-                raise ValueError(f"two tables have the name {full_name!r}; names are case-insensitive")
-            root = Path(path).resolve()
-            # The links that are made from a log never lead out of the table's directory.
-            log = DeltaLog.for_table(root, allow_absolute_paths=True, any_features=True)
-            log.latest_version()
-            self._tables[key] = ServedTable(share=share, schema=schema, name=name, path=root, log=log)
+        return cls(lambda: {split_name(name): path for name, path in tables.items()})
 
     @classmethod
     def scan(cls, directory: str | os.PathLike[str], *, default_share: str, default_schema: str) -> Catalog:
@@ -106,26 +119,53 @@ class Catalog:
         root = Path(directory)
         if not root.is_dir():
             raise DeltaTableNotFoundError("there is no such directory", path=str(root))
-        found: dict[str, str | os.PathLike[str]] = {}
-        for parts, path in _find_tables(root, ()):
-            if not DeltaLog.for_table(path).table_exists:
-                _LOGGER.warning("not shared: the _delta_log in %s holds no commit and no checkpoint", path)
-                continue
-            *above, name = parts or (root.resolve().name,)
-            share, schema = [default_share, default_schema][: 2 - len(above)] + above
-            for part in (share, schema, name):
-                if _FORBIDDEN.search(part) or ("." in part and part is not share):
-                    raise ValueError(
-                        f"the table in {path} cannot be shared: {part!r} is no name of a share, schema or table "
-                        "(no space, slash or control character, and a dot in a share's name only)"
-                    )
-            found[f"{share}.{schema}.{name}"] = path
-        if not found:
+
+        catalog = cls(lambda: _named_tables(root, default_share, default_schema))
+        if not catalog.tables:
             raise DeltaTableNotFoundError(
                 "there is no Delta table in this directory (share/schema/table, schema/table or table)",
                 path=str(root),
             )
-        return cls(found)
+        return catalog
+
+    def refresh(self) -> None:
+        """Look for tables that were added or removed; one that cannot be shared is left out and logged."""
+        try:
+            found = self._find()
+        except (ValueError, OSError) as error:
+            _LOGGER.warning("the shared tables cannot be listed: %s", error)
+            return
+        self._tables = self._open(found, strict=False)
+
+    def _open(self, found: _Paths, *, strict: bool) -> dict[_Names, ServedTable]:
+        tables: dict[_Names, ServedTable] = {}
+        for names, path in sorted(found.items(), key=lambda item: _key(*item[0])):
+            key = _key(*names)
+            try:
+                if key in tables:
+                    raise ValueError(f"two tables have the name {'.'.join(names)!r}; names are case-insensitive")
+                tables[key] = self._open_table(names, Path(path).resolve())
+            except (ValueError, DeltaLogError, OSError) as error:
+                if strict:
+                    raise
+                _LOGGER.warning("not shared: %s", error)
+        return tables
+
+    def _open_table(self, names: _Names, root: Path) -> ServedTable:
+        share, schema, name = names
+        known = self._tables.get(_key(*names))
+        if known is not None and known.path == root:
+            return known
+        for part in names:
+            if _FORBIDDEN.search(part) or ("." in part and part is not share):
+                raise ValueError(
+                    f"the table in {root} cannot be shared: {part!r} is no name of a share, schema or table "
+                    "(no space, slash or control character, and a dot in a share's name only)"
+                )
+        # The links that are made from a log never lead out of the table's directory.
+        log = DeltaLog.for_table(root, allow_absolute_paths=True, any_features=True)
+        log.latest_version()
+        return ServedTable(share=share, schema=schema, name=name, path=root, log=log)
 
     @property
     def tables(self) -> tuple[ServedTable, ...]:
@@ -175,13 +215,17 @@ class Catalog:
             raise not_found(f"There is no schema {schema!r} in share {share!r}.")
         return items
 
+    def find(self, share: str, schema: str, name: str) -> ServedTable | None:
+        """Return one table, or None if there is none of that name."""
+        return self._tables.get(_key(share, schema, name))
+
     def table(self, share: str, schema: str, name: str) -> ServedTable:
         """Return one table.
 
         Raises:
             Problem: there is no such table.
         """
-        table = self._tables.get((share.lower(), schema.lower(), name.lower()))
+        table = self.find(share, schema, name)
         if table is None:
             raise not_found(f"There is no table {share}.{schema}.{name}.")
         return table
@@ -197,6 +241,23 @@ def split_name(full_name: str) -> tuple[str, str, str]:
     if len(parts) != _LEVELS or not all(parts) or any(_FORBIDDEN.search(part) for part in parts):
         raise ValueError(f"{full_name!r} is not of the form share.schema.table")
     return parts[0], parts[1], parts[2]
+
+
+def _key(share: str, schema: str, name: str) -> _Names:
+    return share.lower(), schema.lower(), name.lower()
+
+
+def _named_tables(root: Path, default_share: str, default_schema: str) -> _Paths:
+    """Return the tables in a directory."""
+    found: dict[_Names, _Path] = {}
+    for parts, path in _find_tables(root, ()):
+        if not DeltaLog.for_table(path).table_exists:
+            _LOGGER.warning("not shared: the _delta_log in %s holds no commit and no checkpoint", path)
+            continue
+        *above, name = parts or (root.resolve().name,)
+        share, schema = [default_share, default_schema][: 2 - len(above)] + above
+        found[share, schema, name] = path
+    return found
 
 
 def _find_tables(directory: Path, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:

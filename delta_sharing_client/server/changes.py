@@ -22,6 +22,7 @@ from delta_sharing_client.server.answers import (
 from delta_sharing_client.server.capabilities import DELTA, choose_format
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.query import QueryBody, digest, page_limit
+from delta_sharing_client.server.reference import check_old_reader
 from delta_sharing_client.server.wire import Wire, make_wire
 
 _PAGING: Final = {"maxFiles", "pageToken"}
@@ -133,6 +134,7 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     Raises:
         Problem: 400.
     """
+    check_old_reader(request)
     log = request.table.log
     latest = log.latest_version()
     end, first, told_at, token = latest if query.end is None else min(query.end, latest), 0, latest, None

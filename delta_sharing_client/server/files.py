@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from delta_sharing_client.server.links import FileStore
 from delta_sharing_client.server.sign import SIGNATURE, Signer
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)", re.IGNORECASE)
+_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)", re.IGNORECASE | re.ASCII)
+_MAX_DIGITS: Final = 18
 
 
 class StoreError(Exception):
@@ -196,11 +198,12 @@ def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(header.replace(" ", "")) if header else None
     if match is None or not (match[1] or match[2]):
         return None
-    if not match[1]:
-        start, end = max(0, size - int(match[2])), size
+    first, last = (_position(digits) for digits in match.groups())
+    if first is None:
+        start, end = max(0, size - (last or 0)), size
     else:
-        start, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] else size
-        if match[2] and int(match[2]) < start:
+        start, end = first, size if last is None else min(size, last + 1)
+        if last is not None and last < first:
             return None
     if start >= size or start >= end:
         raise StoreError(
@@ -211,3 +214,10 @@ def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
             headers={"content-range": f"bytes */{size}"},
         )
     return start, end
+
+
+def _position(digits: str) -> int | None:
+    """Return a position in a file; one of more digits than any file has bytes counts as the largest of all."""
+    if not digits:
+        return None
+    return int(digits) if len(digits) <= _MAX_DIGITS else sys.maxsize

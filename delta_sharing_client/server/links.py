@@ -69,6 +69,7 @@ class Links:
         table_id: str,
         expires: int,
         path_hash: str | None = None,
+        vector_ids: bool = True,
     ) -> None:
         """Make the links of an answer.
 
@@ -80,6 +81,7 @@ class Links:
             table_id: the id in the table's metadata.
             expires: when the URLs expire, in milliseconds since the epoch.
             path_hash: the hash of a file's path that is its id; None for one of the table's id and the path.
+            vector_ids: give the files of deletion vectors ids.
         """
         self.expires = expires
         self.used = False
@@ -89,6 +91,7 @@ class Links:
         self._table = table
         self._table_id = table_id
         self._path_hash = path_hash
+        self._vector_ids = vector_ids
 
     def file_id(self, path: str) -> str:
         """Return the id of a file in the protocol: the same in every answer, also after a restart."""
@@ -100,12 +103,13 @@ class Links:
         """Return a signed URL for a path as it stands in the log."""
         return self._sign(resolve_path(self._table.path, path))
 
-    def vector(self, vector: DeletionVector) -> tuple[str, str] | None:
-        """Return the id of a deletion vector's file and its signed URL, or None for an inline vector."""
+    def vector(self, vector: DeletionVector) -> tuple[str | None, str] | None:
+        """Return the id of a deletion vector's file, if it has one, and its signed URL; None for an inline vector."""
         path = vector.resolve(self._table.path)
         if path is None:
             return None
-        return self.file_id(os.path.relpath(path, self._table.path)), self._sign(path)
+        vector_id = self.file_id(os.path.relpath(path, self._table.path)) if self._vector_ids else None
+        return vector_id, self._sign(path)
 
     def _sign(self, path: Path) -> str:
         file_id = self._store.add(self._table, path)

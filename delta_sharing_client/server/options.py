@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,9 @@ class ServerOptions:
             MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
         query_time: how long a query is prepared asynchronously for a client that takes that; None (the default)
             answers every query at once.
+        recorded_requests: how many requests `SharingServer.requests` holds, the newest ones; 10,000 by default.
+        imitate: `reference` answers as the reference server does, see `like_reference`; None (the default)
+            answers as the protocol says.
         default_share: the share of tables in a directory that does not say one; `local` by default.
         default_schema: the schema of tables in a directory that does not say one; `default` by default.
     """
@@ -49,8 +52,26 @@ class ServerOptions:
     prefer_format: Literal["auto", "delta", "parquet"] = "auto"
     file_ids_by_format: bool = False
     query_time: timedelta | None = None
+    recorded_requests: int = 10_000
+    imitate: Literal["reference"] | None = None
     default_share: str = "local"
     default_schema: str = "default"
+
+    @classmethod
+    def like_reference(cls, **changes: Any) -> ServerOptions:
+        """Return options for a server that behaves as the reference sharing server 1.4.1 was seen to behave.
+
+        A file's id is the MD5 of its path in parquet format and the SHA-256 in delta format, and file lines have
+        no `deletionVectorFileId`. `jsonPredicateHints` are accepted for every table. Tables that need reader
+        version 2 or 3 are served in delta format only. For them `predicateHints`, `maxFiles`, page tokens,
+        `startingVersion` and the change data feed are refused with 400 `UNSUPPORTED_OPERATION`. A query with
+        `asyncquery=true` is answered asynchronously without saying so in the capabilities, and its answer is the
+        latest version in parquet format, whatever was asked for. The answer to a wrong token is not JSON.
+
+        Args:
+            **changes: other options, such as `history=False`.
+        """
+        return cls(**{"imitate": "reference", "file_ids_by_format": True} | changes)
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -70,5 +91,9 @@ class ServerOptions:
             raise ValueError("max_files_per_page must be at least 1")
         if self.prefer_format not in ("auto", "delta", "parquet"):
             raise ValueError("prefer_format must be 'auto', 'delta' or 'parquet'")
+        if self.recorded_requests < 0:
+            raise ValueError("recorded_requests must not be negative")
+        if self.imitate not in (None, "reference"):
+            raise ValueError("imitate must be 'reference' or None")
         if not 0 <= self.port <= 65535:
             raise ValueError("port must be between 0 and 65535")

@@ -25,6 +25,7 @@ from delta_sharing_client.server.answers import (
 from delta_sharing_client.server.capabilities import choose_format
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.pruning import apply_limit, prune
+from delta_sharing_client.server.reference import check_old_reader
 from delta_sharing_client.server.wire import Wire, make_wire
 
 # What may differ between the pages of one query.
@@ -151,6 +152,8 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
         Problem: 400.
     """
     paging = request.options.send_end_stream_action
+    if body.predicate_hints or body.max_files is not None or body.page_token:
+        check_old_reader(request)
     first = 0
     if body.page_token and paging:
         state = request.open_token(f"query {request.table.full_name} {body.digest}", body.page_token, "pageToken")

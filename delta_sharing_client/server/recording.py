@@ -1,8 +1,9 @@
-"""A record of every request, so that a test can count them and the bytes they cost."""
+"""A record of the newest requests, so that a test can count them and the bytes they cost."""
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -55,17 +56,23 @@ class RecordedRequest:
 
 
 class Recorder:
-    """An ASGI middleware that keeps a record of every request, from the moment it comes in."""
+    """An ASGI middleware that keeps a record of the newest requests, from the moment each comes in.
 
-    def __init__(self, app: App) -> None:
+    Args:
+        app: the application.
+        limit: how many requests are kept.
+    """
+
+    def __init__(self, app: App, *, limit: int) -> None:
         self._app = app
+        self._limit = limit
         self._lock = threading.Lock()
-        self._records: dict[int, RecordedRequest] = {}
+        self._records: OrderedDict[int, RecordedRequest] = OrderedDict()
         self._next = 0
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """The requests so far, oldest first."""
+        """The newest requests, oldest first."""
         with self._lock:
             return list(self._records.values())
 
@@ -93,6 +100,8 @@ class Recorder:
             key = self._next
             self._next += 1
             self._records[key] = record
+            while len(self._records) > self._limit:
+                self._records.popitem(last=False)
 
         async def recording_send(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -41,7 +41,8 @@ class SharingServer:
     Args:
         tables: a directory, in which every directory with a `_delta_log` is a shared table: its path below is
             `share/schema/table`, `schema/table` (then in share `local`) or `table` (then in schema `default` of
-            share `local`). Or a mapping of `share.schema.table` to a table's directory.
+            share `local`). Or a mapping of `share.schema.table` to a table's directory. A table that is added to
+            the directory or to the mapping later is shared from then on.
         options: the options; the defaults if None.
         **changes: single options, such as `port=8080`; see `ServerOptions`.
 
@@ -62,7 +63,7 @@ class SharingServer:
         token = Secret(options.token or secrets.token_urlsafe(32))
         expires = time.time() + options.token_lifetime.total_seconds()
         if isinstance(tables, Mapping):
-            catalog = Catalog(tables)
+            catalog = Catalog.named(tables)
         else:
             catalog = Catalog.scan(
                 tables, default_share=options.default_share, default_schema=options.default_schema
@@ -73,7 +74,7 @@ class SharingServer:
         self._token = token
         self._expires = expires
         self._catalog = catalog
-        self._recorder = Recorder(api.application())
+        self._recorder = Recorder(api.application(), limit=options.recorded_requests)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._port = options.port
@@ -190,11 +191,15 @@ class SharingServer:
     @property
     def tables(self) -> tuple[str, ...]:
         """The full names of the shared tables, sorted."""
+        self._catalog.refresh()
         return tuple(table.full_name for table in self._catalog.tables)
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """Every request since the start or the last `reset_requests`, oldest first."""
+        """The requests since the start or the last `reset_requests`, oldest first.
+
+        The last `ServerOptions.recorded_requests` of them are held.
+        """
         return self._recorder.requests
 
     def reset_requests(self) -> None:

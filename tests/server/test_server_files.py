@@ -72,6 +72,21 @@ def test_ranges(served: tuple[Caller, str, bytes], header: str, start: int, end:
     assert (head.status_code, head.headers["content-length"]) == (206, str(end - start))
 
 
+@pytest.mark.parametrize("header", [f"bytes={'9' * 5000}-", f"bytes={'9' * 5000}-{'9' * 5001}", "bytes=-0"])
+def test_ranges_behind_the_end_are_refused_however_many_digits_they_have(
+    served: tuple[Caller, str, bytes], header: str
+) -> None:
+    caller, url, _ = served
+    check_error(caller.file(url, Range=header), 416, "InvalidRange")
+
+
+def test_the_end_of_a_range_may_have_any_number_of_digits(served: tuple[Caller, str, bytes]) -> None:
+    caller, url, content = served
+    for header, start in ((f"bytes={BIG - 3}-{'9' * 5000}", BIG - 3), (f"bytes=-{'9' * 5000}", 0)):
+        response = caller.file(url, Range=header)
+        assert (response.status_code, response.content) == (206, content[start:])
+
+
 @pytest.mark.parametrize("header", ["bytes=0-1,5-6", "bytes=5-2", "bytes=-", "items=0-1", "bytes=a-b", "nonsense"])
 def test_ranges_that_are_ignored(served: tuple[Caller, str, bytes], header: str) -> None:
     caller, url, _ = served

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +167,44 @@ def test_percent_encoded_names(tmp_path: Path, serve: Any) -> None:
     caller = serve({"größe.s%.t+x": write_table(tmp_path / "t", [protocol(), metadata()])})
     assert names(caller.get("/shares/gr%C3%B6%C3%9Fe/schemas/s%25/tables")) == ["t+x"]
     assert caller.get("/shares/gr%C3%B6%C3%9Fe/schemas/s%25/tables/t%2Bx/version").version == "0"
+
+
+@pytest.mark.parametrize("listed_first", [True, False])
+def test_a_table_that_is_added_while_the_server_runs_is_shared(
+    tmp_path: Path, serve: Any, listed_first: bool
+) -> None:
+    table = [protocol(), metadata(), add("f")]
+    write_table(tmp_path / "one", table)
+    caller = serve(tmp_path)
+    write_table(tmp_path / "s" / "d" / "two", table)
+    if listed_first:
+        assert names(caller.get("/shares")) == ["local", "s"]
+        assert names(caller.get("/shares/s/all-tables")) == ["two"]
+    assert len(caller.query("s.d.two").files) == 1
+    assert caller.server.tables == ("local.default.one", "s.d.two")
+    shutil.rmtree(tmp_path / "one")
+    assert names(caller.get("/shares")) == ["s"]
+    assert caller.query("local.default.one").error(404)
+
+
+def test_a_table_that_is_added_to_the_mapping_is_shared(tmp_path: Path, serve: Any) -> None:
+    path = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
+    tables = {"s.d.one": path}
+    caller = serve(tables)
+    tables["s.d.two"] = path
+    assert len(caller.query("s.d.two").files) == 1
+    assert names(caller.get("/shares/s/schemas/d/tables")) == ["one", "two"]
+
+
+def test_what_is_added_and_cannot_be_shared_leaves_the_others_as_they_are(
+    tmp_path: Path, serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = [protocol(), metadata(), add("f")]
+    write_table(tmp_path / "one", table)
+    caller = serve(tmp_path)
+    write_table(tmp_path / "no name", table)
+    write_table(tmp_path / "ONE", table)
+    (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
+    write_table(tmp_path / "two", table)
+    assert [name.lower() for name in names(caller.get("/shares/local/all-tables"))] == ["one", "two"]
+    assert "'no name' is no name of a share, schema or table" in caplog.text

@@ -158,6 +158,8 @@ def test_host_header(table: Path, serve: Any) -> None:
         ({"max_files_per_page": 0}, "max_files_per_page"),
         ({"prefer_format": "avro"}, "prefer_format"),
         ({"port": 70_000}, "port"),
+        ({"recorded_requests": -1}, "recorded_requests"),
+        ({"imitate": "other"}, "imitate"),
         ({"token": ""}, "token"),
         ({"token": "a b"}, "token"),
     ],
@@ -191,6 +193,16 @@ def test_recorded_requests(sample: Caller) -> None:
     assert file.query["X-Amz-Signature"] == "***"
     sample.server.reset_requests()
     assert sample.server.requests == []
+
+
+def test_the_newest_requests_are_recorded(table: Path, serve: Any) -> None:
+    caller = serve({"s.s.t": table}, recorded_requests=3)
+    for size in range(10):
+        caller.get("/shares", maxResults=size)
+    assert [request.query["maxResults"] for request in caller.server.requests] == ["7", "8", "9"]
+    caller = serve({"s.s.t": table}, recorded_requests=0)
+    assert caller.get("/shares").status == 200
+    assert caller.server.requests == []
 
 
 def test_server_errors_tell_nothing(table: Path, serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
