@@ -104,7 +104,7 @@ class Links:
         return self._sign(resolve_path(self._table.path, path))
 
     def vector(self, vector: DeletionVector) -> tuple[str | None, str] | None:
-        """Return the id of a deletion vector's file, if it has one, and its signed URL; None for an inline vector."""
+        """Return the id of a vector's file, if ids are given, and its signed URL; None for an inline vector."""
         path = vector.resolve(self._table.path)
         if path is None:
             return None

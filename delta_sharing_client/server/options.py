@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -71,7 +71,7 @@ class ServerOptions:
         Args:
             **changes: other options, such as `history=False`.
         """
-        return cls(**{"imitate": "reference", "file_ids_by_format": True} | changes)
+        return replace(cls(imitate="reference", file_ids_by_format=True), **changes)
 
     def __post_init__(self) -> None:
         """Check the options.
