@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
     from pyspark.sql import SparkSession
 
-    from delta_sharing_client.changes.plan import CommitTimestamp
+    from delta_sharing_client.changes.options import CommitTimestamp
     from delta_sharing_client.load.pandas import DtypeBackend
 
 

@@ -36,13 +36,15 @@ from delta_sharing_client.http.retry import Attempt, Retrier
 from delta_sharing_client.http.urls import is_loopback
 from delta_sharing_client.protocol.actions import AddFile, DeletionVector, Metadata, Protocol, canonical_feature
 from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.protocol.request import Timestamp, format_timestamp
 from delta_sharing_client.protocol.storage_credentials import offers_directory_alone
 from delta_sharing_client.protocol.times import parse_iso8601
-from delta_sharing_client.query import ScanPlan, SnapshotQuery, bind_query, plan_snapshot
+from delta_sharing_client.query import ScanPlan, bind_query, plan_snapshot
 from delta_sharing_client.read.directory import DirectoryFiles, directory_reader, list_files
 from delta_sharing_client.read.file_systems import Directory
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.rest import RestClient
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import TaskMaker, read_spec, split_pruned
 
 #: How a server says, beside its status, that a table cannot be queried but opened.
@@ -69,7 +71,7 @@ class DirectoryPlan(ScanPlan):
         return self.reader, self.refresh
 
 
-def plan_table(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan:
+def plan_table(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
     """Plan a scan, by URLs where the server offers them and by the table's directory otherwise.
 
     A table that was named, not listed, is queried first; only where the server refuses and says that the table is
@@ -93,7 +95,7 @@ def plan_table(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan
         raise refused from None
 
 
-def plan_directory(rest: RestClient, table: Table, query: SnapshotQuery) -> DirectoryPlan:
+def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> DirectoryPlan:
     """Replay the log in a table's directory and plan what to read.
 
     Raises:
@@ -139,7 +141,7 @@ def plan_directory(rest: RestClient, table: Table, query: SnapshotQuery) -> Dire
     )
 
 
-def _snapshot(files: DirectoryFiles, reader: StorageReader, query: SnapshotQuery, what: str) -> Snapshot:
+def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, what: str) -> Snapshot:
     """Replay the version asked for, from copies of the files of the log that it needs."""
     with tempfile.TemporaryDirectory(prefix="delta-sharing-log-") as folder:
         try:
@@ -235,8 +237,8 @@ def _newest(listing: LogListing, version: int) -> Checkpoint | None:
     return next((checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= version), None)
 
 
-def _milliseconds(timestamp: str) -> int:
-    moment: datetime = parse_iso8601(timestamp)
+def _milliseconds(timestamp: Timestamp) -> int:
+    moment: datetime = parse_iso8601(format_timestamp(timestamp))
     return int(moment.astimezone(UTC).timestamp() * 1000)
 
 

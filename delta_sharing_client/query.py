@@ -21,21 +21,21 @@ from delta_sharing_client.protocol.actions import (
     FileAction,
     Metadata,
     Protocol,
-    ResponseFormat,
 )
 from delta_sharing_client.protocol.answers import QueryAnswer
 from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.predicates import Filters, Predicate, bind_filters
-from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
+from delta_sharing_client.protocol.predicates import Predicate, bind_filters
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.read.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import Refresh, StorageReader
 from delta_sharing_client.read.strategy import FetchEstimate
 from delta_sharing_client.rest import RestClient
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec, split_pruned
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec, VariantForm
+from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
 
 logger = logging.getLogger(__name__)
 
@@ -45,30 +45,6 @@ _MARGIN: Final = 0.2
 _LONGEST_MARGIN: Final = 60.0
 #: Clocks that differ by fewer seconds are taken to agree: a `Date` has whole ones, and the answer took its time.
 _CLOCKS_AGREE: Final = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotQuery:
-    """What to read of a table's snapshot.
-
-    Attributes:
-        columns: columns to return; None for all.
-        filters: the row filter, as `pandas.read_parquet` takes it, or SQL text.
-        limit: rows to return at the most.
-        version, timestamp: the snapshot; at most one of them, the latest without.
-        formats: response formats accepted.
-        json_predicate_hints: the caller's own hint for the server; filters no rows.
-        variant: what variants are read as.
-    """
-
-    columns: tuple[str, ...] | None = None
-    filters: Filters | None = None
-    limit: int | None = None
-    version: int | None = None
-    timestamp: str | None = None
-    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
-    json_predicate_hints: str | None = None
-    variant: VariantForm = "struct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +80,7 @@ class ScanPlan:
         return None
 
 
-def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanPlan:
+def plan_snapshot(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
     """Ask the server for a table's files and plan what to read of them.
 
     One request, or two where there is a row filter: its hints need the table's partition columns.
@@ -117,13 +93,8 @@ def plan_snapshot(rest: RestClient, table: Table, query: SnapshotQuery) -> ScanP
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     what = f"table {table.full_name}"
-    request = QueryRequest(
-        formats=query.formats,
-        version=query.version,
-        timestamp=query.timestamp,
-        json_predicate_hints=query.json_predicate_hints,
-        include_refresh_token=query.version is None and query.timestamp is None,
-    )
+    latest = query.version is None and query.timestamp is None
+    request = replace(query.request(), include_refresh_token=latest)
     if query.filters or query.limit == 0:
         info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
         info.protocol.check_readable(what)
@@ -179,7 +150,7 @@ def _sayable(protocol: Protocol, metadata: Metadata) -> HintColumns:
     return HintColumns.of(metadata.schema, metadata.partition_columns, mode)
 
 
-def bind_query(query: SnapshotQuery, metadata: Metadata) -> Predicate | None:
+def bind_query(query: ScanOptions, metadata: Metadata) -> Predicate | None:
     """Return a query's row filter, bound to the table's schema."""
     return bind_filters(query.filters, metadata.schema) if query.filters else None
 

@@ -6,7 +6,6 @@ reading asks the server anew, so that it sees the newest version unless a versio
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import os
 from collections.abc import Iterable
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.protocol.actions import Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.predicates import Filters, freeze_filters
+from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.protocol.request import (
-    QueryRequest,
     RequestedFormat,
     Timestamp,
     check_version,
@@ -26,8 +24,9 @@ from delta_sharing_client.protocol.request import (
     formats_for,
 )
 from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.scan.plan import Pruned, column_names
-from delta_sharing_client.scan.tasks import VariantForm, check_variant
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.plan import Pruned
+from delta_sharing_client.scan.tasks import VariantForm
 from delta_sharing_client.table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from delta_sharing_client.changes.plan import CommitTimestamp
+    from delta_sharing_client.changes.options import CommitTimestamp
     from delta_sharing_client.materialize.snapshot import Materialized, MaterializedData
     from delta_sharing_client.mirror.mirror import Mirror
     from delta_sharing_client.mirror.scan import MirrorScan
@@ -46,17 +45,6 @@ if TYPE_CHECKING:
     from delta_sharing_client.read.storage import StorageReader
     from delta_sharing_client.rest import RestClient
     from delta_sharing_client.table_changes import TableChanges
-
-
-def _check_limit(limit: int | None) -> int | None:
-    if limit is None:
-        return None
-    if isinstance(limit, bool) or not hasattr(limit, "__index__"):
-        raise TypeError(f"limit is an int, not {type(limit).__name__}")
-    number = limit.__index__()
-    if number < 0:
-        raise ValueError(f"limit is {number}; it takes 0 or more rows")
-    return min(number, 2**63 - 1)
 
 
 @dataclass(frozen=True)
@@ -160,22 +148,17 @@ class SharedTable:
             ValueError: an argument is out of range, or version and timestamp are both given.
             TypeError: an argument is of the wrong type.
         """
-        if version is not None and timestamp is not None:
-            raise ValueError("version and timestamp cannot be given together")
-        if json_predicate_hints is not None and not isinstance(json_predicate_hints, str):
-            raise TypeError(f"jsonPredicateHints takes JSON text, not {type(json_predicate_hints).__name__}")
-        formats_for(response_format)
-        return TableScan(
-            self,
-            columns=column_names(columns),
-            filters=freeze_filters(filters),
-            limit=_check_limit(limit),
-            version=check_version(version, "version"),
-            timestamp=None if timestamp is None else format_timestamp(timestamp),
+        options = ScanOptions(
+            columns=columns,
+            filters=filters,
+            limit=limit,
+            version=version,
+            timestamp=timestamp,
             response_format=response_format,
             json_predicate_hints=json_predicate_hints,
-            variant=check_variant(variant),
+            variant=variant,
         )
+        return TableScan(self, options)
 
     def changes(
         self,
@@ -213,21 +196,20 @@ class SharedTable:
             ValueError: an argument is out of range, or arguments do not go together.
             TypeError: an argument is of the wrong type.
         """
+        from delta_sharing_client.changes.options import ChangeOptions
         from delta_sharing_client.table_changes import TableChanges
 
-        return TableChanges.of(
-            self.name,
-            self._rest,
-            self._storage,
+        options = ChangeOptions(
             starting_version=starting_version,
-            ending_version=ending_version,
             starting_timestamp=starting_timestamp,
+            ending_version=ending_version,
             ending_timestamp=ending_timestamp,
             columns=columns,
             commit_timestamp=commit_timestamp,
             response_format=response_format,
             variant=variant,
         )
+        return TableChanges(self, options)
 
     def poll_changes(
         self,
@@ -267,19 +249,16 @@ class SharedTable:
             ValueError: an argument is out of range, or arguments do not go together.
             TypeError: an argument is of the wrong type.
         """
-        from delta_sharing_client.changes.plan import ChangesQuery, check_commit_timestamp
+        from delta_sharing_client.changes.options import ChangeOptions
         from delta_sharing_client.poll.options import PollOptions
         from delta_sharing_client.poll.poller import ChangePoller
 
-        query = ChangesQuery(
-            columns=column_names(columns),
-            commit_timestamp=check_commit_timestamp(commit_timestamp),
-            formats=formats_for(response_format),
-            variant=check_variant(variant),
+        query = ChangeOptions(
+            columns=columns, commit_timestamp=commit_timestamp, response_format=response_format, variant=variant
         )
         options = PollOptions(
             starting_version=starting_version,
-            starting_timestamp=None if starting_timestamp is None else format_timestamp(starting_timestamp),
+            starting_timestamp=starting_timestamp,
             poll_interval=poll_interval,
             max_versions=max_versions,
             schema_changes=schema_changes,
@@ -306,46 +285,24 @@ class SharedTable:
 
 @dataclass(frozen=True)
 class TableScan(TableRows):
-    """What to read of a table; see `SharedTable.scan` for the fields.
+    """A scan of a table; see `SharedTable.scan` for the options.
 
     Each `to_...` method asks the server for the table's files, fetches those that can hold a matching row
     side by side, and returns the rows in the server's order.
     """
 
     table: SharedTable
-    columns: tuple[str, ...] | None = None
-    filters: Filters | None = None
-    limit: int | None = None
-    version: int | None = None
-    timestamp: str | None = None
-    response_format: RequestedFormat = "auto"
-    json_predicate_hints: str | None = field(default=None, repr=False)
-    variant: VariantForm = "struct"
+    options: ScanOptions
 
     def replace(self, **changes: Any) -> TableScan:
-        """Return this scan with some of its fields changed."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "table"}
-        unknown = changes.keys() - fields.keys()
-        if unknown:
-            raise TypeError(f"a scan has no field {', '.join(sorted(unknown))}; it has {', '.join(fields)}")
-        return self.table.scan(**(fields | changes))
+        """Return this scan with some of its options changed."""
+        return TableScan(self.table, self.options.replace(**changes))
 
     def plan(self) -> ScanPlan:
         """Ask the server for the files and say which are left to read; fetches none of them."""
         from delta_sharing_client.directory import plan_table
-        from delta_sharing_client.query import SnapshotQuery
 
-        query = SnapshotQuery(
-            columns=self.columns,
-            filters=self.filters,
-            limit=self.limit,
-            version=self.version,
-            timestamp=self.timestamp,
-            formats=formats_for(self.response_format),
-            json_predicate_hints=self.json_predicate_hints,
-            variant=self.variant,
-        )
-        return plan_table(self.table._rest, self.table.name, query)
+        return plan_table(self.table._rest, self.table.name, self.options)
 
     @property
     def schema(self) -> pa.Schema:
@@ -353,8 +310,9 @@ class TableScan(TableRows):
         from delta_sharing_client.read.arrow_types import arrow_schema
         from delta_sharing_client.scan.plan import project
 
-        metadata = self.table.metadata(self.version, self.timestamp, response_format=self.response_format)
-        return arrow_schema(project(metadata.schema, self.columns), self.variant)
+        options = self.options
+        metadata = self.table.metadata(options.version, options.timestamp, response_format=options.response_format)
+        return arrow_schema(project(metadata.schema, options.columns), options.variant)
 
     def materialize(
         self, directory: str | os.PathLike[str], data: MaterializedData = "files", *, progress: bool | None = None
@@ -379,21 +337,17 @@ class TableScan(TableRows):
         """
         from delta_sharing_client.materialize.snapshot import check_data, materialize_snapshot
 
-        said = [name for name in ("columns", "filters", "limit") if getattr(self, name) is not None]
+        said = [name for name in ("columns", "filters", "limit") if getattr(self.options, name) is not None]
         if said:
             raise ValueError(
                 f"materialize copies whole files, and the scan has {' and '.join(said)}: "
                 "leave that out, or load the rows with to_arrow() and write those"
             )
-        request = QueryRequest(
-            formats=formats_for(self.response_format),
-            version=self.version,
-            timestamp=self.timestamp,
-            json_predicate_hints=self.json_predicate_hints,
-        )
         rest, storage = self._connections()
         name, kind = self.table.name, check_data(data)
-        return materialize_snapshot(rest, storage, name, request, directory, data=kind, progress=progress)
+        return materialize_snapshot(
+            rest, storage, name, self.options.request(), directory, data=kind, progress=progress
+        )
 
     def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:
         """Sync the mirror in a directory, and return the same scan over its local files.
@@ -409,12 +363,13 @@ class TableScan(TableRows):
             ValueError: the scan has a timestamp; a mirror goes by versions.
             DeltaSharingError: as for `Mirror.sync`.
         """
-        if self.timestamp is not None:
+        options = self.options
+        if options.timestamp is not None:
             raise ValueError("a mirror is read by version, and the scan has a timestamp: give a version instead")
         mirror = self.table.mirror(directory)
-        if self.version is None or not mirror.holds(self.version):
-            mirror.sync(at_version=self.version, progress=progress)
-        return mirror.scan(self.columns, self.filters, self.limit, self.version, variant=self.variant)
+        if options.version is None or not mirror.holds(options.version):
+            mirror.sync(at_version=options.version, progress=progress)
+        return mirror.scan_with(options)
 
     def explain(self) -> str:
         """Return in words what the scan would read: files named, pruned and left, and the bytes to fetch.

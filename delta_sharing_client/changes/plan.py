@@ -6,13 +6,14 @@ as constants. Where a version replaced a file's deletion vector, its change rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from msgspec import structs
 
 from delta_sharing_client.changes.history import TableHistory
+from delta_sharing_client.changes.options import ChangeOptions, CommitTimestamp
 from delta_sharing_client.errors import ColumnError, ProtocolError, UnsupportedTableError
 from delta_sharing_client.protocol.actions import (
     AddFile,
@@ -20,20 +21,16 @@ from delta_sharing_client.protocol.actions import (
     DeletionVector,
     FileAction,
     RemoveFile,
-    ResponseFormat,
 )
 from delta_sharing_client.protocol.column_mapping import MappingMode
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ANY_FORMAT, ChangesRequest, QueryRequest
+from delta_sharing_client.protocol.request import QueryRequest
 from delta_sharing_client.protocol.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.protocol.stats import num_records
 from delta_sharing_client.query import ScanPlan, vector_file_id
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import project, read_spec
-from delta_sharing_client.scan.tasks import FileScanTask, MarkedRows, ReadSpec, VariantForm
-
-#: How the time of a commit is given: as milliseconds since the epoch, or as an instant.
-CommitTimestamp: TypeAlias = Literal["long", "timestamp"]
+from delta_sharing_client.scan.tasks import FileScanTask, MarkedRows, ReadSpec
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
@@ -43,29 +40,6 @@ CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 INSERT: Final = "insert"
 DELETE: Final = "delete"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChangesQuery:
-    """Which changes of a table to read; the range includes both its ends.
-
-    Attributes:
-        starting_version, starting_timestamp: where to start; exactly one of them.
-        ending_version, ending_timestamp: where to end; at most one of them, the latest version without.
-        columns: columns of the table to return; None for all. Those of the changes come after them.
-        commit_timestamp: ``long`` for milliseconds since the epoch, ``timestamp`` for an instant.
-        formats: response formats accepted.
-        variant: what variants are read as.
-    """
-
-    starting_version: int | None = None
-    starting_timestamp: str | None = None
-    ending_version: int | None = None
-    ending_timestamp: str | None = None
-    columns: tuple[str, ...] | None = None
-    commit_timestamp: CommitTimestamp = "long"
-    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
-    variant: VariantForm = "struct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,16 +57,7 @@ class ChangesPlan(ScanPlan):
     history: TableHistory = field(repr=False)
 
 
-def check_commit_timestamp(value: str) -> CommitTimestamp:
-    """Return how commit times are given; raise `ValueError` for anything but ``long`` and ``timestamp``."""
-    if value == "long":
-        return "long"
-    if value == "timestamp":
-        return "timestamp"
-    raise ValueError(f"commit_timestamp is {value!r}; it takes 'long' or 'timestamp'")
-
-
-def plan_changes(rest: RestClient, table: Table, query: ChangesQuery) -> ChangesPlan:
+def plan_changes(rest: RestClient, table: Table, query: ChangeOptions) -> ChangesPlan:
     """Ask the server for the files of a table's changes and plan what to read of them: one request.
 
     The rows have the table's columns as they are at the end of the range: one that was added within it is null
@@ -105,15 +70,7 @@ def plan_changes(rest: RestClient, table: Table, query: ChangesQuery) -> Changes
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     what = f"table {table.full_name}"
-    request = ChangesRequest(
-        formats=query.formats,
-        starting_version=query.starting_version,
-        starting_timestamp=query.starting_timestamp,
-        ending_version=query.ending_version,
-        ending_timestamp=query.ending_timestamp,
-        include_historical_metadata=True,
-        include_historical_protocol="delta" in query.formats,
-    )
+    request = query.request()
     columns = _table_columns(query.columns)
     answer = rest.table_changes(table, request)
     history = TableHistory.of(answer, query.ending_version, what)
@@ -145,7 +102,7 @@ def plan_changes(rest: RestClient, table: Table, query: ChangesQuery) -> Changes
     )
 
 
-def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query: ChangesQuery) -> ChangesPlan:
+def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query: ChangeOptions) -> ChangesPlan:
     """Plan to read the whole table as of a version, each row as one inserted by it.
 
     Args:
@@ -178,19 +135,20 @@ def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query
     )
 
 
-def _table_columns(columns: Sequence[str] | None) -> Sequence[str] | None:
+def _table_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the table's columns that are asked for.
 
     Raises:
         ColumnError: one of those that every change has is among them.
     """
-    taken = [name for name in columns or () if isinstance(name, str) and name.lower() in CHANGE_COLUMNS]
+    names = None if columns is None else tuple(columns)
+    taken = [name for name in names or () if isinstance(name, str) and name.lower() in CHANGE_COLUMNS]
     if taken:
         raise ColumnError(
             f"columns names {', '.join(map(repr, taken))}, which every change has: leave it out of columns",
             columns=taken,
         )
-    return columns
+    return names
 
 
 def change_schema(columns: StructType, commit_timestamp: CommitTimestamp, what: str = "the table") -> StructType:
@@ -237,7 +195,7 @@ def change_spec(
 
 
 def change_tasks(
-    files: Sequence[FileAction], query: ChangesQuery, what: str, first: int | None = None
+    files: Sequence[FileAction], query: ChangeOptions, what: str, first: int | None = None
 ) -> Iterator[FileScanTask]:
     """Yield what to read of the files of changes: version by version, within a version in the server's order.
 
@@ -257,7 +215,7 @@ def change_tasks(
 
 
 def inserted_tasks(
-    files: Sequence[FileAction], version: int, query: ChangesQuery, what: str
+    files: Sequence[FileAction], version: int, query: ChangeOptions, what: str
 ) -> Iterator[FileScanTask]:
     """Yield what to read of the files of a whole table, each row as one inserted by a version.
 
@@ -274,7 +232,7 @@ def inserted_tasks(
 class _Tasks:
     """Makes the tasks of an answer: version by version, within a version in the server's order."""
 
-    def __init__(self, what: str, query: ChangesQuery, first: int | None) -> None:
+    def __init__(self, what: str, query: ChangeOptions, first: int | None) -> None:
         self._what = what
         self._first = first if query.starting_version is None else query.starting_version
         self._micros = query.commit_timestamp == "timestamp"
@@ -397,7 +355,7 @@ def _same_vector(one: FileAction, other: FileAction) -> bool:
     return vector_file_id(one) == vector_file_id(other)
 
 
-def project_changes(columns: StructType, names: Sequence[str] | None) -> StructType:
+def project_changes(columns: StructType, names: Iterable[str] | None) -> StructType:
     """Return the table's columns that a query for changes asks for.
 
     Raises:

@@ -15,11 +15,12 @@ from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFound
 from delta_sharing_client.mirror.lock import exclusive
 from delta_sharing_client.mirror.state import check_source, local_version_of, shared_version
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.predicates import Filters, freeze_filters
+from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.protocol.request import check_version
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.tasks import VariantForm, check_variant
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.tasks import VariantForm
 
 if TYPE_CHECKING:
     from delta_sharing_client.mirror.scan import MirrorScan
@@ -167,11 +168,20 @@ class Mirror:
             VersionNotFoundError: no sync stopped at that version, or it has expired in the log.
             DeltaLogError: the directory holds something else, or its log is damaged.
         """
+        return self.scan_with(
+            ScanOptions(columns=columns, filters=filters, limit=limit, version=version, variant=variant)
+        )
+
+    def scan_with(self, options: ScanOptions) -> MirrorScan:
+        """Return the scan of the local table that some options ask for; as `scan` otherwise.
+
+        Args:
+            options: what to read; hints for the server and the response format count for nothing.
+        """
         from delta_sharing_client.mirror.scan import MirrorScan
         from delta_sharing_client.read.local import LocalStorage
 
-        snapshot = self._synced()
-        wanted = check_version(version, "version")
+        snapshot, wanted = self._synced(), options.version
         if wanted is not None and wanted != shared_version(snapshot):
             local = local_version_of(self.log, wanted)
             if local is None:
@@ -181,18 +191,11 @@ class Mirror:
                     path=str(self.directory),
                 )
             snapshot = self.log.snapshot_at(local)
-        if isinstance(columns, str | bytes):
-            raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-            raise ValueError(f"limit is {limit!r}; it takes 0 or more rows")
         return MirrorScan(
             self.table,
             self.directory,
             snapshot,
-            None if columns is None else tuple(columns),
-            freeze_filters(filters),
-            limit,
-            check_variant(variant),
+            options,
             _storage=LocalStorage(self._storage.options),
             _rest=self._rest,
         )

@@ -15,27 +15,23 @@ from delta_sharing_client.mirror.state import tags_of
 from delta_sharing_client.protocol.actions import AddFile as SharedFile
 from delta_sharing_client.protocol.actions import DeletionVector, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.predicates import Filters, bind_filters
-from delta_sharing_client.query import ScanPlan
+from delta_sharing_client.query import ScanPlan, bind_query
 from delta_sharing_client.read.local import LocalStorage
 from delta_sharing_client.read.pipeline import read_batches
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.rows import RowSource
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import TaskMaker, read_spec, split_pruned
-from delta_sharing_client.scan.tasks import VariantForm
 
 
 @dataclass(frozen=True)
 class MirrorScan(RowSource):
-    """What to read of a mirror; see `Mirror.scan` for the fields. Nothing is asked of the server."""
+    """What to read of a mirror; see `Mirror.scan` for the options. Nothing is asked of the server."""
 
     table: Table
     directory: Path
     snapshot: Snapshot = field(repr=False)
-    columns: tuple[str, ...] | None = None
-    filters: Filters | None = None
-    limit: int | None = None
-    variant: VariantForm = "struct"
+    options: ScanOptions = field(default_factory=ScanOptions)
     _storage: LocalStorage = field(repr=False, compare=False, kw_only=True)
     _rest: RestClient = field(repr=False, compare=False, kw_only=True)
 
@@ -45,7 +41,7 @@ class MirrorScan(RowSource):
         from delta_sharing_client.read.arrow_types import arrow_schema
         from delta_sharing_client.scan.plan import project
 
-        return arrow_schema(project(metadata_of(self.snapshot).schema, self.columns), self.variant)
+        return arrow_schema(project(metadata_of(self.snapshot).schema, self.options.columns), self.options.variant)
 
     def plan(self) -> ScanPlan:
         """Say which files of the mirror are left to read; opens none of them.
@@ -56,11 +52,11 @@ class MirrorScan(RowSource):
         """
         protocol, metadata = protocol_of(self.snapshot), metadata_of(self.snapshot)
         protocol.check_readable(f"the mirror in {self.directory}")
-        predicate = bind_filters(self.filters, metadata.schema) if self.filters else None
-        spec = read_spec(metadata, self.columns, predicate, self.variant, protocol)
+        options = self.options
+        spec = read_spec(metadata, options.columns, bind_query(options, metadata), options.variant, protocol)
         make = TaskMaker(spec)
         tasks, pruned = split_pruned(
-            [] if self.limit == 0 else [make(shared_form(file, self.directory)) for file in self.snapshot.files]
+            [] if options.limit == 0 else [make(shared_form(file, self.directory)) for file in self.snapshot.files]
         )
         return ScanPlan(
             table=self.table,
@@ -70,7 +66,7 @@ class MirrorScan(RowSource):
             spec=spec,
             tasks=tasks,
             pruned=pruned,
-            limit=self.limit,
+            limit=options.limit,
         )
 
     def _connections(self) -> tuple[RestClient, LocalStorage]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
-from delta_sharing_client.protocol.request import check_version
+from delta_sharing_client.protocol.request import Timestamp, check_version, format_timestamp
 
 #: What to do when a column is renamed or dropped, or changes its type.
 SchemaChanges: TypeAlias = Literal["raise", "follow"]
@@ -29,7 +29,7 @@ class PollOptions:
     """
 
     starting_version: StartingVersion | None = None
-    starting_timestamp: str | None = None
+    starting_timestamp: Timestamp | None = None
     poll_interval: timedelta = timedelta(seconds=30)
     max_versions: int = 100
     schema_changes: SchemaChanges = "raise"
@@ -43,6 +43,8 @@ class PollOptions:
                 raise ValueError(f"starting_version is {start!r}; it takes a version, 'latest' or 'snapshot'")
         else:
             check_version(start, "starting_version")
+        if self.starting_timestamp is not None:
+            object.__setattr__(self, "starting_timestamp", format_timestamp(self.starting_timestamp))
         if not isinstance(self.poll_interval, timedelta):
             raise TypeError(
                 f"poll_interval is a timedelta, as timedelta(seconds=30), not {type(self.poll_interval).__name__}"

@@ -27,7 +27,8 @@ from delta_sharing_client.protocol.names import Table
 if TYPE_CHECKING:
     import os
 
-    from delta_sharing_client.changes.plan import ChangesPlan, ChangesQuery
+    from delta_sharing_client.changes.options import ChangeOptions
+    from delta_sharing_client.changes.plan import ChangesPlan
     from delta_sharing_client.read.storage import StorageReader
     from delta_sharing_client.rest import RestClient
 
@@ -63,7 +64,7 @@ class ChangePoller:
         rest: RestClient,
         storage: StorageReader,
         *,
-        query: ChangesQuery,
+        query: ChangeOptions,
         options: PollOptions,
         checkpoint: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,

@@ -57,6 +57,11 @@ def format_timestamp(value: str | datetime | date) -> str:
     return value.replace(tzinfo=None).isoformat() + "Z"
 
 
+def wire_timestamp(value: Timestamp | None) -> str | None:
+    """Return an optional time in the protocol's "Timestamp Format"; raises as `format_timestamp`."""
+    return None if value is None else format_timestamp(value)
+
+
 def check_version(value: int | None, name: str) -> int | None:
     """Return a table version argument as it is, or raise `TypeError` or `ValueError` with its name."""
     if value is None:
@@ -93,7 +98,7 @@ class QueryRequest:
     json_predicate_hints: str | None = None
     limit_hint: int | None = None
     version: int | None = None
-    timestamp: str | None = None
+    timestamp: Timestamp | None = None
     max_files: int | None = None
     page_token: str | None = field(default=None, repr=False)
     include_refresh_token: bool = False
@@ -116,7 +121,7 @@ class QueryRequest:
             ("jsonPredicateHints", self.json_predicate_hints),
             ("limitHint", self.limit_hint),
             ("version", self.version),
-            ("timestamp", self.timestamp),
+            ("timestamp", wire_timestamp(self.timestamp)),
             ("maxFiles", self.max_files),
             ("pageToken", self.page_token),
             ("idempotencyKey", self.idempotency_key),
@@ -152,9 +157,9 @@ class ChangesRequest:
 
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     starting_version: int | None = None
-    starting_timestamp: str | None = None
+    starting_timestamp: Timestamp | None = None
     ending_version: int | None = None
-    ending_timestamp: str | None = None
+    ending_timestamp: Timestamp | None = None
     include_historical_metadata: bool = False
     include_historical_protocol: bool = False
     max_files: int | None = None
@@ -170,9 +175,9 @@ class ChangesRequest:
         """The request's query string; booleans in lower case."""
         values = {
             "startingVersion": self.starting_version,
-            "startingTimestamp": self.starting_timestamp,
+            "startingTimestamp": wire_timestamp(self.starting_timestamp),
             "endingVersion": self.ending_version,
-            "endingTimestamp": self.ending_timestamp,
+            "endingTimestamp": wire_timestamp(self.ending_timestamp),
             "maxFiles": self.max_files,
             "pageToken": self.page_token,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 
@@ -21,20 +21,7 @@ from delta_sharing_client.protocol.usual import FileColumns
 from delta_sharing_client.scan.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
 
 
-def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the columns that a caller asks for; None for all of them.
-
-    Raises:
-        TypeError: it is one text, or a set, which has no order.
-    """
-    if isinstance(columns, str | bytes):
-        raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
-    if isinstance(columns, Set):
-        raise TypeError("columns takes a list of names: a set has no order")
-    return None if columns is None else tuple(columns)
-
-
-def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
+def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
     """Return the columns asked for, in the order asked for.
 
     Args:
@@ -71,7 +58,7 @@ def project(schema: StructType, columns: Sequence[str] | None) -> StructType:
 
 def read_spec(
     metadata: Metadata,
-    columns: Sequence[str] | None,
+    columns: Iterable[str] | None,
     predicate: Predicate | None,
     variant: VariantForm = "struct",
     protocol: Protocol | None = None,

@@ -46,7 +46,7 @@ def mirror_dataframe(scan: MirrorScan, spark: SparkSession | None = None) -> Dat
         DataError: a file of the mirror is damaged.
         UnsupportedTypeError: a column has a type that this Spark lacks.
     """
-    if scan.filters is not None or scan.limit is not None:
+    if scan.options.filters is not None or scan.options.limit is not None:
         raise ValueError(
             "Spark filters what it reads of a mirror itself: leave filters and limit out, and use where() and "
             "limit() of the DataFrame"
@@ -72,14 +72,14 @@ def _through_delta(session: SparkSession, scan: MirrorScan, plan: ScanPlan) -> D
     from pyspark.sql import functions as F  # noqa: N812
 
     output = plan.spec.output
-    if scan.variant == "json" and not all(has_text(field.type) for field in output):
+    if scan.options.variant == "json" and not all(has_text(field.type) for field in output):
         return None
-    wanted = spark_schema(output, scan.variant, spark_version(session))
+    wanted = spark_schema(output, scan.options.variant, spark_version(session))
     reader = session.read.format("delta").option("versionAsOf", str(scan.snapshot.version))
     try:
         frame = reader.load(str(scan.directory))
         columns = [F.col(quoted(field.name)) for field in output]
-        if scan.variant == "json":
+        if scan.options.variant == "json":
             text = variant_text(session)
             columns = [as_text(column, field.type, text) for column, field in zip(columns, output, strict=True)]
         frame = frame.select([column.alias(name) for column, name in zip(columns, output.names, strict=True)])

@@ -76,7 +76,7 @@ class MirrorFiles:
         self._partitions = [f for f in (schema.find(n) for n in plan.metadata.partition_columns) if f is not None]
         named = {field.name for field in self._partitions}
         self._data = [field for field in self._output if field.name not in named and not _is_void(field)]
-        self._text = variant_text(session) if scan.variant == "json" else None
+        self._text = variant_text(session) if scan.options.variant == "json" else None
         self._spelt = all(self._told_by_folders(task) for task in plan.tasks)
 
     def frame(self) -> DataFrame:
@@ -87,7 +87,7 @@ class MirrorFiles:
             DataError: a file is damaged.
             UnsupportedTypeError: a column has a type that this Spark lacks.
         """
-        logical = spark_schema(self._output, self._scan.variant, self._version)
+        logical = spark_schema(self._output, self._scan.options.variant, self._version)
         groups, ours = self._groups()
         frames = []
         for stored, tasks in groups.items():

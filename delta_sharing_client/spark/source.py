@@ -13,13 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from delta_sharing_client.changes.plan import ChangesQuery, change_schema, plan_changes, project_changes
+from delta_sharing_client.changes.options import ChangeOptions
+from delta_sharing_client.changes.plan import change_schema, plan_changes, project_changes
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.protocol.predicates import columns_of
 from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.query import ScanPlan, SnapshotQuery, plan_snapshot
+from delta_sharing_client.query import ScanPlan, plan_snapshot
 from delta_sharing_client.rest import RestClient
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import project
 from delta_sharing_client.scan.tasks import ReadSpec
 from delta_sharing_client.spark.columns import asked_columns, spark_schema
@@ -106,7 +108,7 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
             raise
         return describe_stream(stream)
     with RestClient(options.profile, TransportOptions()) as rest:
-        if isinstance(options.query, ChangesQuery):
+        if isinstance(options.query, ChangeOptions):
             if options.query.ending_version is None and options.query.ending_timestamp is None:
                 return _describe_changes(rest, options, options.query)
             plan = plan_changes(rest, options.table, options.query)
@@ -133,7 +135,7 @@ def _stream_options(given: Mapping[str, str]) -> StreamOptions | None:
 
 
 def _describe_changes(
-    rest: RestClient, options: SourceOptions, query: ChangesQuery
+    rest: RestClient, options: SourceOptions, query: ChangeOptions
 ) -> tuple[dict[str, Any], int | None]:
     """Changes up to the latest version have the columns that the table has now; no file is listed for that."""
     what = f"table {options.table.full_name}"
@@ -159,7 +161,7 @@ def plan(
     """
     options = parse_options(given)
     with RestClient(options.profile, TransportOptions()) as rest:
-        if isinstance(options.query, ChangesQuery):
+        if isinstance(options.query, ChangeOptions):
             planned: ScanPlan = plan_changes(rest, options.table, options.query)
         else:
             planned = _plan_snapshot(rest, options, options.query, pinned)
@@ -170,7 +172,7 @@ def plan(
         return encode_plan(rest, planned, parts, executor_credentials=options.executor_credentials, names=names)
 
 
-def _plan_snapshot(rest: RestClient, options: SourceOptions, query: SnapshotQuery, pinned: int | None) -> ScanPlan:
+def _plan_snapshot(rest: RestClient, options: SourceOptions, query: ScanOptions, pinned: int | None) -> ScanPlan:
     """Plan what `describe` saw: rows of another version may not have the schema that Spark was told."""
     if query.version is None and query.timestamp is None and pinned is not None:
         with contextlib.suppress(BadRequestError):  # no history is shared: there is only the latest version

@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.auth.profile import load_profile
-from delta_sharing_client.changes.plan import ChangesQuery
+from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.protocol.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import check_version, format_timestamp, formats_for
-from delta_sharing_client.query import SnapshotQuery
+from delta_sharing_client.protocol.request import (
+    ANY_FORMAT,
+    RequestedFormat,
+    check_version,
+    format_timestamp,
+    formats_for,
+)
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.tasks import VariantForm
 from delta_sharing_client.spark.plan import check_partition_size
 
@@ -84,7 +90,7 @@ class SourceOptions:
 
     profile: Profile = field(repr=False)
     table: Table
-    query: SnapshotQuery | ChangesQuery
+    query: ScanOptions | ChangeOptions
     executor_credentials: bool
     partition_size: int
     min_partitions: int | None
@@ -125,21 +131,21 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _snapshot(options: GivenOptions) -> SnapshotQuery:
+def _snapshot(options: GivenOptions) -> ScanOptions:
     version, timestamp = options.version("versionAsOf"), options.time("timestampAsOf")
     options.refuse_both("versionAsOf", "timestampAsOf")
-    return SnapshotQuery(
+    return ScanOptions(
         columns=options.names("columns"),
         filters=options.text("filters"),
         limit=options.number("limit"),
         version=version,
         timestamp=timestamp,
-        formats=formats_for(options.response_format()),
+        response_format=options.response_format(),
         variant=options.variant(),
     )
 
 
-def _changes(options: GivenOptions) -> ChangesQuery:
+def _changes(options: GivenOptions) -> ChangeOptions:
     first, first_time = options.version("startingVersion"), options.time("startingTimestamp")
     last, last_time = options.version("endingVersion"), options.time("endingTimestamp")
     if (first is None) == (first_time is None):
@@ -147,14 +153,14 @@ def _changes(options: GivenOptions) -> ChangesQuery:
     options.refuse_both("endingVersion", "endingTimestamp")
     if first is not None and last is not None and last < first:
         raise ValueError(f"the option endingVersion is {last}, which is before startingVersion, {first}")
-    return ChangesQuery(
+    return ChangeOptions(
         starting_version=first,
         starting_timestamp=first_time,
         ending_version=last,
         ending_timestamp=last_time,
         columns=options.names("columns"),
         commit_timestamp="timestamp",
-        formats=formats_for(options.response_format()),
+        response_format=options.response_format(),
         variant=options.variant(),
     )
 
@@ -259,10 +265,11 @@ class GivenOptions:
             raise ValueError(f"the option {name} takes names with commas between them, or a JSON list of names")
         return tuple(names)
 
-    def response_format(self) -> str:
+    def response_format(self) -> RequestedFormat:
         """Return ``auto``, ``delta`` or ``parquet``."""
         text = (self.text("responseFormat") or "auto").replace(" ", "").lower()
-        return "auto" if text in ("delta,parquet", "parquet,delta") else text
+        formats = ANY_FORMAT if text in ("delta,parquet", "parquet,delta") else formats_for(text)
+        return formats[0] if len(formats) == 1 else "auto"
 
     def variant(self) -> VariantForm:
         """Return what variants are read as."""

@@ -9,11 +9,9 @@ from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import formats_for
-from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.scan.options import ReadOptions
 from delta_sharing_client.spark.plan import check_partition_size
 from delta_sharing_client.spark.source_options import GivenOptions
 
@@ -33,15 +31,12 @@ _WHY: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamOptions:
-    """What a streaming query asks for.
+class StreamOptions(ReadOptions):
+    """What a streaming query asks for, beside what it reads.
 
     Attributes:
         profile: where the server is, and the credential for it.
         table: the table.
-        columns: columns of the table to return; None for all.
-        formats: response formats accepted.
-        variant: what variants are read as.
         executor_credentials: whether executors may renew URLs.
         partition_size: bytes of files that make one partition.
         min_partitions: as many at least, if the files are large enough; the number of cores without.
@@ -60,9 +55,6 @@ class StreamOptions:
 
     profile: Profile = field(repr=False)
     table: Table
-    columns: tuple[str, ...] | None = None
-    formats: tuple[ResponseFormat, ...]
-    variant: VariantForm
     executor_credentials: bool = True
     partition_size: int
     min_partitions: int | None = None
@@ -120,7 +112,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         profile=profile,
         table=table,
         columns=options.names("columns"),
-        formats=formats_for(options.response_format()),
+        response_format=options.response_format(),
         variant=options.variant(),
         executor_credentials=options.flag("executorCredentials", True),
         partition_size=check_partition_size(options.number("partitionSize")),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delta_sharing_client.changes.history import TableHistory
+from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.changes.plan import (
     CHANGE_COLUMNS,
     CHANGE_TYPE,
-    ChangesQuery,
     change_spec,
     change_tasks,
     inserted_tasks,
@@ -83,12 +83,12 @@ class Reading:
         return self.info.version or 0
 
     @property
-    def changes_query(self) -> ChangesQuery:
+    def changes_query(self) -> ChangeOptions:
         """In which form the rows of changes are wanted."""
         options = self.options
-        return ChangesQuery(
-            formats=options.formats,
+        return ChangeOptions(
             columns=options.columns,
+            response_format=options.response_format,
             commit_timestamp="timestamp",
             variant=options.variant,
         )

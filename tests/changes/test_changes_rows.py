@@ -250,7 +250,7 @@ class TestArguments:
         changes = share(table.root).changes(0, columns=["id"])
         assert changes.replace(ending_version=0).to_arrow().num_rows == 3
         assert changes.replace() == changes
-        with pytest.raises(TypeError, match="no field version"):
+        with pytest.raises(TypeError, match="no option version"):
             changes.replace(version=3)
         with pytest.raises(ValueError, match="exactly one"):
             changes.replace(starting_timestamp="2024-01-01")

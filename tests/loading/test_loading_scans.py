@@ -318,8 +318,9 @@ class TestAbout:
 
     def test_replace(self, scan: TableScan) -> None:
         changed = scan.replace(columns=["id"], limit=3)
-        assert (changed.columns, changed.limit, changed.filters) == (("id",), 3, None)
-        assert (scan.columns, scan.limit) == (None, None)
+        options = changed.options
+        assert (options.columns, options.limit, options.filters) == (("id",), 3, None)
+        assert (scan.options.columns, scan.options.limit) == (None, None)
         assert changed.replace(limit=None, columns=None) == scan
         with pytest.raises(TypeError, match="colums"):
             scan.replace(colums=["id"])

@@ -452,7 +452,7 @@ class TestShared:
         profile, name = shared.split("#")
         with ds.SharingClient(profile) as client:
             scan = client.table(name).scan(variant="json")
-            assert scan.variant == "json"
+            assert scan.options.variant == "json"
             assert scan.schema == scan.to_arrow(progress=False).schema == scan.to_record_batch_reader().schema
             assert scan.schema.field("v").type == pa.string()
             assert scan.replace(variant="struct").schema.field("v").type == VARIANT

@@ -15,11 +15,11 @@ import pytest
 from loading.loading_tables import File, column, write_table
 
 import delta_sharing_client as ds
-from delta_sharing_client.changes.plan import ChangesQuery
+from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.errors import ColumnError, ProfileError, SparkError, TableNameError
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.schema import parse_schema
-from delta_sharing_client.query import SnapshotQuery
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
 from delta_sharing_client.spark.columns import asked_columns
@@ -299,13 +299,13 @@ def test_every_option_is_understood() -> None:
     }
     options = parse_options(PROFILE | given)
     assert options.table == Table("t", "s", "d")
-    assert options.query == SnapshotQuery(
-        columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json", formats=("delta", "parquet")
+    assert options.query == ScanOptions(
+        columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json"
     )
     assert (options.executor_credentials, options.partition_size, options.min_partitions) == (False, 1000, 7)
     assert "canary" not in repr(options)
     changes = {"path": "s.d.t", "readChangeFeed": "true", "startingTimestamp": "2024-01-01", "endingVersion": "9"}
-    assert parse_options(PROFILE | changes).query == ChangesQuery(
+    assert parse_options(PROFILE | changes).query == ChangeOptions(
         starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
     )
     assert {*given, *changes, "timestampAsOf", "startingVersion", "endingTimestamp"} == set(OPTIONS)

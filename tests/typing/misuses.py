@@ -14,6 +14,6 @@ def mistakes(client: ds.SharingClient) -> None:
     orders = client.table("retail.sales.orders")
     orders.scan(response_format="csv")  # type: ignore[arg-type]
     orders.scan(filters=[("a", "=")])  # type: ignore[list-item]
-    orders.scan().limit = 3  # type: ignore[misc]
+    orders.scan().options = orders.scan().options  # type: ignore[misc]
     client.table(["retail", "sales", "orders"])  # type: ignore[arg-type]
     ds.TransportOptions(read_timeout=30)  # type: ignore[arg-type]
