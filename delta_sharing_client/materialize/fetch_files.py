@@ -24,7 +24,8 @@ from delta_sharing_client.delta_log.durable import (
     sync_directory,
     writing,
 )
-from delta_sharing_client.errors import DataError, DeltaLogError
+from delta_sharing_client.delta_log.links import LinkCheck, is_link
+from delta_sharing_client.errors import DataError
 from delta_sharing_client.http.connections import Cancellation
 from delta_sharing_client.protocol.actions import DeletionVector
 from delta_sharing_client.read.deletion_vector import decode_stored, file_range
@@ -108,8 +109,9 @@ def fetch_files(
         return {}
     job = _Job(storage, directory, refresh, sum(1 + item.size // _PIECE for item in wanted))
     with writing("the data", directory):
+        links = LinkCheck(directory)
         for folder in (job.partial, *sorted({(directory / item.path).parent for item in wanted})):
-            _check_inside(directory, folder)
+            links.folder(folder)
             make_directories(folder)
     workers = min(storage.options.max_connections, len(wanted))
     files = ThreadPoolExecutor(workers, "delta-sharing-fetch")
@@ -130,15 +132,6 @@ def fetch_files(
     with writing("the data", directory):
         _sync_folders(directory / item.path for item in wanted)
     return done
-
-
-def _check_inside(directory: Path, folder: Path) -> None:
-    """Follow no symbolic link out of a table's directory."""
-    if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(directory)):
-        raise DeltaLogError(
-            f"its folder {folder.name!r} is a symbolic link that leads out of it: remove the link",
-            path=str(directory),
-        )
 
 
 def _sync_folders(files: Iterable[Path]) -> None:
@@ -179,7 +172,7 @@ class _Job:
     def one(self, item: Wanted) -> Fetched:
         target = self._directory / item.path
         with writing("the data", self._directory):
-            there = target.is_file() and not target.is_symlink()
+            there = target.is_file() and not is_link(target)
             if there and (item.vector is not None or not item.size or _size(target) == item.size):
                 # It was given its name after it had been checked and made durable.
                 self._count(item.size)

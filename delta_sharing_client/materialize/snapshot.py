@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.delta_log import DeltaLog
+from delta_sharing_client.delta_log.links import refuse_links
+from delta_sharing_client.delta_log.listing import LOG_DIRECTORY
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.load.progress import byte_progress
 from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
@@ -75,6 +77,7 @@ def new_log(directory: str | os.PathLike[str], *, allow_absolute_paths: bool = F
         DeltaLogError: there is a table in the directory, or it is no directory.
     """
     log = DeltaLog.for_table(directory, allow_absolute_paths=allow_absolute_paths)
+    check_place(log)
     if log.table_exists:
         raise DeltaLogError(
             "there is a Delta table in this directory already; give an empty one, or remove it",
@@ -82,17 +85,18 @@ def new_log(directory: str | os.PathLike[str], *, allow_absolute_paths: bool = F
         )
     if log.table_path.exists() and not log.table_path.is_dir():
         raise DeltaLogError("this is a file, not a directory", path=str(log.table_path))
-    check_place(log)
     return log
 
 
 def check_place(log: DeltaLog) -> None:
-    """Check that a table that is not there yet would not get in among other things.
+    """Check that nothing is written through a link, and no new table among other things.
 
     Raises:
-        DeltaLogError: its directory holds something that is no part of a table.
+        DeltaLogError: there is a link in the folders for the log and for unfinished files, or the directory of a
+            new table holds something that is no part of a table.
     """
     folder = log.table_path
+    refuse_links(folder, LOG_DIRECTORY, PRIVATE_FOLDER)
     if log.table_exists or not folder.is_dir():
         return
     names = sorted(entry.name for entry in folder.iterdir())

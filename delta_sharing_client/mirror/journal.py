@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from delta_sharing_client.delta_log.durable import TEMPORARY, remove_quietly, replace_file, writing
+from delta_sharing_client.delta_log.links import LinkCheck
 from delta_sharing_client.delta_log.listing import LOG_DIRECTORY, SIDECARS
 from delta_sharing_client.materialize.fetch_files import PARTIAL, PRIVATE_FOLDER
 
@@ -45,10 +46,15 @@ class Journal:
 
         Returns:
             How many files were removed.
+
+        Raises:
+            DeltaLogError: a folder with such a file is a link.
         """
         removed = 0
+        links = LinkCheck(self._directory)
         for path in self.pending - set(committed):
             file = self._directory / path
+            links.folder(file.parent)
             if file.is_file():
                 remove_quietly(file)
                 removed += 1

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delta_sharing_client.delta_log import DeltaLog, Snapshot
+from delta_sharing_client.delta_log.links import refuse_links
+from delta_sharing_client.delta_log.listing import LOG_DIRECTORY
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.materialize.fetch_files import PRIVATE_FOLDER
 from delta_sharing_client.mirror.lock import exclusive
 from delta_sharing_client.mirror.state import check_source, local_version_of, shared_version
 from delta_sharing_client.protocol.names import Table
@@ -55,7 +58,12 @@ class Mirror:
 
     @property
     def log(self) -> DeltaLog:
-        """The local table's log."""
+        """The local table's log.
+
+        Raises:
+            DeltaLogError: there is a link among the mirror's own files.
+        """
+        refuse_links(self.directory, LOG_DIRECTORY, PRIVATE_FOLDER)
         return DeltaLog.for_table(self.directory)
 
     @property

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from delta_sharing_client.delta_log import AddFile, Snapshot, resolve_path
+from delta_sharing_client.delta_log.links import LinkCheck
 from delta_sharing_client.materialize.copies import FILE_ID, VECTOR_ID
-from delta_sharing_client.mirror.state import tags_of
+from delta_sharing_client.mirror.state import data_of, tags_of
 from delta_sharing_client.protocol.actions import AddFile as SharedFile
 from delta_sharing_client.protocol.actions import DeletionVector, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
@@ -49,15 +50,19 @@ class MirrorScan(RowSource):
         Raises:
             ColumnError, FilterError: the projection or the filter does not fit the table.
             UnsupportedTableError: the mirror needs something that this release cannot read.
+            DeltaLogError: a file of the mirror, or its folder, is a link.
         """
         protocol, metadata = protocol_of(self.snapshot), metadata_of(self.snapshot)
         protocol.check_readable(f"the mirror in {self.directory}")
         options = self.options
         spec = read_spec(metadata, options.columns, bind_query(options, metadata), options.variant, protocol)
         make = TaskMaker(spec)
-        tasks, pruned = split_pruned(
-            [] if options.limit == 0 else [make(shared_form(file, self.directory)) for file in self.snapshot.files]
-        )
+        links = LinkCheck(self.directory)
+        files = () if options.limit == 0 else self.snapshot.files
+        for file in files:
+            for data in data_of(file, self.directory):
+                links.file(self.directory / data.path)
+        tasks, pruned = split_pruned([make(shared_form(file, self.directory)) for file in files])
         return ScanPlan(
             table=self.table,
             version=self.snapshot.version,

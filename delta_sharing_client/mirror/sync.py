@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta_log import AddFile, DeltaLog, Snapshot
+from delta_sharing_client.delta_log.links import LinkCheck
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.load.progress import byte_progress
 from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
-from delta_sharing_client.materialize.fetch_files import Fetched, fetch_files
+from delta_sharing_client.materialize.fetch_files import Fetched, Wanted, fetch_files
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
 from delta_sharing_client.materialize.snapshot import check_place, table_id
@@ -77,8 +79,8 @@ class Syncer:
     def sync(self, *, at_version: int | None, every_version: bool, repair: bool) -> SyncResult:
         """Bring the mirror to a shared version; see `Mirror.sync`."""
         log = DeltaLog.for_table(self._directory)
-        check_source(log.snapshot(), self._table, self._directory)
         check_place(log)
+        check_source(log.snapshot(), self._table, self._directory)
         with exclusive(self._directory) as locked:
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
@@ -161,12 +163,14 @@ class Syncer:
 
     def _fetch(self, listing: Listing, change: _Change, journal: Journal) -> dict[str, Fetched]:
         known = change.known
-        wanted = {
-            item.path: item
-            for file in change.files.values()
-            for item in file.wanted()
-            if item.path not in known or not _is_there(self._directory / item.path, known[item.path].size)
-        }
+        links = LinkCheck(self._directory)
+        wanted: dict[str, Wanted] = {}
+        for file in change.files.values():
+            for data in file.wanted():
+                target = self._directory / data.path
+                links.folder(target.parent)
+                if data.path not in known or not _is_there(target, known[data.path].size):
+                    wanted[data.path] = data
         fetched: dict[str, Fetched] = {}
         if wanted:
             journal.begin(wanted)
@@ -190,9 +194,10 @@ class Syncer:
 
 def _is_there(file: Path, size: int) -> bool:
     try:
-        return file.stat().st_size == size
+        status = file.lstat()
     except OSError:
         return False
+    return stat.S_ISREG(status.st_mode) and status.st_size == size
 
 
 class _Change:

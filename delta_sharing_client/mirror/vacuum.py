@@ -12,6 +12,7 @@ from typing import Final
 
 from delta_sharing_client.delta_log import DeltaLog, RemoveFile, resolve_path
 from delta_sharing_client.delta_log.durable import writing
+from delta_sharing_client.delta_log.links import refuse_links
 from delta_sharing_client.delta_log.listing import list_log
 from delta_sharing_client.materialize.copies import now_in_ms
 from delta_sharing_client.mirror.state import data_of
@@ -42,9 +43,10 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
         dry_run: remove nothing, only count.
 
     Raises:
-        DeltaLogError: the log is damaged, or a file cannot be removed.
+        DeltaLogError: the log is damaged, there is a link in the directory, or a file cannot be removed.
     """
     directory = log.table_path
+    refuse_links(directory)
     kept = _needed(log, now_in_ms() - int(retain / timedelta(milliseconds=1)))
     files = size = 0
     for path in _ours(directory):
@@ -85,5 +87,5 @@ def _remove_empty_folders(directory: Path) -> None:
     for folder, folders, _ in os.walk(directory, topdown=False):
         for name in folders:
             path = Path(folder) / name
-            if "=" in name and not path.is_symlink() and not any(path.iterdir()):
+            if "=" in name and not any(path.iterdir()):
                 path.rmdir()

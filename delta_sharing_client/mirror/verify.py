@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delta_sharing_client.delta_log import Snapshot
+from delta_sharing_client.delta_log.links import LinkCheck, is_link
 from delta_sharing_client.materialize.fetch_files import sha256_of
 from delta_sharing_client.mirror.state import LocalData, data_of
 
@@ -55,8 +56,14 @@ def verify_files(snapshot: Snapshot, directory: Path) -> Verification:
     Args:
         snapshot: the version.
         directory: the mirror's directory.
+
+    Raises:
+        DeltaLogError: a folder of the mirror is a link.
     """
+    links = LinkCheck(directory)
     items = {data.path: data for file in snapshot.files for data in data_of(file, directory)}
+    for path in items:
+        links.folder((directory / path).parent)
     with ThreadPoolExecutor(os.cpu_count() or 1, "delta-sharing-verify") as pool:
         reasons = list(pool.map(lambda data: _reason(directory, data), items.values()))
     problems = tuple(
@@ -72,7 +79,9 @@ def _reason(directory: Path, data: LocalData) -> tuple[str | None, int]:
     """Return what is wrong with a file, or None, and how many bytes it has."""
     file = directory / data.path
     try:
-        if file.is_symlink() or not file.is_file():
+        if is_link(file):
+            return "it is a symbolic link", 0
+        if not file.is_file():
             return "it is missing", 0
         size = file.stat().st_size
         if data.known is not None and size != data.known.size:

@@ -14,10 +14,14 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from delta_sharing_client.delta_log.durable import make_directories, replace_file
 from delta_sharing_client.errors import CheckpointError
+from delta_sharing_client.locks import Timeout, file_lock, holder_of
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _LOGGER: Final = logging.getLogger(__name__)
 _FORMAT: Final = 1
@@ -93,8 +97,8 @@ class CheckpointFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lock: FileLock | None = None
         self.path = Path(path).absolute()
-        self._lock: int | None = None
 
     def __del__(self) -> None:
         self.close()
@@ -105,31 +109,32 @@ class CheckpointFile:
         Raises:
             CheckpointError: another poller does, or the file system refuses.
         """
-        if self._lock is not None:
+        if self._is_locked:
             return
+        path = self.path.with_name(self.path.name + ".lock")
         try:
             make_directories(self.path.parent)
-            descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self._error(f"cannot be used: {error.strerror}") from None
-        try:
-            _lock(descriptor)
-        except OSError:
-            holder = _holder(descriptor)
-            os.close(descriptor)
+            lock = file_lock(path, private=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            process = holder_of(path)
+            holder = "" if process is None else f" (process {process})"
             raise self._error(
                 f"another poller{holder} uses it; stop that one, or give this one a checkpoint of its own"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, str(os.getpid()).encode())
-        self._lock = descriptor
+        except OSError as error:
+            raise self._error(f"cannot be used: {error.strerror}") from None
+        self._lock = lock
+
+    @property
+    def _is_locked(self) -> bool:
+        return self._lock is not None and self._lock.is_locked
 
     def close(self) -> None:
         """Let another poller have the file."""
-        descriptor, self._lock = getattr(self, "_lock", None), None
-        if descriptor is not None:
-            os.close(descriptor)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     def load(self, table: str) -> Position | None:
         """Return the position; None where there is no file yet.
@@ -174,7 +179,7 @@ class CheckpointFile:
         Raises:
             CheckpointError: the lock is not held, or the file system refuses.
         """
-        if self._lock is None:
+        if not self._is_locked:
             raise self._error("the poller was closed; commit before that")
         try:
             self._keep_previous()
@@ -226,28 +231,3 @@ def _decode(data: bytes) -> Position:
         schema=None if schema is None else SchemaMark(**schema),
         **fields,
     )
-
-
-def _holder(descriptor: int) -> str:
-    """Who holds the lock, where it can be told."""
-    try:
-        text = os.read(descriptor, 32).decode("ascii")
-    except (OSError, ValueError):
-        return ""
-    return f" (process {text})" if text.isdigit() else ""
-
-
-if os.name == "nt":  # pragma: no cover
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past what is written: a locked byte cannot be read
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        """Lock for this process; the system gives it up when the process ends, however it ends."""
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

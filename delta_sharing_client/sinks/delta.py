@@ -14,6 +14,8 @@ from delta_sharing_client.delta_log.checks import check_commit
 from delta_sharing_client.delta_log.columns import partition_fields
 from delta_sharing_client.delta_log.durations import flag_property
 from delta_sharing_client.delta_log.features import has_feature
+from delta_sharing_client.delta_log.links import refuse_links
+from delta_sharing_client.delta_log.listing import LOG_DIRECTORY
 from delta_sharing_client.errors import CommitConflictError, SinkError, SinkKeyError, UnsupportedFeatureError
 from delta_sharing_client.protocol.schema import StructType, parse_schema
 from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
@@ -80,12 +82,14 @@ class DeltaSink(Sink):
         A batch that brought no rows makes no commit, and is not counted.
 
         Raises:
-            DeltaLogError: the table's log is damaged.
+            DeltaLogError: the table's log is damaged, or there is a link in it.
         """
+        refuse_links(self.path, LOG_DIRECTORY)
         found = self._log.snapshot().transactions.get(poller_id)
         return None if found is None else found.version
 
     def _write(self, incoming: Incoming) -> WriteResult:
+        refuse_links(self.path)
         for attempt in range(1, _ATTEMPTS + 1):
             transaction = self._log.start_transaction()
             after = transaction.txn_version(incoming.poller_id)

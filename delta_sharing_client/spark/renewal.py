@@ -13,22 +13,17 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.locks import file_lock
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.query import ScanPlan, UrlRefresher
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.spark.credential import profile_fields
-
-try:
-    import fcntl
-except ImportError:  # Windows: each worker asks for itself
-    fcntl = None  # type: ignore[assignment]
 
 #: How long renewed URLs are kept on a host, seconds; longer than any store lets them live.
 _KEPT: Final = 24 * 3600
@@ -88,10 +83,10 @@ class Renewal:
     def _shared(self, file_id: str, expired: str) -> dict[str, str]:
         """What another worker of this host was told, or else what the server tells now."""
         folder = _private_folder()
-        if folder is None or fcntl is None:
+        if folder is None:
             return self._ask()
         path = folder / f"{self._key}.json"
-        with _locked(folder / f"{self._key}.lock"):
+        with file_lock(folder / f"{self._key}.lock", private=True):
             known = _read(path)
             if known.get(file_id, expired) != expired:
                 return known
@@ -121,16 +116,6 @@ def _private_folder() -> Path | None:
         return None
     private = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077
     return folder if private else None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from filelock import FileLock
 from growing_tables import Source, data_files, rows_of
 
 from delta_sharing_client import SharingClient
@@ -293,13 +294,23 @@ def test_two_syncers_at_a_time(source: Source, server: SharingServer, connect: C
     assert len(data_files(mirror.directory)) == len(source.files)
 
 
+def no_locks(path: Path) -> Any:
+    """A lock as on a file system that has none."""
+
+    class Lock(FileLock):
+        def _acquire(self) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    return Lock(path)
+
+
 def test_a_syncer_on_a_machine_without_the_lock(
     mirror: Mirror, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both see the same version; one commits first, and the other one finds that nothing is left to do."""
     mirror.sync()
     source.change([("z", [1])])
-    monkeypatch.setattr("delta_sharing_client.mirror.lock._lock", lambda descriptor: False)
+    monkeypatch.setattr("delta_sharing_client.mirror.lock.file_lock", no_locks)
     original = fetch_files.fetch_files
     raced = []
 

@@ -77,7 +77,7 @@ def test_a_folder_that_is_a_link_is_not_followed(share: FaultyShare, table: Any,
     private = mirror.directory / "_delta_sharing"
     private.mkdir(parents=True)
     (private / "partial").symlink_to(outside)
-    with pytest.raises(DeltaLogError, match="'partial' is a symbolic link that leads out of it: remove the link"):
+    with pytest.raises(DeltaLogError, match="_delta_sharing/partial is a symbolic link, and no link below"):
         mirror.sync()
     assert list(outside.iterdir()) == []
     (private / "partial").unlink()

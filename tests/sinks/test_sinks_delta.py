@@ -435,3 +435,19 @@ def without_metadata(kind: Any) -> Any:
     if isinstance(kind, dict):
         return {key: {} if key == "metadata" else without_metadata(value) for key, value in kind.items()}
     return [without_metadata(item) for item in kind] if isinstance(kind, list) else kind
+
+
+@pytest.mark.parametrize("name", ["_delta_log", "_delta_log/00000000000000000000.json", "folder"])
+def test_links_in_the_target_are_refused(table: ChangeTable, share: Share, tmp_path: Path, name: str) -> None:
+    target, outside = tmp_path / "target", tmp_path / "outside"
+    sink = DeltaSink(target, change_columns=False)
+    poller = share(table.root).poll_changes(starting_version="snapshot")
+    drain(poller, sink)
+    if (target / name).exists():
+        shutil.move(target / name, outside)
+    else:
+        outside.mkdir()
+    (target / name).symlink_to(outside)
+    table.commit(table.add("f2", rows(4)))
+    with pytest.raises(DeltaLogError, match=f"{name} is a symbolic link"):
+        drain(poller, sink)
