@@ -36,6 +36,7 @@ from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec, split_pruned
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import unsigned_url
 
 logger = logging.getLogger(__name__)
 
@@ -284,7 +285,7 @@ def vector_file_id(file: FileAction) -> str | None:
     vector = file.deletion_vector
     if file.deletion_vector_file_id is not None or vector is None or vector.storage_type == "i":
         return file.deletion_vector_file_id
-    return hashlib.sha256(vector.path_or_inline.partition("?")[0].encode()).hexdigest()[:32]
+    return hashlib.sha256(unsigned_url(vector.path_or_inline).encode()).hexdigest()[:32]
 
 
 class _SignedUrls:

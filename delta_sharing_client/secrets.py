@@ -87,6 +87,14 @@ def redact_url(url: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path}" + (f"?{MASK}" if parts.query else "")
 
 
+def unsigned_url(url: str) -> str:
+    """Return what a pre-signed URL names: all of it but its query string and fragment.
+
+    Of one file it is mostly the same in every answer, whatever its id and its signature.
+    """
+    return url.partition("#")[0].partition("?")[0]
+
+
 _URL = re.compile(r"""[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s'"<>\\?#]*+(?:[?#][^\s'"<>]*+)?""")
 #: What is left of a URL when its beginning is missing or escaped: anything up to a `?` with a `=` behind it.
 _QUERY = re.compile(r"""(?<![^\s'"<>])([^\s'"<>?]*+)\?[^\s'"<>]*?(?:=|\\u003d)[^\s'"<>]*+""")

@@ -31,6 +31,7 @@ from delta_sharing_client.query import ScanPlan, vector_file_id
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import project, read_spec
 from delta_sharing_client.scan.tasks import FileScanTask, MarkedRows, ReadSpec
+from delta_sharing_client.secrets import unsigned_url
 
 CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
@@ -290,9 +291,9 @@ class _Tasks:
             return {}
         pairs = [(file, added[name]) for name, file in removed.items() if name in added]
         # Of a server whose ids change with the vector, the file is still the same object of the store.
-        others = {_object(file): file for name, file in added.items() if name not in removed}
+        others = {unsigned_url(file.url): file for name, file in added.items() if name not in removed}
         for name, file in removed.items():
-            other = None if name in added else others.get(_object(file))
+            other = None if name in added else others.get(unsigned_url(file.url))
             if other is not None and (file.deletion_vector or other.deletion_vector) is not None:
                 pairs.append((file, other))
         return {id(one): other for pair in pairs for one, other in (pair, pair[::-1])}
@@ -336,11 +337,6 @@ class _Tasks:
             constants=constants,
             only=only,
         )
-
-
-def _object(file: FileAction) -> str:
-    """What a URL names, without its signature."""
-    return file.url.partition("?")[0]
 
 
 def _same_vector(one: FileAction, other: FileAction) -> bool:

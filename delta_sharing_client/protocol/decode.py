@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -32,6 +31,7 @@ from delta_sharing_client.protocol.capabilities import ResponseCapabilities
 from delta_sharing_client.protocol.lines import Json, Lines, parse_object
 from delta_sharing_client.protocol.schema import NO_COLUMNS
 from delta_sharing_client.protocol.usual import Decoded, UsualFiles, usual_decoder
+from delta_sharing_client.secrets import unsigned_url
 
 
 def decode_actions(
@@ -298,15 +298,12 @@ _DECODERS: Final[Mapping[str, Callable[[Json], Action]]] = {
 }
 
 
-_UNSIGNED = re.compile(r"[^?#]*")
-
-
 def _file_id(item: Json, url: str) -> str:
     """The file's id; of a server that sends none, a hash of the URL's unsigned part."""
     given = item.get("id")
     if given:
         return str(given)
-    return hashlib.sha256(_UNSIGNED.match(url)[0].encode()).hexdigest()[:32]  # type: ignore[index]
+    return hashlib.sha256(unsigned_url(url).encode()).hexdigest()[:32]
 
 
 def _partition_values(item: Json) -> Mapping[str, str | None]:

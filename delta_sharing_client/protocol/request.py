@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.times import parse_iso8601
@@ -225,3 +225,14 @@ class VersionsRequest:
         if self.include_historical_protocol:
             body["includeHistoricalProtocol"] = True
         return body
+
+
+Request = TypeVar("Request", bound=QueryRequest | ChangesRequest | VersionsRequest)
+
+
+def pinned(request: Request, response_format: ResponseFormat) -> Request:
+    """Return a request that asks for the same once more, in the response format in which it was answered.
+
+    The ids of files depend on the format: whatever is known by them can only be found again in the same one.
+    """
+    return replace(request, formats=(response_format,))

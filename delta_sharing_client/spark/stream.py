@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import (
@@ -34,7 +34,8 @@ from delta_sharing_client.spark.stream_guard import SchemaGuard
 from delta_sharing_client.spark.stream_listings import Listings
 from delta_sharing_client.spark.stream_offsets import BEFORE, Admission, Limit, Offset, pending
 from delta_sharing_client.spark.stream_options import MAX_FILES, parse_stream_options
-from delta_sharing_client.spark.stream_plan import Listing, Reading, batch_plan
+from delta_sharing_client.spark.stream_plan import Listing, batch_plan
+from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_start import open_stream
 
 if TYPE_CHECKING:
@@ -64,6 +65,22 @@ class _Opened:
     reading: Reading
     listings: Listings
     guard: SchemaGuard
+
+
+@dataclass
+class _Run:
+    """Files of a batch that were listed in one response format, whose URLs are renewed together.
+
+    Attributes:
+        listing: the last listing of it.
+        first, last: its versions.
+        tasks: its files.
+    """
+
+    listing: Listing
+    first: int
+    last: int = -1
+    tasks: list[FileScanTask] = field(default_factory=list)
 
 
 class TableStream:
@@ -130,28 +147,32 @@ class TableStream:
             opened.guard.check_start(begin)
             self._checked = True
         opened.listings.forget(begin)
+        settled = opened.listings.settle(begin, self._ask_version)
         admission = Admission(self._limit(limit))
         # A trigger that takes all there is must not end well without having seen it.
         self._eager = limit is not None and limit[0] == "ReadAllAvailable"
         patient = self._ran and self._frozen is None and not self._eager
-        position = begin
+        position = settled
         self._may_ask = True
         while not admission.full:
             try:
                 listing = self._next(position)
             except _TRANSIENT as error:
-                if not self._may_wait(error, patient and position == begin):
+                if not self._may_wait(error, patient and position == settled):
                     raise
                 break
             if listing is None:
                 break
             if listing.stop is not None and listing.last < listing.first:
-                if position != begin:
+                if position != settled:
                     break  # what comes before is read first
                 raise opened.guard.error(listing.stop)
-            position = admission.advance(position, pending(listing.files, position), listing.last)
+            position = admission.advance(
+                position, pending(listing.files, position), listing.last, listing.response_format
+            )
         self._ran = True
-        return position.to_json()
+        # An offset that says more of the same place would be a batch of its own.
+        return (begin if position == settled else position).to_json()
 
     def report_latest_offset(self) -> dict[str, Any] | None:
         """Return the end of what is known of the table, for the query's progress; asks nothing."""
@@ -182,25 +203,35 @@ class TableStream:
             return []
         listings = self._open().listings
         self._check_table(last)
+        last = listings.settle(last, self._ask_version)
+        if (first.version, first.is_snapshot) == (last.version, last.is_snapshot) and first.index > BEFORE:
+            first = replace(first, response_format=last.response_format)
+        position = listings.settle(first, self._ask_version)
         made: list[tuple[bytes, bytes]] = []
-        position = first
         if position.is_snapshot:
-            whole = listings.covering(position, position.version)
+            wanted = last.response_format if last.is_snapshot else None
+            whole = listings.covering(position, position.version, wanted)
             stop = last.index if last.is_snapshot else _END
-            made += self._encoded(whole, self._chosen(whole, position, (position.version, stop)))
+            made += self._encoded(whole, self._chosen(whole, position, last, (position.version, stop)))
             if last.is_snapshot:
                 return made
             position = position.after(position.version)
-        tasks: list[FileScanTask] = []
+        runs: list[_Run] = []
         until = last.version if last.index > BEFORE else last.version - 1
-        listing: Listing | None = None
         while position.place < last.place and position.version <= until:
-            listing = listings.covering(position, until)
-            tasks += self._chosen(listing, position, (last.version, last.index))
-            position = position.after(listing.last)
-        if listing is not None:
-            begin = first.version + 1 if first.is_snapshot else first.version
-            made += self._encoded(listing, tasks, range(begin, until + 1))
+            wanted = last.response_format if position.version == last.version else None
+            listing = listings.covering(position, until, wanted)
+            reached = min(listing.last, until)
+            if reached == last.version and listing.response_format != last.response_format:
+                reached -= 1  # the last version is looked up by itself, in the format of its offset
+            tasks = self._chosen(listing, position, last, min((reached, _END), (last.version, last.index)))
+            if not runs or runs[-1].listing.response_format != listing.response_format:
+                runs.append(_Run(listing, position.version))
+            runs[-1].tasks += tasks
+            runs[-1].last = reached
+            position = position.after(reached)
+        for run in runs:
+            made += self._encoded(run.listing, run.tasks, range(run.first, run.last + 1))
         return made
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -276,15 +307,25 @@ class TableStream:
             return None
         return self._open().listings.covering(position, last)
 
-    def _chosen(self, listing: Listing, position: Offset, end: tuple[int, int]) -> Sequence[FileScanTask]:
-        """Return the files of a batch in a listing, and be sure that it ends where it did before."""
+    def _chosen(
+        self, listing: Listing, position: Offset, last: Offset, end: tuple[int, int]
+    ) -> Sequence[FileScanTask]:
+        """Return the files of a batch in a listing, and be sure that it ends where it did before.
+
+        Args:
+            listing: the listing.
+            position: where the batch, or this part of it, begins.
+            last: where the batch ends.
+            end: the version and the index of the last file to return.
+        """
         if listing.stop is not None and listing.last < listing.first:
             raise self._open().guard.error(listing.stop)
         files, tasks = listing.between((position.version, position.index), end)
         version, index = end
         if BEFORE < index < _END and listing.first <= version <= listing.last:
-            last = max((f.index for f in files if f.version == version), default=BEFORE)
-            if last != index:
+            listing.check(last, self._options.what)
+            highest = max((f.index for f in files if f.version == version), default=BEFORE)
+            if highest != index:
                 raise StreamError(
                     f"{self._options.what}: a batch ended behind file {index} of version {version}, and the "
                     "server lists fewer files of it now. Start the query with a new checkpoint location",

@@ -6,7 +6,8 @@ from delta_sharing_client.errors import DeltaSharingError, SchemaChangedError
 from delta_sharing_client.protocol.answers import TableInfo
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
-from delta_sharing_client.spark.stream_plan import Reading, Stop
+from delta_sharing_client.spark.stream_plan import Stop
+from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_schemas import SchemaLog, changes_between, schema_error
 from delta_sharing_client.spark.stream_start import metadata_at
 

@@ -2,6 +2,9 @@
 
 An offset names a version and a file within it, by the file's place among those of the version, which stand in the
 order of their ids. So the same two offsets stand for the same files whenever they are asked for.
+
+A server may give a file another id in another response format. So an offset within a version names the format that
+the ids are of, and the version is asked for in it until all of it was read.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delta_sharing_client.errors import StreamError
+from delta_sharing_client.protocol.actions import ResponseFormat
 
 #: The form of the offsets, which stands in each of them.
 OFFSET_VERSION: Final = 1
@@ -32,6 +36,9 @@ class Offset:
         is_snapshot: whether the files are those of the whole table as of `version`, not those that it changed.
         initial_version: where the query began.
         initial_snapshot: whether it began with the whole table.
+        response_format: the response format that `index` depends on; None before a version's first file, and in
+            offsets of the first releases.
+        file_id: the id of the last file that was read, in that format.
     """
 
     table_id: str
@@ -40,6 +47,8 @@ class Offset:
     is_snapshot: bool = False
     initial_version: int
     initial_snapshot: bool = False
+    response_format: ResponseFormat | None = None
+    file_id: str | None = None
 
     @classmethod
     def initial(cls, table_id: str, version: int, *, snapshot: bool) -> Offset:
@@ -86,6 +95,8 @@ class Offset:
                 is_snapshot=_typed(value["isInitialSnapshot"], bool),
                 initial_version=_typed(value["initialVersion"], int),
                 initial_snapshot=_typed(value["initialSnapshot"], bool),
+                response_format=_format(value.get("responseFormat")),
+                file_id=None if value.get("fileId") is None else _typed(value["fileId"], str),
             )
         except (KeyError, TypeError) as error:
             raise StreamError(f"the checkpoint holds a damaged offset: {error}") from None
@@ -95,6 +106,7 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark keeps it. Spark compares the texts, so the order of the keys counts."""
+        told = {"responseFormat": self.response_format, "fileId": self.file_id}
         return {
             "sourceVersion": OFFSET_VERSION,
             "tableId": self.table_id,
@@ -103,7 +115,7 @@ class Offset:
             "isInitialSnapshot": self.is_snapshot,
             "initialVersion": self.initial_version,
             "initialSnapshot": self.initial_snapshot,
-        }
+        } | {key: value for key, value in told.items() if value is not None}
 
     @property
     def start(self) -> Offset:
@@ -117,17 +129,39 @@ class Offset:
 
     def after(self, version: int) -> Offset:
         """Return the offset behind the last file of a version."""
-        return replace(self, version=version + 1, index=BEFORE, is_snapshot=False)
+        return replace(
+            self, version=version + 1, index=BEFORE, is_snapshot=False, response_format=None, file_id=None
+        )
 
-    def at(self, version: int, index: int) -> Offset:
-        """Return the offset behind a file, in the same kind of files."""
-        return replace(self, version=version, index=index)
+    def at(
+        self,
+        version: int,
+        index: int,
+        response_format: ResponseFormat | None = None,
+        file_id: str | None = None,
+    ) -> Offset:
+        """Return the offset behind a file, in the same kind of files.
+
+        Args:
+            version: the file's version.
+            index: its place in it.
+            response_format: the response format that the place depends on.
+            file_id: the file's id in that format.
+        """
+        return replace(self, version=version, index=index, response_format=response_format, file_id=file_id)
 
 
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{str(value)[:80]!r} is no {kind.__name__}")
     return value
+
+
+def _format(value: Any) -> ResponseFormat | None:
+    if value in (None, "parquet", "delta"):
+        found: ResponseFormat | None = value
+        return found
+    raise TypeError(f"{str(value)[:80]!r} is no response format")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +186,14 @@ class Sized:
         index: its place in it.
         size: its bytes.
         whole: whether the files of its version are taken together or not at all.
+        file_id: its id.
     """
 
     version: int
     index: int
     size: int
     whole: bool = False
+    file_id: str | None = None
 
 
 @dataclass
@@ -191,19 +227,26 @@ class Admission:
         self.size += file.size
         return True
 
-    def advance(self, position: Offset, files: Iterable[Sized], last: int) -> Offset:
+    def advance(
+        self,
+        position: Offset,
+        files: Iterable[Sized],
+        last: int,
+        response_format: ResponseFormat | None = None,
+    ) -> Offset:
         """Return how far a batch comes in a run of files.
 
         Args:
             position: where the batch, or this run of files, begins.
             files: the files behind `position`, in their order.
             last: the last version that they cover; a version may have none of them.
+            response_format: the response format that their places depend on.
         """
         for file in files:
             if not self.admit(file):
                 # What lies between the last file that was taken and this one is behind us already.
                 return position if file.version == position.version else position.after(file.version - 1)
-            position = position.at(file.version, file.index)
+            position = position.at(file.version, file.index, response_format, file.file_id)
         return position.after(last)
 
 

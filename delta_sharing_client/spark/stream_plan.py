@@ -1,7 +1,7 @@
 """What a streaming query reads: the files of the whole table, or of some versions, each with its place.
 
 The files of a version stand in the order of their ids, so that a place names the same file whenever the server is
-asked.
+asked in the same response format.
 """
 
 from __future__ import annotations
@@ -12,115 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from delta_sharing_client.changes.history import TableHistory
-from delta_sharing_client.changes.options import ChangeOptions
-from delta_sharing_client.changes.plan import (
-    CHANGE_COLUMNS,
-    CHANGE_TYPE,
-    change_spec,
-    change_tasks,
-    inserted_tasks,
-)
-from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError, TableReplacedError
-from delta_sharing_client.protocol.actions import AddFile, FileAction, RemoveFile
+from delta_sharing_client.changes.plan import CHANGE_TYPE, change_tasks, inserted_tasks
+from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError
+from delta_sharing_client.protocol.actions import AddFile, FileAction, RemoveFile, ResponseFormat
 from delta_sharing_client.protocol.answers import TableInfo
 from delta_sharing_client.protocol.evolution import ColumnChange
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest, pinned
 from delta_sharing_client.query import ScanPlan
 from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec
+from delta_sharing_client.scan.plan import Pruned, TaskMaker
 from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.spark.stream_offsets import Sized, behind
+from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, Sized, behind
 from delta_sharing_client.spark.stream_options import StreamOptions
-from delta_sharing_client.spark.stream_schemas import changes_between, mode_of
+from delta_sharing_client.spark.stream_reading import Reading
+from delta_sharing_client.spark.stream_schemas import mode_of
 
 #: Seconds: URLs that expire within this are asked for again before a batch gets them.
 _TOO_LATE: Final = 60.0
 #: Seconds after which URLs of unknown life are asked for again.
 _OLD: Final = 600.0
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a streaming query makes of every file, from its start to its end.
-
-    Attributes:
-        options: what the user asks for.
-        info: the table's metadata, as of the version whose columns Spark was told.
-        spec: what to read of each file.
-        chosen: the names of the table's columns that are read, where they were chosen; None for all.
-    """
-
-    options: StreamOptions
-    info: TableInfo
-    spec: ReadSpec = field(repr=False)
-    chosen: frozenset[str] | None
-
-    @classmethod
-    def of(cls, options: StreamOptions, info: TableInfo) -> Reading:
-        """Return what to read of a table, all columns that the options name.
-
-        Raises:
-            UnsupportedTableError: the table needs something that this release cannot read.
-            ColumnError: the options name columns that it lacks.
-        """
-        info.protocol.check_readable(options.what)
-        spec = read_spec(info.metadata, options.columns, None, options.variant, info.protocol)
-        if options.read_change_feed:
-            spec = change_spec(spec, "timestamp", what=options.what)
-        chosen = None if options.columns is None else _table_columns(spec.output.names)
-        return cls(options, info, spec, chosen)
-
-    def narrowed(self, names: Sequence[str]) -> Reading:
-        """Return what to read when Spark wants but these columns."""
-        output = project(self.spec.output, names)
-        if len(output.fields) == len(self.spec.output.fields):
-            return replace(self, spec=replace(self.spec, output=output))
-        return replace(self, spec=replace(self.spec, output=output), chosen=_table_columns(output.names))
-
-    @property
-    def version(self) -> int:
-        """The version whose columns Spark was told."""
-        return self.info.version or 0
-
-    @property
-    def changes_query(self) -> ChangeOptions:
-        """In which form the rows of changes are wanted."""
-        options = self.options
-        return ChangeOptions(
-            columns=options.columns,
-            response_format=options.response_format,
-            commit_timestamp="timestamp",
-            variant=options.variant,
-        )
-
-    def matters(self, change: ColumnChange) -> bool:
-        """Whether a change of a column is one of those that are read."""
-        return self.chosen is None or change.top.lower() in self.chosen
-
-    def misfit(self, info: TableInfo) -> tuple[ColumnChange, ...]:
-        """Return what keeps the files of another version from being read with these columns.
-
-        Of a version before that of the columns, whatever is not an addition; of one after it, additions too:
-        after a restart they are read.
-        """
-        if (info.version or 0) <= self.version:
-            return tuple(c for c in changes_between(info, self.info) if not c.additive and self.matters(c))
-        return tuple(c for c in changes_between(self.info, info) if self.matters(c))
-
-    def check_identity(self, table_id: str, version: int) -> None:
-        """Raise `TableReplacedError` if the server tells of another table than the one that is read."""
-        if table_id != self.info.metadata.id:
-            raise TableReplacedError(
-                f"{self.options.what}: it was made anew under its name (its id was {self.info.metadata.id}, and "
-                f"is {table_id}). To read the new one, start the query with a new checkpoint location",
-                version=version,
-                expected=self.info.metadata.id,
-                actual=table_id,
-            )
-
-
-def _table_columns(names: Sequence[str]) -> frozenset[str]:
-    return frozenset(name.lower() for name in names if name not in CHANGE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -149,7 +59,7 @@ class Listing:
         first, last: the versions; `last` is before `first` where the first one stops the query.
         files: what counts of each file when a batch is made up.
         tasks: what to read, file by file.
-        request: what was asked.
+        request: what was asked, in the response format of the answer alone.
         stop: the version after `last`, where it stops the query.
         listed: when it was asked for, in seconds since the epoch.
     """
@@ -162,6 +72,11 @@ class Listing:
     request: QueryRequest | ChangesRequest | VersionsRequest = field(repr=False)
     stop: Stop | None = None
     listed: float = field(default_factory=time.time)
+
+    @property
+    def response_format(self) -> ResponseFormat:
+        """The response format that the places of the files depend on."""
+        return self.request.formats[0]
 
     @property
     def fresh(self) -> bool:
@@ -178,16 +93,47 @@ class Listing:
         chosen = slice(behind(self.files, place), behind(self.files, end))
         return self.files[chosen], self.tasks[chosen]
 
+    def check(self, position: Offset, what: str) -> None:
+        """Check that a position lies behind the file that it names.
 
-def list_snapshot(rest: RestClient, reading: Reading, version: int) -> Listing:
+        Raises:
+            StreamError: the server gives the files of the version other ids than it did.
+        """
+        if position.index == BEFORE or position.file_id is None or not self.first <= position.version <= self.last:
+            return
+        number = behind(self.files, (position.version, position.index))
+        found = self.files[number - 1] if number else None
+        if found is None or (found.version, found.index, found.file_id) != (
+            position.version,
+            position.index,
+            position.file_id,
+        ):
+            raise StreamError(
+                f"{what}: a batch ended within version {position.version} behind the file {position.file_id}, and "
+                "the server gives the files of that version other ids now: which were read cannot be told. "
+                "Start the query with a new checkpoint location",
+                version=position.version,
+            )
+
+
+def list_snapshot(
+    rest: RestClient, reading: Reading, version: int, formats: tuple[ResponseFormat, ...]
+) -> Listing:
     """Ask for the files of the whole table as of a version: one request.
+
+    Args:
+        rest: the server.
+        reading: what to read.
+        version: the version.
+        formats: response formats accepted.
 
     Raises:
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     options = reading.options
-    request = QueryRequest(formats=options.formats, version=version)
+    request = QueryRequest(formats=formats, version=version)
     answer = rest.query_table(options.table, request)
+    request = pinned(request, answer.protocol.response_format)
     answer.protocol.check_readable(options.what)
     reading.check_identity(answer.metadata.id, version)
     info = TableInfo(version, answer.protocol, answer.metadata)
@@ -199,11 +145,13 @@ def list_snapshot(rest: RestClient, reading: Reading, version: int) -> Listing:
         tasks = list(inserted_tasks(files, version, reading.changes_query, options.what))
     else:
         tasks = list(_added(files, reading.spec))
-    sized = [Sized(version, i, file.size) for i, file in enumerate(files)]
+    sized = [Sized(version, i, file.size, file_id=file.id) for i, file in enumerate(files)]
     return Listing(True, version, version, sized, tasks, request)
 
 
-def list_versions(rest: RestClient, reading: Reading, first: int, last: int) -> Listing:
+def list_versions(
+    rest: RestClient, reading: Reading, first: int, last: int, formats: tuple[ResponseFormat, ...]
+) -> Listing:
     """Ask for the files of a run of versions: one request.
 
     Args:
@@ -211,16 +159,17 @@ def list_versions(rest: RestClient, reading: Reading, first: int, last: int) -> 
         reading: what to read.
         first: the first version.
         last: the last version, which there has to be.
+        formats: response formats accepted.
 
     Raises:
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     options = reading.options
     request: ChangesRequest | VersionsRequest
-    protocols = "delta" in options.formats
+    protocols = "delta" in formats
     if options.read_change_feed:
         request = ChangesRequest(
-            formats=options.formats,
+            formats=formats,
             starting_version=first,
             ending_version=last,
             include_historical_metadata=True,
@@ -228,12 +177,13 @@ def list_versions(rest: RestClient, reading: Reading, first: int, last: int) -> 
         )
     else:
         request = VersionsRequest(
-            formats=options.formats,
+            formats=formats,
             starting_version=first,
             ending_version=last,
             include_historical_protocol=protocols,
         )
     answer = rest.table_changes(options.table, request)
+    request = pinned(request, answer.protocol.response_format)
     history = TableHistory.of(answer, last, options.what)
     by_version = _by_version(answer.items, first, last, options.what)
     stop = _schema_stop(reading, history, first)
@@ -248,7 +198,7 @@ def list_versions(rest: RestClient, reading: Reading, first: int, last: int) -> 
             break
         made = _of_version(by_version[version], version, reading)
         whole = any(CHANGE_TYPE not in task.constants for task in made) if options.read_change_feed else False
-        sized.extend(Sized(version, i, task.size, whole) for i, task in enumerate(made))
+        sized.extend(Sized(version, i, task.size, whole, task.file_id) for i, task in enumerate(made))
         tasks.extend(made)
     return Listing(False, first, last if stop is None else stop.version - 1, sized, tasks, request, stop)
 

@@ -12,7 +12,7 @@ from delta_sharing_client.rest import RestClient
 from delta_sharing_client.spark.columns import spark_schema
 from delta_sharing_client.spark.session import pyspark_version
 from delta_sharing_client.spark.stream_options import StreamOptions
-from delta_sharing_client.spark.stream_plan import Reading
+from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_schemas import SchemaLog
 
 
