@@ -16,7 +16,7 @@ import ssl
 import threading
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import create_urllib3_context
 
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.http.pace import PacedResponse
 from delta_sharing_client.http.wire import Connections, Exchange
 
 
@@ -123,7 +125,8 @@ class TrackingAdapter(HTTPAdapter):
     """The adapter of `requests`, with one TLS context, and with connections that enter a registry.
 
     Args:
-        registry: where they enter themselves.
+        options: time-outs and the minimum speed of a body.
+        registry: where the connections enter themselves.
         context: the TLS context; None for plain http.
         pool_connections: hosts to keep connections for.
         pool_maxsize: connections to keep per host.
@@ -135,6 +138,7 @@ class TrackingAdapter(HTTPAdapter):
 
     def __init__(
         self,
+        options: TransportOptions,
         registry: SocketRegistry,
         context: ssl.SSLContext | None,
         *,
@@ -142,6 +146,7 @@ class TrackingAdapter(HTTPAdapter):
         pool_maxsize: int,
         direct: bool = False,
     ) -> None:
+        self._options = options
         self._registry = registry
         self._direct = direct
         self.origins: dict[str, Connections] = {}
@@ -151,13 +156,13 @@ class TrackingAdapter(HTTPAdapter):
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         """Give the pools of direct connections our context and our connection classes."""
         super().init_poolmanager(connections, maxsize, block, **pool_kwargs, **self._tls)
-        self.poolmanager.pool_classes_by_scheme = _pool_classes(self._registry, direct=self._direct)
+        self.poolmanager.pool_classes_by_scheme = _pool_classes(self._options, self._registry, direct=self._direct)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         """Give the pools of proxied connections the same."""
         manager = super().proxy_manager_for(proxy, **kwargs, **self._tls)
         if type(manager).__name__ == "ProxyManager":  # a SOCKS manager has classes of its own
-            manager.pool_classes_by_scheme = _pool_classes(self._registry)
+            manager.pool_classes_by_scheme = _pool_classes(self._options, self._registry)
         return manager
 
     def close(self) -> None:
@@ -172,8 +177,12 @@ class TrackingAdapter(HTTPAdapter):
         conn.cert_reqs = "CERT_REQUIRED"
 
 
-def _pool_classes(registry: SocketRegistry, *, direct: bool = False) -> dict[str, Any]:
+def _pool_classes(options: TransportOptions, registry: SocketRegistry, *, direct: bool = False) -> dict[str, Any]:
+    stall, speed = options.read_timeout.total_seconds(), options.minimum_speed
+
     class Tracked:
+        response_class = staticmethod(partial(PacedResponse, stall=stall, speed=speed))
+
         def connect(self: Any) -> None:
             super().connect()  # type: ignore[misc]
             registry.enter(self)

@@ -21,6 +21,7 @@ from delta_sharing_client.errors import (
     RequestTimeoutError,
     TransportError,
 )
+from delta_sharing_client.http.pace import SlowBodyError
 
 #: Whatever a request, or the reading of its body, may raise. `ValueError` is there for URLs that fail late
 #: (idna, ports) and for lengths in a chunked body that are no numbers.
@@ -115,6 +116,9 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _timeout_text(chain: list[BaseException], reading: bool) -> str:
+    slow = next((str(link) for link in chain if isinstance(link, SlowBodyError)), None)
+    if slow is not None:
+        return slow
     connecting = (requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError)
     if any(isinstance(link, connecting) for link in chain):
         return "no connection came about in time"

@@ -31,8 +31,11 @@ class TransportOptions:
 
     Attributes:
         connect_timeout: how long a connection may take; 10 s, since a host that is up answers within one.
-        read_timeout: how long nothing may come on an open connection; 60 s, since a server may have to read
-            a long table log before it answers. No request is ever without a time-out.
+        read_timeout: how long the head of an answer may take, and how long nothing may come of its body; 60 s,
+            since a server may have to read a long table log before it answers. No request is ever without a
+            time-out.
+        minimum_speed: bytes per second at which the body of an answer arrives at least, measured over
+            `read_timeout`; 100, which ends an answer that only trickles and no slow network.
         api_attempts: how often one request to the sharing server is tried; 6, which with the backoff below
             outlasts a restart of the server.
         api_deadline: how long all those attempts together may wait for an answer; 120 s, so that a caller
@@ -64,6 +67,7 @@ class TransportOptions:
 
     connect_timeout: timedelta = timedelta(seconds=10)
     read_timeout: timedelta = timedelta(seconds=60)
+    minimum_speed: int = 100
     api_attempts: int = 6
     api_deadline: timedelta = timedelta(seconds=120)
     query_deadline: timedelta = timedelta(minutes=10)
@@ -92,7 +96,7 @@ class TransportOptions:
                 raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
             if value <= timedelta(0):
                 raise ValueError(f"{name} is {value}; it has to be more than zero")
-        for name in ("api_attempts", "storage_attempts", "max_connections", "memory_budget"):
+        for name in ("minimum_speed", "api_attempts", "storage_attempts", "max_connections", "memory_budget"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} is an int, not {type(value).__name__}")

@@ -104,6 +104,7 @@ class _Transport:
             adapter = self._adapters.get(scheme)
             if adapter is None:
                 adapter = self._adapters[scheme] = TrackingAdapter(
+                    self.options,
                     self._sockets,
                     tls_context(*self._tls_files) if scheme == "https" else None,
                     pool_connections=_HOSTS,
@@ -154,15 +155,7 @@ class _Transport:
             timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
             proxies=self._proxies(url),
         )
-        if timeout is not None:
-            self._allow_full_stalls(response.raw)
         return response.raw
-
-    def _allow_full_stalls(self, raw: Any) -> None:
-        """Lift an attempt's own time-out once its answer has begun: from there on only stalls count."""
-        sock = getattr(getattr(raw, "connection", None), "sock", None)
-        if sock is not None:
-            sock.settimeout(self.options.read_timeout.total_seconds())
 
     def _timeout(self, total: float | None) -> urllib3.Timeout:
         return urllib3.Timeout(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -397,14 +398,16 @@ class Exchange:
         connection: Any = self
         connection.sock.settimeout(connection.timeout)
         rest = b""
+        deadline = time.monotonic() + connection.timeout
         for _ in range(_MAX_INTERIM):
-            head, rest = _receive_head(connection.sock, rest)
+            head, rest = _receive_head(connection.sock, rest, deadline)
             lines = _LINE_END.split(head)
             match = _STATUS.fullmatch(lines[0])
             if match is None:
                 raise http.client.BadStatusLine("not HTTP/1.1")
             status = int(match[2])
             if status >= 200 or status == 101:
+                connection.sock.settimeout(connection.timeout)
                 return Answer(connection, self._method, int(match[1]), status, Headers(lines[1:]), rest)
         raise http.client.HTTPException("interim answers without end")
 
@@ -417,12 +420,13 @@ def _host(connection: Any) -> str:
     return host if connection.port == connection.default_port else f"{host}:{connection.port}"
 
 
-def _receive_head(sock: Any, data: bytes) -> tuple[bytes, bytes]:
+def _receive_head(sock: Any, data: bytes, deadline: float) -> tuple[bytes, bytes]:
     """Receive up to the end of a head; return it, and what has come of what follows.
 
     Args:
         sock: the connection.
         data: what has come already.
+        deadline: when it has to be complete, by the monotonic clock.
     """
     searched = 0
     while True:
@@ -432,6 +436,11 @@ def _receive_head(sock: Any, data: bytes) -> tuple[bytes, bytes]:
         if len(data) > _MAX_HEAD:
             raise http.client.LineTooLong("head")
         searched = max(0, len(data) - 3)
+        if data:  # for the first bytes the socket's own time-out holds
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the head did not come in time")
+            sock.settimeout(left)
         more = sock.recv(_FIRST)
         if not more:
             raise http.client.RemoteDisconnected("the connection was closed before an answer came")

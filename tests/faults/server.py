@@ -60,6 +60,8 @@ class Reply:
     raw: sent verbatim instead of everything else.
     drop: close before the first byte.
     endless: after the body these bytes, over and over, until the client goes away.
+    trickle: send the rest of the reply byte by byte with so many seconds between, until the client goes away:
+        from the `head` on, or from the `body` on.
     """
 
     status: int = 200
@@ -74,6 +76,7 @@ class Reply:
     raw: bytes | None = None
     drop: bool = False
     endless: bytes = b""
+    trickle: tuple[Literal["head", "body"], float] | None = None
 
     @classmethod
     def of_json(cls, value: Any, **changes: Any) -> Reply:
@@ -250,7 +253,12 @@ class FaultServer:
         else:
             headers["Connection"] = "close"
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        sock.sendall(f"HTTP/1.1 {reply.status} Scripted\r\n{head}\r\n".encode("latin-1"))
+        data = f"HTTP/1.1 {reply.status} Scripted\r\n{head}\r\n".encode("latin-1")
+        if reply.trickle is not None and reply.trickle[0] == "head":
+            return self._send_slowly(sock, data + reply.body, reply.trickle[1])
+        sock.sendall(data)
+        if reply.trickle is not None:
+            return self._send_slowly(sock, reply.body, reply.trickle[1])
         if request.method == "HEAD":
             return True
         body = reply.body if reply.cut_at is None else reply.body[: reply.cut_at]
@@ -277,6 +285,13 @@ class FaultServer:
             time.sleep(0.1)  # or else the reset overtakes what was sent before
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
+
+    def _send_slowly(self, sock: socket.socket, data: bytes, pause: float) -> bool:
+        for number in data:
+            if self.stopping.wait(pause):
+                return False
+            sock.sendall(bytes([number]))
+        return True
 
     def _send_for_ever(self, sock: socket.socket, reply: Reply) -> None:
         """End only with the client, the server, or a gigabyte, which no test should come to."""

@@ -17,6 +17,7 @@ def test_the_defaults_are_the_promised_ones():
     assert options.read_timeout == timedelta(seconds=60)
     assert (options.api_attempts, options.api_deadline) == (6, timedelta(seconds=120))
     assert (options.backoff_base, options.backoff_cap) == (timedelta(seconds=0.2), timedelta(seconds=20))
+    assert options.minimum_speed == 100
     assert (options.storage_attempts, options.max_connections, options.allow_http) == (5, 48, False)
 
 
@@ -35,6 +36,7 @@ def test_the_user_agent_names_package_python_and_requests():
         {"storage_attempts": -1},
         {"max_connections": 0},
         {"memory_budget": 0},
+        {"minimum_speed": 0},
         {"backoff_base": timedelta(seconds=30)},
         {"user_agent": "a\nb"},
         {"user_agent": "ä"},

@@ -10,6 +10,7 @@ import socket
 import ssl
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from http.cookies import SimpleCookie
 
@@ -374,6 +375,63 @@ class TestFaults:
         with ApiTransport(server.url, Authorizer(), TransportOptions()) as api:
             response = api.request("GET", ("x",), timeout=0.2)
             assert response.read(100) == b"0123456789"
+
+    @pytest.mark.parametrize("proxied", [False, True])
+    def test_a_head_that_trickles_ends_with_the_time_out(self, server, monkeypatch, proxied):
+        """Each byte comes in time, and the head as a whole never does."""
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        server.on("*", "*", Reply(headers={"X-Long": "a" * 10_000}, trickle=("head", 0.02)))
+        options = replace(self.options, allow_http=True, proxies={"http": server.url} if proxied else {})
+        url = "http://store.invalid" if proxied else server.url
+        with (
+            ApiTransport(url, Authorizer(), options) as api,
+            StorageTransport(options, endpoint_is_loopback=True) as storage,
+        ):
+            for send in (
+                lambda: api.request("GET", ("x",)),
+                lambda: api.request("GET", ("x",), timeout=0.1),
+                lambda: storage.get(url + SIGNED),
+            ):
+                with pytest.raises(RequestTimeoutError, match="no answer came in time") as caught:
+                    send()
+                assert is_retryable(caught.value)
+
+    def test_the_head_of_a_proxys_tunnel_that_trickles_ends_with_the_time_out(self, server, monkeypatch):
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        server.on("CONNECT", "*", Reply(headers={"X-Long": "a" * 10_000}, trickle=("head", 0.02)))
+        options = replace(self.options, proxies={"https": server.url})
+        with (
+            ApiTransport("https://store.invalid", Authorizer(), options) as api,
+            StorageTransport(options, endpoint_is_loopback=False) as storage,
+        ):
+            url = "https://store.invalid" + SIGNED
+            for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(url)):
+                with pytest.raises(RequestTimeoutError):
+                    send()
+
+    @pytest.mark.parametrize("chunk", [None, 1])
+    def test_a_listing_below_the_least_speed_is_an_error(self, server, chunk):
+        body = b"1\r\na\r\n" * 10_000 if chunk else b"a" * 10_000
+        headers = {"Transfer-Encoding": "chunked"} if chunk else {}
+        reply = Reply(headers=headers, body=body, length=None if chunk else "auto", trickle=("body", 0.02))
+        server.on("*", "*", reply)
+        options = replace(self.options, minimum_speed=1_000)
+        with (
+            ApiTransport(server.url, Authorizer(), options) as api,
+            api.request("GET", ("x",)) as response,
+            pytest.raises(RequestTimeoutError, match="arrived slower than 1000 bytes/s"),
+        ):
+            b"".join(response.chunks())
+
+    def test_a_listing_at_the_least_speed_is_read_to_its_end(self, server):
+        server.on("*", "*", Reply(body=b"a" * 50, trickle=("body", 0.02)))
+        with (
+            ApiTransport(server.url, Authorizer(), replace(self.options, minimum_speed=1)) as api,
+            api.request("GET", ("x",)) as response,
+        ):
+            assert b"".join(response.chunks()) == b"a" * 50
 
     def test_an_encoding_that_was_not_asked_for(self, server, api):
         server.on("GET", "*", Reply(body=b"x", headers={"Content-Encoding": "br"}))

@@ -739,7 +739,9 @@ class TestRequests:
         ],
     )
     def test_the_host_is_the_standard_librarys(self, origin):
-        adapter = TrackingAdapter(SocketRegistry(), None, pool_connections=1, pool_maxsize=1, direct=True)
+        adapter = TrackingAdapter(
+            TransportOptions(), SocketRegistry(), None, pool_connections=1, pool_maxsize=1, direct=True
+        )
         connection = adapter.poolmanager.connection_from_url(origin)._new_conn()
         with urllib3.PoolManager() as manager:
             plain = manager.connection_from_url(origin)._new_conn()
