@@ -15,19 +15,26 @@ from typing import Final
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import BadRequestError, DataError, DeltaSharingError, StorageError, name_table
+from delta_sharing_client.errors import (
+    BadRequestError,
+    DataError,
+    DeltaSharingError,
+    StorageError,
+    VersionMismatchError,
+    name_table,
+)
 from delta_sharing_client.protocol.actions import (
     EndStreamAction,
     FileAction,
     Metadata,
     Protocol,
 )
-from delta_sharing_client.protocol.answers import QueryAnswer
+from delta_sharing_client.protocol.answers import QueryAnswer, TableInfo
 from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Predicate, bind_filters
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, Timestamp, VersionsRequest
 from delta_sharing_client.read.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import Refresh, StorageReader
@@ -91,35 +98,19 @@ def plan_snapshot(rest: RestClient, table: Table, query: ScanOptions) -> ScanPla
     Raises:
         UnsupportedTableError: the table needs something that this release cannot read.
         ColumnError, FilterError: the projection or the filter does not fit the table.
+        VersionMismatchError: the answer is for another version, or a later time, than the one asked for.
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
+    if query.limit == 0:
+        return _plan_nothing(rest, table, query)
     what = f"table {table.full_name}"
     latest = query.version is None and query.timestamp is None
     request = replace(query.request(), include_refresh_token=latest)
-    if query.filters or query.limit == 0:
-        info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
-        info.protocol.check_readable(what)
-        predicate = bind_query(query, info.metadata)
-        if query.limit == 0:
-            spec = read_spec(info.metadata, query.columns, predicate, query.variant, info.protocol)
-            return ScanPlan(
-                table=table,
-                version=info.version,
-                protocol=info.protocol,
-                metadata=info.metadata,
-                spec=spec,
-                tasks=(),
-                pruned={},
-                limit=0,
-            )
-        project(info.metadata.schema, query.columns)
-        sayable = _sayable(info.protocol, info.metadata)
-        request = replace(
-            request,
-            json_predicate_hints=merge_json_hints(query.json_predicate_hints, json_hint(predicate, sayable)),
-            predicate_hints=sql_hints(predicate, sayable),
-        )
-    elif query.limit is not None:
+    described = _describe(rest, table, query) if query.filters else None
+    if described is not None:
+        described.protocol.check_readable(what)
+        request = _with_hints(request, query, described)
+    elif query.limit is not None and not query.filters:
         # Only without a row filter: the server counts rows before it.
         request = replace(request, limit_hint=min(query.limit, 2**31 - 1))
 
@@ -131,6 +122,8 @@ def plan_snapshot(rest: RestClient, table: Table, query: ScanOptions) -> ScanPla
         return TaskMaker(specs[-1])
 
     answer: QueryAnswer[FileScanTask | Pruned] = rest.query_table(table, request, convert)
+    if described is not None and query.timestamp is not None:
+        _check_version(answer.version, described.version, query.timestamp, what)
     tasks, pruned = split_pruned(answer.items)
     return ScanPlan(
         table=table,
@@ -141,14 +134,65 @@ def plan_snapshot(rest: RestClient, table: Table, query: ScanOptions) -> ScanPla
         tasks=tasks,
         pruned=pruned,
         limit=query.limit,
-        request=request,
+        request=answer.request,
         end=answer.end,
     )
 
 
-def _sayable(protocol: Protocol, metadata: Metadata) -> HintColumns:
+def _plan_nothing(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
+    """Plan a scan of no rows: its columns, and no files."""
+    info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
+    info.protocol.check_readable(f"table {table.full_name}")
+    return ScanPlan(
+        table=table,
+        version=info.version,
+        protocol=info.protocol,
+        metadata=info.metadata,
+        spec=read_spec(
+            info.metadata, query.columns, bind_query(query, info.metadata), query.variant, info.protocol
+        ),
+        tasks=(),
+        pruned={},
+        limit=0,
+    )
+
+
+def _describe(rest: RestClient, table: Table, query: ScanOptions) -> TableInfo | None:
+    """Return what hints are made from; None of an older server, which describes no version but the latest."""
+    try:
+        return rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
+    except VersionMismatchError as error:
+        logger.info("%s; the query goes without hints", error)
+        return None
+
+
+def _with_hints(request: QueryRequest, query: ScanOptions, info: TableInfo) -> QueryRequest:
+    """Return the request with the row filter as hints for the server."""
+    protocol, metadata = info.protocol, info.metadata
+    predicate = bind_query(query, metadata)
+    project(metadata.schema, query.columns)
     mode = mapping_mode(metadata.configuration) if protocol.maps_columns else "none"
-    return HintColumns.of(metadata.schema, metadata.partition_columns, mode)
+    columns = HintColumns.of(metadata.schema, metadata.partition_columns, mode)
+    return replace(
+        request,
+        json_predicate_hints=merge_json_hints(query.json_predicate_hints, json_hint(predicate, columns)),
+        # Servers that read a table with such features know the newer notation, and some refuse the older one.
+        predicate_hints=() if protocol.required_features else sql_hints(predicate, columns),
+    )
+
+
+def _check_version(answered: int | None, described: int | None, timestamp: Timestamp, what: str) -> None:
+    """Hold the version that a query for a time was answered for against that of the metadata for this time.
+
+    An earlier one is in order: older servers describe the latest version, whatever the time.
+    """
+    if answered is not None and described is not None and answered > described:
+        raise VersionMismatchError(
+            f"{what}: asked for {timestamp}, which is version {described}, the server answered for version "
+            f"{answered}",
+            expected=described,
+            actual=answered,
+        )
 
 
 def bind_query(query: ScanOptions, metadata: Metadata) -> Predicate | None:

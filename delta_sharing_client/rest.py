@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar, overload
 from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for
 from delta_sharing_client.auth.renewal import RenewingAuth
-from delta_sharing_client.errors import ProtocolError, RestError, VersionMismatchError
+from delta_sharing_client.errors import ProtocolError, RestError
 from delta_sharing_client.http.calls import Caller, next_page
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.queries import TableQuery
@@ -49,6 +49,7 @@ from delta_sharing_client.protocol.request import (
     format_timestamp,
 )
 from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials, need_urls
+from delta_sharing_client.protocol.time_travel import check_time_travel
 from delta_sharing_client.protocol.usual import Decoded
 
 T = TypeVar("T")
@@ -248,6 +249,12 @@ class RestClient:
             formats: response formats accepted, best first.
             version: the version to describe; the latest without.
             timestamp: the time to describe; not together with `version`.
+
+        Raises:
+            VersionMismatchError: the answer is for another version than the one asked for: an older server, which
+                describes no version but the latest.
+            ProtocolError: the answer breaks the protocol.
+            RestError: the server refused.
         """
         path, what = _table_path(table)
         if version is not None and timestamp is not None:
@@ -259,8 +266,15 @@ class RestClient:
             params["timestamp"] = format_timestamp(timestamp)
 
         def read(response: Response) -> TableInfo:
-            actions = _actions(response, formats, what)
-            return read_metadata(actions, version=_version_of(response), what=what)
+            answered = _version_of(response)
+            actions = check_time_travel(
+                _actions(response, formats, what),
+                version=version,
+                timestamp=timestamp,
+                answered=answered,
+                what=what,
+            )
+            return read_metadata(actions, version=answered, what=what)
 
         return self._caller.call(
             "GET",
@@ -288,32 +302,30 @@ class RestClient:
                 file; None leaves a file out. Without it the actions are kept.
 
         Raises:
-            VersionMismatchError: the answer is for another version than the one asked for, or the table
-                changed between two pages.
+            VersionMismatchError: the answer is for another version or a later time than the one asked for, or
+                the table changed between two pages.
             ProtocolError: the answer breaks the protocol.
             QueryError: the server failed while answering.
             RestError: the server refused.
         """
         path, what = _table_path(table)
         need_urls(table)
-        query = TableQuery(self._caller, path, what, self.options.query_deadline, _NO_TABLE)
+        query = TableQuery(self._caller, path, what, self.options, _NO_TABLE)
 
         def fetch(asked: QueryRequest, duplicates: Duplicates) -> Page[Any]:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
-                version = _version_of(response)
-                if asked.version is not None and version not in (None, asked.version):
-                    raise VersionMismatchError(
-                        f"{what}: asked for version {asked.version}, the server answered for version {version}",
-                        expected=asked.version,
-                        actual=version,
-                    )
-                return read_page(actions, version=version, what=what, convert=convert, duplicates=duplicates)
+                answered = _version_of(response)
+                actions = check_time_travel(
+                    actions, version=asked.version, timestamp=asked.timestamp, answered=answered, what=what
+                )
+                return read_page(actions, version=answered, what=what, convert=convert, duplicates=duplicates)
 
             return query.page(asked, read)
 
         page = self._all_pages(request, fetch, what, changes=False)
         protocol, metadata = page.head(what)
-        return QueryAnswer(page.version, protocol, metadata, page.items, page.end)
+        asked = request.without_hints() if query.hints_refused else request
+        return QueryAnswer(page.version, protocol, metadata, page.items, page.end, asked)
 
     @overload
     def table_changes(
@@ -345,11 +357,12 @@ class RestClient:
         """
         need_urls(table)
         path, what = _table_path(table)
+        query = TableQuery(self._caller, path, what, self.options, _NO_TABLE)
 
         def fetch(asked: ChangesRequest | VersionsRequest, duplicates: Duplicates) -> Page[Any]:
-            def read(response: Response) -> Page[Any]:
+            def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
                 return read_page(
-                    _actions(response, asked.formats, what),
+                    actions,
                     version=_version_of(response),
                     what=what,
                     convert=convert,
@@ -358,12 +371,17 @@ class RestClient:
                     ending_version=asked.ending_version,
                 )
 
-            headers = {capabilities.HEADER: capabilities.request_capabilities(asked.formats)}
             if isinstance(asked, VersionsRequest):
-                where, body = (*path, "query"), asked.body()
-                return self._caller.call("POST", where, what, read, headers=headers, body=body, hints=_NO_TABLE)
-            where, params = (*path, "changes"), asked.params()
-            return self._caller.call("GET", where, what, read, params=params, headers=headers, hints=_NO_TABLE)
+                return query.page(asked, read)
+            return self._caller.call(
+                "GET",
+                (*path, "changes"),
+                what,
+                lambda response: read(response, _actions(response, asked.formats, what)),
+                params=asked.params(),
+                headers={capabilities.HEADER: capabilities.request_capabilities(asked.formats)},
+                hints=_NO_TABLE,
+            )
 
         page: Page[Any] = self._all_pages(request, fetch, what, changes=True)
         protocol, metadata = page.head(what)

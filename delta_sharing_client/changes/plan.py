@@ -130,7 +130,7 @@ def plan_snapshot_as_inserts(rest: RestClient, table: Table, version: int, query
         tasks=list(inserted_tasks(answer.items, version, query, what)),
         pruned={},
         limit=None,
-        request=request,
+        request=answer.request,
         end=answer.end,
         history=TableHistory((answer.metadata,), (answer.protocol,)),
     )

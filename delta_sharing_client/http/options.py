@@ -42,6 +42,10 @@ class TransportOptions:
             learns of an outage within minutes. Time in which an answer is arriving does not count.
         query_deadline: how long an answer may take that the server prepares asynchronously; 10 minutes, which
             a view over a large table may need. Meanwhile the server is asked every 10 s at the most.
+        asynchronous_queries: let the server prepare the answer to a query asynchronously (`asyncquery=true`),
+            which a view over a large table may need; off, since servers are seen to forget what such a query asks
+            for. An asynchronous answer is taken only from a server that says that it can do that; any other is
+            asked once more without.
         backoff_base: the first wait between attempts is random up to this, each further one up to double;
             0.2 s, since most faults are gone at once.
         backoff_cap: the most that a wait grows to; 20 s. A server's `Retry-After` is honoured beyond it.
@@ -71,6 +75,7 @@ class TransportOptions:
     api_attempts: int = 6
     api_deadline: timedelta = timedelta(seconds=120)
     query_deadline: timedelta = timedelta(minutes=10)
+    asynchronous_queries: bool = False
     backoff_base: timedelta = timedelta(seconds=0.2)
     backoff_cap: timedelta = timedelta(seconds=20)
     storage_attempts: int = 5
@@ -102,6 +107,9 @@ class TransportOptions:
                 raise TypeError(f"{name} is an int, not {type(value).__name__}")
             if value < 1:
                 raise ValueError(f"{name} is {value}; it has to be at least 1")
+        for name in ("asynchronous_queries", "allow_http"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
         if self.backoff_cap < self.backoff_base:
             raise ValueError(f"backoff_cap ({self.backoff_cap}) is less than backoff_base ({self.backoff_base})")
         if not self.user_agent.isascii() or not self.user_agent.isprintable():

@@ -1,4 +1,7 @@
-"""Queries whose answer may take long: the server gives them a name, under which it is asked again.
+"""POST /query: the one place where queries are sent, with what a server may refuse of them left out if it does.
+
+An answer may take long: a server that was asked for it asynchronously gives the query a name, under which it is
+asked again. Hints only spare work, so that a query that is refused with them is sent once more without.
 
 Serves "Read Data from a Table" and "Asynchronous query".
 """
@@ -9,17 +12,17 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final, TypeVar
 
-from delta_sharing_client.errors import QueryError
+from delta_sharing_client.errors import BadRequestError, QueryError
 from delta_sharing_client.http.calls import Caller
+from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.response import Response
 from delta_sharing_client.http.retry import parse_retry_after
 from delta_sharing_client.protocol import capabilities
 from delta_sharing_client.protocol.actions import QueryStatus
-from delta_sharing_client.protocol.query_status import decode_query
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.protocol.query_status import UnannouncedStatusError, decode_query
+from delta_sharing_client.protocol.request import QueryRequest, VersionsRequest
 from delta_sharing_client.protocol.usual import Decoded
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 10.0
 _GROWTH: Final = 1.5
 
+_BAD_REQUEST: Final = 400
+
 
 class TableQuery:
     """One query and the pages of its answer.
@@ -39,22 +44,32 @@ class TableQuery:
         caller: sends the requests.
         path: the segments of the table's URL.
         what: the table, for messages.
-        deadline: how long a page may take that the server prepares asynchronously.
-        hints: what to tell the user, by status.
+        options: whether to ask for asynchronous answers, and how long a page of one may take.
+        advice: what to tell the user, by status.
+
+    Attributes:
+        hints_refused: the server refused the query with its hints, and answered it without.
     """
 
     def __init__(
-        self, caller: Caller, path: tuple[str, ...], what: str, deadline: timedelta, hints: Mapping[int, str]
+        self,
+        caller: Caller,
+        path: tuple[str, ...],
+        what: str,
+        options: TransportOptions,
+        advice: Mapping[int, str],
     ) -> None:
+        self.hints_refused = False
         self._caller = caller
         self._path = path
         self._what = what
-        self._deadline = deadline
-        self._hints = hints
+        self._deadline = options.query_deadline.total_seconds()
+        self._asynchronous = options.asynchronous_queries
+        self._advice = advice
         self._key = ""
         self._name: str | None = None
 
-    def page(self, request: QueryRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T:
+    def page(self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T:
         """Return a page of the answer, once it is there; the first page begins the query anew.
 
         Args:
@@ -63,16 +78,48 @@ class TableQuery:
 
         Raises:
             QueryError: the query failed, or takes longer than the deadline.
+            ProtocolError: the server answers asynchronously, and does not say that it can.
             DeltaSharingError: what the last attempt came to, or `read` raised.
         """
+        if isinstance(request, VersionsRequest):
+            return self._page(request, read)
+        bare = request.without_hints()
+        if self.hints_refused:
+            request = bare
+        try:
+            return self._page(request, read)
+        except (BadRequestError, QueryError) as error:
+            # A page after the first, or a listing that is renewed, follows one that was answered with these hints.
+            renewed = request.page_token is not None or request.refresh_token is not None
+            if error.status != _BAD_REQUEST or renewed or request == bare:
+                raise
+            logger.warning("%s; asked once more, without hints on the rows that are wanted", error)
+        answer = self._page(bare, read)
+        self.hints_refused = True
+        return answer
+
+    def _page(
+        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
+    ) -> T:
         if request.page_token is None:
             self._key, self._name = str(uuid.uuid4()), None
-        request = replace(request, idempotency_key=self._key)
+        try:
+            return self._awaited(request, read)
+        except UnannouncedStatusError as error:
+            if not self._asynchronous:
+                raise
+            logger.warning("%s; asked once more, for an answer at once", error)
+        self._asynchronous = False
+        return self._awaited(request, read)
+
+    def _awaited(
+        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
+    ) -> T:
         began = self._caller.retrier.clock()
         wait = _FIRST_WAIT
         while isinstance(answer := self._ask(request, read), QueryStatus):
             waited = self._caller.retrier.clock() - began
-            left = self._deadline.total_seconds() - waited
+            left = self._deadline - waited
             if left <= 0:
                 raise QueryError(
                     what=self._what,
@@ -86,7 +133,9 @@ class TableQuery:
             wait = min(wait * _GROWTH, _LONGEST_WAIT)
         return answer
 
-    def _ask(self, request: QueryRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T | QueryStatus:
+    def _ask(
+        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
+    ) -> T | QueryStatus:
         def read_or_wait(response: Response) -> T | QueryStatus:
             actions = decode_query(
                 response.chunks(),
@@ -99,17 +148,30 @@ class TableQuery:
                 return replace(actions, retry_after=parse_retry_after(response.headers))
             return read(response, actions)
 
-        name = self._name
-        hints = self._hints if name is None else {**self._hints, 404: _GONE}
+        name, body = self._name, request.body()
+        path: tuple[str, ...] = (*self._path, "query")
+        advice = self._advice
+        if name is not None:
+            path = (*self._path, "queries", name)
+            body = {key: body[key] for key in _PAGING if key in body}
+            advice = {**advice, 404: _GONE}
+        elif self._asynchronous:
+            body["idempotencyKey"] = self._key
         return self._caller.call(
             "POST",
-            (*self._path, "query") if name is None else (*self._path, "queries", name),
+            path,
             self._what,
             read_or_wait,
-            headers={capabilities.HEADER: capabilities.request_capabilities(request.formats, asynchronous=True)},
-            body=request.body() if name is None else request.paging(),
-            hints=hints,
+            headers={
+                capabilities.HEADER: capabilities.request_capabilities(
+                    request.formats, asynchronous=self._asynchronous
+                )
+            },
+            body=body,
+            hints=advice,
         )
 
 
+#: What a request for a page of an asynchronous query's answer says of it.
+_PAGING: Final = ("maxFiles", "pageToken")
 _GONE: Final = "The server does not know the query any more; run it again"

@@ -60,7 +60,7 @@ def list_table(rest: RestClient, table: Table, request: QueryRequest) -> Listing
         tasks=(),
         pruned={},
         limit=None,
-        request=request,
+        request=answer.request,
         end=answer.end,
     )
     return Listing(

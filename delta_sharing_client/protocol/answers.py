@@ -23,6 +23,7 @@ from delta_sharing_client.protocol.actions import (
     RemoveFile,
 )
 from delta_sharing_client.protocol.duplicates import Duplicates
+from delta_sharing_client.protocol.request import QueryRequest
 from delta_sharing_client.protocol.usual import Decoded, FileColumns
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class QueryAnswer(Generic[T]):
         metadata: schema, partition columns, properties.
         items: the files, or what was made of them, in the server's order.
         end: refresh token of the first page and the earliest URL expiry of all pages, where told.
+        request: the request that was answered: the one that was made, less the hints if the server refused them.
     """
 
     version: int | None
@@ -80,6 +82,7 @@ class QueryAnswer(Generic[T]):
     metadata: Metadata
     items: list[T] = field(repr=False)
     end: EndStreamAction | None
+    request: QueryRequest = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

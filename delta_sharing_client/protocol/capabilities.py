@@ -36,10 +36,12 @@ class ResponseCapabilities:
     Attributes:
         response_format: the format of the lines; None where the header does not tell.
         end_stream_action: whether the answer's last line is promised to be an EndStreamAction.
+        asynchronous: whether the server answers queries asynchronously and keeps what they ask for.
     """
 
     response_format: ResponseFormat | None = None
     end_stream_action: bool = False
+    asynchronous: bool = False
 
 
 def parse_capabilities(value: str | None) -> ResponseCapabilities:
@@ -55,4 +57,6 @@ def parse_capabilities(value: str | None) -> ResponseCapabilities:
         response_format = "delta"
     elif answered == "parquet":
         response_format = "parquet"
-    return ResponseCapabilities(response_format, known.get("includeendstreamaction") == "true")
+    return ResponseCapabilities(
+        response_format, known.get("includeendstreamaction") == "true", known.get("asyncquery") == "true"
+    )

@@ -14,6 +14,14 @@ from delta_sharing_client.protocol.lines import parse_object
 from delta_sharing_client.protocol.usual import Decoded
 
 
+class UnannouncedStatusError(ProtocolError):
+    """The server answers a query asynchronously, and does not say that it can.
+
+    Such servers are seen to forget the version, the filter and the limit of the query, so that nothing of the
+    answer may be believed.
+    """
+
+
 def decode_query(
     chunks: Iterable[bytes],
     *,
@@ -36,6 +44,7 @@ def decode_query(
 
     Raises:
         QueryError: the query failed.
+        UnannouncedStatusError: the answer is asynchronous, and its header does not say that the server can.
         ProtocolError: the status lacks the query's name.
     """
     pieces = iter(chunks)
@@ -50,6 +59,11 @@ def decode_query(
         return decode_actions(chain([head], pieces), formats=formats, capabilities=capabilities, what=what)
     for _ in islice(pieces, _MAX_REST):  # so that the connection can be used again
         pass
+    if query_id is None and not capabilities.asynchronous:
+        raise UnannouncedStatusError(
+            f"{what}: the server answers asynchronously, and its delta-sharing-capabilities header does not say "
+            "asyncquery=true: the answer cannot be relied on"
+        )
     state = str(status.get("status") or status.get("state") or "").upper()
     message = next((text for key in _MESSAGES if (text := _said(status.get(key)))), None)
     if state in _FAILED or status.get("errorMessage") or status.get("error") or (message and not state):

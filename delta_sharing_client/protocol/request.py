@@ -90,7 +90,6 @@ class QueryRequest:
         max_files: files to a page; the server decides without.
         page_token: the page to read.
         include_refresh_token, refresh_token: ask for a refresh token; use one.
-        idempotency_key: makes one query of all requests that carry it, tries and pages; asynchronous ones need it.
     """
 
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
@@ -103,7 +102,6 @@ class QueryRequest:
     page_token: str | None = field(default=None, repr=False)
     include_refresh_token: bool = False
     refresh_token: str | None = field(default=None, repr=False)
-    idempotency_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.version is not None and self.timestamp is not None:
@@ -124,7 +122,6 @@ class QueryRequest:
             ("timestamp", wire_timestamp(self.timestamp)),
             ("maxFiles", self.max_files),
             ("pageToken", self.page_token),
-            ("idempotencyKey", self.idempotency_key),
         ):
             if value is not None:
                 body[key] = value
@@ -135,10 +132,9 @@ class QueryRequest:
                 body["refreshToken"] = self.refresh_token
         return body
 
-    def paging(self) -> dict[str, Any]:
-        """The JSON body that asks for a page of an asynchronous query's answer."""
-        values = {"maxFiles": self.max_files, "pageToken": self.page_token}
-        return {key: value for key, value in values.items() if value is not None}
+    def without_hints(self) -> QueryRequest:
+        """Return the request that asks for the same rows and leaves the server no hints: they only spare work."""
+        return replace(self, predicate_hints=(), json_predicate_hints=None, limit_hint=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -139,6 +139,16 @@ class FileColumns:
         return [contents.size for contents in self._contents]
 
     @property
+    def versions(self) -> list[int | None]:
+        """Table versions of the files, where told."""
+        return [file.version for file in self._files]
+
+    @property
+    def timestamps(self) -> list[int | None]:
+        """Milliseconds since the epoch of those versions, where told."""
+        return [file.timestamp for file in self._files]
+
+    @property
     def expirations(self) -> list[int | None]:
         """Milliseconds since the epoch at which the URLs expire, where told."""
         return [file.expiration_timestamp for file in self._files]

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.changes.plan import change_schema, plan_changes, project_changes
 from delta_sharing_client.errors import BadRequestError, SparkError
-from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.protocol.predicates import columns_of
 from delta_sharing_client.protocol.schema import StructType
 from delta_sharing_client.query import ScanPlan, plan_snapshot
@@ -107,7 +106,7 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
         if stream is None:
             raise
         return describe_stream(stream)
-    with RestClient(options.profile, TransportOptions()) as rest:
+    with RestClient(options.profile, options.transport) as rest:
         if isinstance(options.query, ChangeOptions):
             if options.query.ending_version is None and options.query.ending_timestamp is None:
                 return _describe_changes(rest, options, options.query)
@@ -160,7 +159,7 @@ def plan(
         DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
     """
     options = parse_options(given)
-    with RestClient(options.profile, TransportOptions()) as rest:
+    with RestClient(options.profile, options.transport) as rest:
         if isinstance(options.query, ChangeOptions):
             planned: ScanPlan = plan_changes(rest, options.table, options.query)
         else:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.changes.options import ChangeOptions
+from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.protocol.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.protocol.request import (
@@ -56,6 +57,7 @@ OPTIONS: Final = (
     "limit",
     "variant",
     "executorCredentials",
+    "asynchronousQueries",
     "partitionSize",
     "minPartitions",
 )
@@ -81,6 +83,7 @@ class SourceOptions:
 
     Attributes:
         profile: where the server is, and the credential for it.
+        transport: how the server is asked.
         table: the table.
         query: a snapshot, or changes.
         executor_credentials: whether executors may renew URLs.
@@ -89,6 +92,7 @@ class SourceOptions:
     """
 
     profile: Profile = field(repr=False)
+    transport: TransportOptions
     table: Table
     query: ScanOptions | ChangeOptions
     executor_credentials: bool
@@ -123,6 +127,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     options.refuse(_SNAPSHOT_ONLY if changes else _CHANGES_ONLY, "with" if changes else "without")
     return SourceOptions(
         profile=profile,
+        transport=options.transport(),
         table=table,
         query=_changes(options) if changes else _snapshot(options),
         executor_credentials=options.flag("executorCredentials", True),
@@ -203,6 +208,10 @@ class GivenOptions:
             return _profile_of(fields), parse_bare_table(path)
         source, table = parse_table_url(path)
         return load_profile(source), table
+
+    def transport(self) -> TransportOptions:
+        """Return how the server is asked."""
+        return TransportOptions(asynchronous_queries=self.flag("asynchronousQueries", False))
 
     def text(self, name: str) -> str | None:
         """Return an option as it is given; None without it."""

@@ -25,7 +25,6 @@ from delta_sharing_client.errors import (
     TokenError,
     TransportError,
 )
-from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.tasks import FileScanTask
 from delta_sharing_client.spark.columns import asked_columns
@@ -102,7 +101,7 @@ class TableStream:
         self._pinned = pinned
         self._schema = schema
         self._cores = cores
-        self._rest = RestClient(self._options.profile, TransportOptions())
+        self._rest = RestClient(self._options.profile, self._options.transport)
         self._opened: _Opened | None = None
         self._start: Offset | None = None
         self._seen: Offset | None = None

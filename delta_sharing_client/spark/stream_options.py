@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
+from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.urls import is_loopback
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.profile import Profile
@@ -36,6 +37,7 @@ class StreamOptions(ReadOptions):
 
     Attributes:
         profile: where the server is, and the credential for it.
+        transport: how the server is asked.
         table: the table.
         executor_credentials: whether executors may renew URLs.
         partition_size: bytes of files that make one partition.
@@ -54,6 +56,7 @@ class StreamOptions(ReadOptions):
     """
 
     profile: Profile = field(repr=False)
+    transport: TransportOptions
     table: Table
     executor_credentials: bool = True
     partition_size: int
@@ -110,6 +113,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         raise ValueError("the options startingVersion and startingTimestamp cannot be given together")
     return StreamOptions(
         profile=profile,
+        transport=options.transport(),
         table=table,
         columns=options.names("columns"),
         response_format=options.response_format(),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from delta_sharing_client.errors import BadRequestError, UnsupportedTableError
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.errors import BadRequestError, UnsupportedTableError, VersionMismatchError
 from delta_sharing_client.protocol.answers import TableInfo
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.spark.columns import spark_schema
@@ -22,7 +21,7 @@ def describe_stream(options: StreamOptions) -> tuple[dict[str, Any], int | None]
     Raises:
         DeltaSharingError: the table cannot be read.
     """
-    with RestClient(options.profile, TransportOptions()) as rest:
+    with RestClient(options.profile, options.transport) as rest:
         info, _ = _info(rest, options)
         reading = Reading.of(options, info)
     return spark_schema(reading.spec.output, options.variant, pyspark_version()).jsonValue(), reading.version
@@ -55,7 +54,7 @@ def metadata_at(rest: RestClient, options: StreamOptions, version: int) -> Table
     """Return the metadata of a version; None where it can no longer be had."""
     try:
         info = rest.table_metadata(options.table, options.formats, version=version)
-    except BadRequestError:
+    except (BadRequestError, VersionMismatchError):
         return None
     return replace(info, version=version)
 
@@ -90,5 +89,7 @@ def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
             f"a stream needs the history of {options.what}, and the provider does not share version {version} "
             f"of it: {error}. Ask for it to be shared WITH HISTORY, or load it now and then without a stream"
         ) from None
-    # A server that knows no versions of metadata tells the latest, and says so.
+    except VersionMismatchError:
+        # An older server, which describes no version but the latest.
+        info = rest.table_metadata(options.table, options.formats)
     return replace(info, version=version if info.version is None else info.version)

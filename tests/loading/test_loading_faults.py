@@ -62,8 +62,7 @@ class TestExpiredUrls:
         loaded = connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
         assert loaded.equals(pa.concat_tables(contents.values()))
         assert len(faults.seen(f"{TABLE}/query")) == 2
-        again = json.loads(faults.seen(f"{TABLE}/query")[1].body)
-        assert again == {"version": 7, "idempotencyKey": again["idempotencyKey"]}
+        assert json.loads(faults.seen(f"{TABLE}/query")[1].body) == {"version": 7}
 
     def test_in_the_middle_of_ranges(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
         share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)

@@ -184,7 +184,7 @@ class TestRows:
         assert len(file_requests(server)) == FILES // 4
         (query,) = [request for request in server.requests if not request.is_file]
         assert query.body["jsonPredicateHints"] == hint("p", "2")
-        assert set(query.body) == {"jsonPredicateHints", "idempotencyKey", "includeRefreshToken"}
+        assert set(query.body) == {"jsonPredicateHints", "includeRefreshToken"}
         by_id = scan.replace(json_predicate_hints=hint("id", "30"), columns=["id"]).to_arrow()["id"].to_pylist()
         assert set(range(25, 50)) <= set(by_id)
         assert scan.replace(json_predicate_hints="{not json").to_arrow().num_rows == FILES * ROWS

@@ -42,9 +42,13 @@ def clock():
 
 
 @pytest.fixture
-def rest(server, clock):
+def options():
+    return TransportOptions()
+
+
+@pytest.fixture
+def rest(server, clock, options):
     """A client of the scripted server that waits for nothing."""
-    options = TransportOptions()
     retrier = Retrier(options, clock=clock, sleep=clock.sleep, random=lambda: 1.0)
     with RestClient(Profile.from_dict(server.profile), options, retrier=retrier) as client:
         yield client

@@ -7,19 +7,28 @@ import pytest
 from faults.server import Reply
 from test_rest_tables import QUERY, TABLE, add, ids, page
 
-from delta_sharing_client.errors import NotFoundError, ProtocolError, QueryError, ServerError
+from delta_sharing_client.errors import NotFoundError, ProtocolError, QueryError, ServerError, VersionMismatchError
 from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.retry import Retrier
 from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.protocol.request import QueryRequest, VersionsRequest
 from delta_sharing_client.rest import RestClient
 
 POLL = QUERY.replace("/query", "/queries/q-1")
 
 
+#: How a server says that it answers asynchronously, and means it.
+CAPABLE = {"delta-sharing-capabilities": "responseformat=parquet;includeendstreamaction=true;AsyncQuery=True"}
+
+
+@pytest.fixture
+def options():
+    return TransportOptions(asynchronous_queries=True)
+
+
 def pending(**fields):
     status = {"queryStatus": {"queryId": "q-1", **fields}}
-    return Reply.of_lines(status, headers={"Delta-Table-Version": "0"})
+    return Reply.of_lines(status, headers={"Delta-Table-Version": "0", **CAPABLE})
 
 
 class TestTheRequests:
@@ -45,7 +54,7 @@ class TestTheRequests:
         assert clock.slept[-1] == 10
 
     def test_a_time_to_come_back_is_kept(self, server, rest, clock):
-        server.on("POST", QUERY, pending().but(headers={"Retry-After": "7"}))
+        server.on("POST", QUERY, pending().but(headers={**CAPABLE, "Retry-After": "7"}))
         server.on("POST", POLL, page(add(1)))
         rest.query_table(TABLE, QueryRequest())
         assert clock.slept == [7]
@@ -68,6 +77,18 @@ class TestTheRequests:
         bodies = [request.json() for request in server.seen(POLL)]
         assert bodies == [{"maxFiles": 1}, *[{"maxFiles": 1, "pageToken": "t1"}] * 2]
 
+    def test_the_files_of_versions_are_a_query_too(self, server, rest):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, page(add(1, version=7, timestamp=1)))
+        assert ids(rest.table_changes(TABLE, VersionsRequest(starting_version=7))) == ["f1"]
+
+    def test_an_answer_of_another_version_is_not_taken(self, server, rest):
+        """As of a server that forgets the version while it prepares the answer."""
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, page(add(1), version=9))
+        with pytest.raises(VersionMismatchError):
+            rest.query_table(TABLE, QueryRequest(version=3))
+
     def test_a_page_may_be_late_though_the_first_was_not(self, server, rest):
         server.on("POST", QUERY, page(add(1), token="t1"), pending())
         server.on("POST", POLL, page(add(2)))
@@ -84,16 +105,98 @@ class TestTheRequests:
         assert len(server.seen(POLL)) == 4
 
     def test_a_name_is_one_segment_of_the_path(self, server, rest):
-        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": "a/../b?c"}}))
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": "a/../b?c"}}, headers=CAPABLE))
         server.on("POST", re.compile("/queries/a%2F..%2Fb%3Fc$"), page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
     def test_a_server_that_says_more_after_the_status(self, server, rest):
         more = Reply.of_lines({"queryStatus": {"queryId": "q-1"}}, {"endStreamAction": {}})
-        capable = {"delta-sharing-capabilities": "includeendstreamaction=true;asyncquery=true"}
-        server.on("POST", QUERY, pending().but(headers=capable, body=b"\n" + more.body))
+        server.on("POST", QUERY, pending().but(body=b"\n" + more.body))
         server.on("POST", POLL, page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
+
+
+def unannounced(**fields):
+    """A status of a server that does not say that it answers asynchronously: it forgets what was asked for."""
+    status = {"queryStatus": {"queryId": "q-1", **fields}}
+    return Reply.of_lines(status, headers={"delta-sharing-capabilities": "responseformat=parquet"})
+
+
+class TestNotAsked:
+    @pytest.fixture
+    def options(self):
+        return TransportOptions()
+
+    @pytest.mark.parametrize("of_versions", [False, True])
+    def test_nothing_of_it_is_sent(self, server, rest, of_versions):
+        server.on("POST", QUERY, page(add(1)))
+        if of_versions:
+            rest.table_changes(TABLE, VersionsRequest(starting_version=7))
+        else:
+            rest.query_table(TABLE, QueryRequest())
+        (request,) = server.requests
+        assert "asyncquery" not in request.headers["delta-sharing-capabilities"]
+        assert "idempotencyKey" not in request.json()
+
+    @pytest.mark.parametrize("fields", [{}, {"status": "failed", "message": "no warehouse"}])
+    def test_an_asynchronous_answer_that_is_not_announced_is_an_error(self, server, rest, fields):
+        server.on("POST", QUERY, unannounced(**fields))
+        with pytest.raises(ProtocolError, match=r"answers asynchronously.* asyncquery=true"):
+            rest.query_table(TABLE, QueryRequest())
+        assert len(server.requests) == 1
+
+    def test_an_announced_one_is_waited_for(self, server, rest):
+        server.on("POST", QUERY, pending())
+        server.on("POST", POLL, page(add(1)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
+        for request in server.requests:
+            assert "asyncquery" not in request.headers["delta-sharing-capabilities"]
+
+
+class TestUnannounced:
+    """The option is on, and the server answers asynchronously without saying that it can."""
+
+    @pytest.mark.parametrize("fields", [{}, {"status": "failed", "message": "no warehouse"}])
+    def test_it_is_asked_once_more_for_an_answer_at_once(self, server, rest, fields):
+        server.on("POST", QUERY, unannounced(**fields), page(add(1), version=3))
+        request = QueryRequest(version=3, json_predicate_hints="{}", limit_hint=4)
+        assert ids(rest.query_table(TABLE, request)) == ["f1"]
+        first, second = server.requests
+        assert first.headers["delta-sharing-capabilities"].endswith(";asyncquery=true")
+        assert "asyncquery" not in second.headers["delta-sharing-capabilities"]
+        assert second.json() == {"version": 3, "jsonPredicateHints": "{}", "limitHint": 4}
+        assert first.json() == {**second.json(), "idempotencyKey": first.json()["idempotencyKey"]}
+
+    def test_it_is_not_asked_for_again_with_the_pages_that_follow(self, server, rest):
+        server.on("POST", QUERY, unannounced(), page(add(1), token="t1"), page(add(2)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
+        assert [request.json().keys() for request in server.requests[1:]] == [set(), {"pageToken"}]
+
+    def test_a_page_that_follows_may_be_the_first_to_be_asynchronous(self, server, rest):
+        server.on("POST", QUERY, page(add(1), token="t1"), unannounced(), page(add(2)))
+        assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
+        assert server.requests[2].json() == {"pageToken": "t1"}
+
+    def test_twice_is_an_error(self, server, rest):
+        server.on("POST", QUERY, unannounced())
+        with pytest.raises(ProtocolError, match="answers asynchronously") as caught:
+            rest.query_table(TABLE, QueryRequest())
+        assert len(server.requests) == 2
+        assert caught.value.__context__ is None
+
+    def test_the_same_for_the_files_of_versions(self, server, rest):
+        server.on("POST", QUERY, unannounced(), page(add(1, version=7, timestamp=1)))
+        assert ids(rest.table_changes(TABLE, VersionsRequest(starting_version=7))) == ["f1"]
+        first, second = server.requests
+        assert second.json() == {"startingVersion": 7}
+        assert first.json().keys() == {"startingVersion", "idempotencyKey"}
+
+    def test_it_is_logged(self, server, rest, caplog):
+        server.on("POST", QUERY, unannounced(), page(add(1)))
+        rest.query_table(TABLE, QueryRequest())
+        (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert record.name.startswith("delta_sharing_client.")
+        assert "asked once more" in record.getMessage()
 
 
 class TestFailures:
@@ -130,7 +233,7 @@ class TestFailures:
         assert "canary" not in str(caught.value)
 
     def test_one_that_is_never_ready(self, server, clock):
-        options = TransportOptions(query_deadline=timedelta(seconds=60))
+        options = TransportOptions(asynchronous_queries=True, query_deadline=timedelta(seconds=60))
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, pending())
         retrier = Retrier(options, clock=clock, sleep=clock.sleep)
@@ -142,7 +245,7 @@ class TestFailures:
         assert clock.now == pytest.approx(60)
 
     def test_a_time_to_come_back_past_the_deadline(self, server, rest, clock):
-        server.on("POST", QUERY, pending().but(headers={"Retry-After": "100000"}))
+        server.on("POST", QUERY, pending().but(headers={**CAPABLE, "Retry-After": "100000"}))
         server.on("POST", POLL, pending())
         with pytest.raises(QueryError, match="still pending after 600 s"):
             rest.query_table(TABLE, QueryRequest())
@@ -162,7 +265,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("name", [None, "", ".", "..", 7, ["q"], "x" * 2000])
     def test_a_status_without_a_usable_name(self, server, rest, name):
-        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": name}}))
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": name}}, headers=CAPABLE))
         with pytest.raises(ProtocolError, match="queryId"):
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 1

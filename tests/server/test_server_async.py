@@ -11,12 +11,13 @@ import pytest
 import requests
 from deltalake import write_deltalake
 
-from delta_sharing_client import SharingClient
+from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import QueryError
 from delta_sharing_client.server import SharingServer
 
 TABLE = "s.d.t"
 PATH = "/shares/s/schemas/d/tables/t"
+OPTIONS = TransportOptions(asynchronous_queries=True)
 CAPABILITIES = "responseformat=delta,parquet;includeendstreamaction=true;asyncquery=true"
 
 
@@ -50,7 +51,7 @@ def paths(server: SharingServer) -> list[str]:
 
 def test_a_table_is_loaded_page_by_page(server: SharingServer) -> None:
     server.reset_requests()
-    with SharingClient(server.profile) as client:
+    with SharingClient(server.profile, options=OPTIONS) as client:
         frame = client.table(TABLE).scan().to_pandas()
     assert sorted(frame["x"]) == [0, 1, 2, 3, 4]
     first, *others = paths(server)
@@ -60,8 +61,15 @@ def test_a_table_is_loaded_page_by_page(server: SharingServer) -> None:
     assert 4 <= len(others) <= 6
 
 
-def test_filters_limits_and_versions_go_with_the_query(server: SharingServer) -> None:
+def test_by_default_the_answer_comes_at_once(server: SharingServer) -> None:
+    server.reset_requests()
     with SharingClient(server.profile) as client:
+        assert client.table(TABLE).scan().count() == 5
+    assert set(paths(server)) == {"query"}
+
+
+def test_filters_limits_and_versions_go_with_the_query(server: SharingServer) -> None:
+    with SharingClient(server.profile, options=OPTIONS) as client:
         table = client.table(TABLE)
         assert table.scan(version=1).to_arrow().num_rows == 2
         assert table.scan(filters=[("x", ">=", 3)]).to_arrow()["x"].to_pylist() in ([3, 4], [4, 3])
@@ -69,7 +77,7 @@ def test_filters_limits_and_versions_go_with_the_query(server: SharingServer) ->
 
 
 def test_a_query_that_fails_later(server: SharingServer) -> None:
-    with SharingClient(server.profile) as client, pytest.raises(QueryError, match="99"):
+    with SharingClient(server.profile, options=OPTIONS) as client, pytest.raises(QueryError, match="99"):
         client.table(TABLE).scan(version=99).to_arrow()
 
 

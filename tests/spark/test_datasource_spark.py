@@ -17,6 +17,7 @@ from loading.loading_tables import File, column, write_table
 import delta_sharing_client as ds
 from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.errors import ColumnError, ProfileError, SparkError, TableNameError
+from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.schema import parse_schema
 from delta_sharing_client.scan.options import ScanOptions
@@ -294,17 +295,18 @@ def test_every_option_is_understood() -> None:
         "limit": "5",
         "variant": "json",
         "executorCredentials": "FALSE",
+        "asynchronousQueries": "TRUE",
         "partitionSize": "1000",
         "minPartitions": "7",
     }
     options = parse_options(PROFILE | given)
     assert options.table == Table("t", "s", "d")
-    assert options.query == ScanOptions(
-        columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json"
-    )
+    assert options.query == ScanOptions(columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json")
     assert (options.executor_credentials, options.partition_size, options.min_partitions) == (False, 1000, 7)
+    assert options.transport == TransportOptions(asynchronous_queries=True)
     assert "canary" not in repr(options)
     changes = {"path": "s.d.t", "readChangeFeed": "true", "startingTimestamp": "2024-01-01", "endingVersion": "9"}
+    assert parse_options(PROFILE | changes).transport == TransportOptions()
     assert parse_options(PROFILE | changes).query == ChangeOptions(
         starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
     )

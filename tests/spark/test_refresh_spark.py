@@ -19,7 +19,7 @@ import pytest
 from loading.loading_tables import File, column, write_table
 
 import delta_sharing_client as ds
-from delta_sharing_client import SharingClient
+from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import SparkError, StorageError, UrlExpiredError
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import plan as plans
@@ -168,6 +168,21 @@ def test_the_version_that_was_planned_is_asked_for(client: SharingClient, server
     bodies = [request.body or {} for request in server.requests if request.path.endswith("/query")]
     # By the refresh token of the first answer, which stands for the version.
     assert ["refreshToken" in body for body in bodies] == [False, True]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_answers_are_asked_for_as_the_client_asks_for_them(root: Path, asynchronous: bool) -> None:
+    """Of a server that prepares its answers if it is let: the option goes with the job."""
+    options = TransportOptions(asynchronous_queries=asynchronous)
+    with (
+        SharingServer({"s.d.t": root}, query_time=timedelta(seconds=0.05)) as server,
+        SharingClient(server.profile, options=options) as client,
+    ):
+        job, parts = encoded(client)
+        server.reset_requests()
+        assert pickle.loads(decode(job).executor_credentials)(*asked(parts[0])).startswith("http")
+        assert queries(server) == 1
+        assert any("/queries/" in request.path for request in server.requests) == asynchronous
 
 
 def test_a_file_that_is_gone(client: SharingClient) -> None:

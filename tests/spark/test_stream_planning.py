@@ -63,6 +63,20 @@ both = pytest.mark.parametrize("response_format", ["parquet", "delta"])
 # -- where it starts
 
 
+@pytest.mark.parametrize("asynchronous", ["false", "true"])
+def test_answers_may_be_prepared_where_that_is_asked_for(
+    table: ChangeTable, serve: Serve, asynchronous: str
+) -> None:
+    server = serve(table, query_time=timedelta(seconds=0.05))
+    query = Query(server, asynchronousQueries=asynchronous)
+    assert sorted(query.ids()) == [0, 1, 2, 3, 4]
+    for expected in (5, 6):
+        server.reset_requests()
+        table.commit(table.add(f"f{expected}", rows(expected)))
+        assert query.ids() == [expected]
+        assert any("/queries/" in request.path for request in server.requests) == (asynchronous == "true")
+
+
 @both
 def test_the_table_first_and_then_what_is_added(
     server: SharingServer, table: ChangeTable, response_format: str

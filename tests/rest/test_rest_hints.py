@@ -1,0 +1,144 @@
+"""A query that is refused with its hints is asked once more without: hints only spare work."""
+
+import pytest
+from faults.server import Reply
+from test_rest_tables import QUERY, TABLE, add, ids, page
+
+from delta_sharing_client.errors import BadRequestError, NotFoundError, QueryError
+from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.protocol.request import QueryRequest
+
+HINTS = {
+    "predicateHints": ("canary = 1",),
+    "jsonPredicateHints": '{"op": "canary"}',
+    "limitHint": 5,
+}
+FIELDS = {
+    "predicateHints": "predicate_hints",
+    "jsonPredicateHints": "json_predicate_hints",
+    "limitHint": "limit_hint",
+}
+
+
+def hinted(*names, **changes):
+    return QueryRequest(**{FIELDS[name]: HINTS[name] for name in names or HINTS}, **changes)
+
+
+def refusal(message="too new for Standalone"):
+    return Reply.of_json({"errorCode": "UNSUPPORTED_OPERATION", "message": message}, status=400)
+
+
+@pytest.mark.parametrize("name", list(HINTS))
+def test_any_hint_may_be_what_is_refused(server, rest, name):
+    server.on("POST", QUERY, refusal(), page(add(1)))
+    request = hinted(name, version=7)
+    answer = rest.query_table(TABLE, request)
+    assert ids(answer) == ["f1"]
+    first, second = (sent.json() for sent in server.requests)
+    assert first.keys() == {name, "version"}
+    assert second == {"version": 7}
+    assert answer.request == QueryRequest(version=7)
+
+
+def test_all_are_left_out_together(server, rest):
+    server.on("POST", QUERY, refusal(), page(add(1)))
+    rest.query_table(TABLE, hinted(include_refresh_token=True, max_files=3))
+    assert server.requests[0].json().keys() == {*HINTS, "includeRefreshToken", "maxFiles"}
+    assert server.requests[1].json() == {"includeRefreshToken": True, "maxFiles": 3}
+
+
+def test_the_request_that_was_answered_is_told(server, rest):
+    server.on("POST", QUERY, page(add(1)))
+    request = hinted()
+    assert rest.query_table(TABLE, request).request == request
+
+
+def test_pages_that_follow_have_no_hints_either(server, rest):
+    server.on("POST", QUERY, refusal(), page(add(1), token="t1"), page(add(2)))
+    assert ids(rest.query_table(TABLE, hinted())) == ["f1", "f2"]
+    assert server.requests[2].json() == {"pageToken": "t1"}
+
+
+def test_an_error_in_an_answer_that_has_begun_counts_as_well(server, rest):
+    end = {"endStreamAction": {"errorMessage": "no such hint", "httpStatusErrorCode": 400}}
+    server.on("POST", QUERY, Reply.of_lines(end), page(add(1)))
+    assert ids(rest.query_table(TABLE, hinted())) == ["f1"]
+
+
+def test_the_error_is_that_of_the_query_without_hints(server, rest):
+    server.on("POST", QUERY, refusal("one"), refusal("two"))
+    with pytest.raises(BadRequestError, match="two") as caught:
+        rest.query_table(TABLE, hinted())
+    assert len(server.requests) == 2
+    assert caught.value.__context__ is None
+
+
+def test_without_hints_a_refusal_is_an_error_at_once(server, rest):
+    server.on("POST", QUERY, refusal())
+    with pytest.raises(BadRequestError, match="too new"):
+        rest.query_table(TABLE, QueryRequest(version=7))
+    assert len(server.requests) == 1
+
+
+def test_other_statuses_have_nothing_to_do_with_hints(server, rest):
+    server.on("POST", QUERY, Reply(status=404))
+    with pytest.raises(NotFoundError):
+        rest.query_table(TABLE, hinted())
+    assert len(server.requests) == 1
+
+
+def test_a_query_that_failed_otherwise_is_not_asked_again(server, rest):
+    end = {"endStreamAction": {"errorMessage": "no warehouse"}}
+    server.on("POST", QUERY, Reply.of_lines(end))
+    with pytest.raises(QueryError, match="no warehouse"):
+        rest.query_table(TABLE, hinted())
+    assert len(server.requests) == 1
+
+
+def test_a_page_that_is_refused_follows_one_that_was_answered_with_the_hints(server, rest):
+    server.on("POST", QUERY, page(add(1), token="t1"), refusal("the token is too old"))
+    with pytest.raises(BadRequestError, match="too old"):
+        rest.query_table(TABLE, hinted())
+    assert len(server.requests) == 2
+
+
+def test_so_does_a_listing_that_is_renewed(server, rest):
+    server.on("POST", QUERY, refusal("the token is too old"))
+    with pytest.raises(BadRequestError, match="too old"):
+        rest.query_table(TABLE, hinted(refresh_token="r"))
+    assert len(server.requests) == 1
+
+
+def test_it_is_logged_without_the_hints(server, rest, caplog):
+    server.on("POST", QUERY, refusal(), page(add(1)))
+    rest.query_table(TABLE, hinted())
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.name.startswith("delta_sharing_client.")
+    assert TABLE.full_name in record.getMessage()
+    assert "too new for Standalone" in record.getMessage()
+    assert "canary" not in record.getMessage()
+
+
+class TestAsynchronously:
+    @pytest.fixture
+    def options(self):
+        return TransportOptions(asynchronous_queries=True)
+
+    def test_the_query_without_hints_is_another_one(self, server, rest):
+        server.on("POST", QUERY, refusal(), page(add(1)))
+        rest.query_table(TABLE, hinted())
+        first, second = (sent.json() for sent in server.requests)
+        assert second.keys() == {"idempotencyKey"}
+        assert second != {"idempotencyKey": first["idempotencyKey"]}
+
+    def test_a_refusal_may_come_later(self, server, rest):
+        capable = {"delta-sharing-capabilities": "asyncquery=true"}
+        server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": "q"}}, headers=capable), page(add(1)))
+        server.on("POST", QUERY.replace("/query", "/queries/q"), refusal())
+        assert ids(rest.query_table(TABLE, hinted())) == ["f1"]
+
+    def test_a_server_that_takes_neither(self, server, rest):
+        status = Reply.of_lines({"queryStatus": {"queryId": "q"}})
+        server.on("POST", QUERY, refusal(), status, page(add(1)))
+        assert ids(rest.query_table(TABLE, hinted())) == ["f1"]
+        assert server.requests[2].json() == {}
