@@ -32,7 +32,13 @@ class TestQuery:
             "includeRefreshToken": True,
             "refreshToken": "r",
         }
-        assert QueryRequest(timestamp="t").body() == {"timestamp": "t"}
+        assert QueryRequest(timestamp="2024-01-31").body() == {"timestamp": "2024-01-31T00:00:00Z"}
+        assert request.without_hints().body() == {
+            "version": 0,
+            "maxFiles": 10,
+            "includeRefreshToken": True,
+            "refreshToken": "r",
+        }
 
     def test_following_pages_carry_no_refresh_token(self):
         request = QueryRequest(include_refresh_token=True, refresh_token="r", page_token="p")
@@ -59,9 +65,10 @@ class TestChanges:
             "pageToken": "p",
             "includeHistoricalMetadata": "true",
         }
-        assert ChangesRequest(starting_timestamp="a", ending_timestamp="b").params() == {
-            "startingTimestamp": "a",
-            "endingTimestamp": "b",
+        first, last = "2024-01-31T00:00:00Z", "2024-02-01T12:00:00Z"
+        assert ChangesRequest(starting_timestamp=first, ending_timestamp=last).params() == {
+            "startingTimestamp": first,
+            "endingTimestamp": last,
         }
 
     @pytest.mark.parametrize(
