@@ -10,14 +10,17 @@ from typing import Any, Final
 from delta_sharing_client.delta_log.paths import encode_uuid, uri_of
 from delta_sharing_client.materialize.fetch_files import Fetched, Wanted
 from delta_sharing_client.materialize.local_table import partition_names, partition_values
-from delta_sharing_client.materialize.names import VECTORS, data_file, vector_uuid
+from delta_sharing_client.materialize.names import VECTORS, data_file, digest, vector_uuid
 from delta_sharing_client.protocol.actions import DeletionVector, FileAction, Metadata, Protocol
 from delta_sharing_client.protocol.stats import num_records
 from delta_sharing_client.query import vector_file_id
 from delta_sharing_client.read.fetch import vector_key
+from delta_sharing_client.secrets import unsigned_url
 
 #: Tags of an add action in which a copy keeps what the log has no field for.
 FILE_ID: Final = "deltaSharing.fileId"
+#: What its URL names, which stays where a server gives it another id.
+LOCATION: Final = "deltaSharing.location"
 VECTOR_ID: Final = "deltaSharing.vectorId"
 SHA256: Final = "deltaSharing.sha256"
 VECTOR_SHA256: Final = "deltaSharing.vectorSha256"
@@ -78,7 +81,7 @@ class LocalFile:
             data_change: false if the rows are in the table anyway.
         """
         action, data = self.action, fetched[self.path]
-        tags = {FILE_ID: action.id, SHA256: data.sha256}
+        tags = {FILE_ID: action.id, LOCATION: location_of(action), SHA256: data.sha256}
         raw = self._common() | {
             "size": data.size,
             "modificationTime": now_ms if action.timestamp is None else action.timestamp,
@@ -176,6 +179,11 @@ def vector_identity(action: FileAction) -> str:
     if vector.storage_type == "i":
         return f"i{vector.path_or_inline}"
     return f"{vector_file_id(action)}@{vector.offset or 0}"
+
+
+def location_of(action: FileAction) -> str:
+    """Return what tells by its URL which object of the store a file is, whatever its id."""
+    return digest(unsigned_url(action.url))
 
 
 def _descriptor(vector: DeletionVector) -> dict[str, Any]:

@@ -13,12 +13,15 @@ from delta_sharing_client.delta_log.listing import list_log
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.materialize.copies import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.materialize.fetch_files import Fetched
+from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.names import Table
 
 #: The application id of the `txn` action that records the shared version.
 APP_ID: Final = "delta-sharing-mirror"
 #: The table property that names the shared table.
 SOURCE: Final = "deltaSharing.table"
+#: The table property that names the response format which the ids of the files are of.
+FORMAT: Final = "deltaSharing.responseFormat"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +65,20 @@ def shared_version(snapshot: Snapshot) -> int | None:
     return None if transaction is None else transaction.version
 
 
+def response_format(snapshot: Snapshot) -> ResponseFormat | None:
+    """Return the response format that the ids of a mirror's files are of; None where its log does not say so."""
+    found = None if snapshot.version < 0 else snapshot.metadata.configuration.get(FORMAT)
+    return "parquet" if found == "parquet" else "delta" if found == "delta" else None
+
+
 def key_of(file: AddFile) -> tuple[str, str]:
     """Return what a mirror's files are told apart by: the ids of the file and of its deletion vector."""
-    tags = tags_of(file)
-    return tags.get(FILE_ID, file.path), tags.get(VECTOR_ID, "")
+    return file_id_of(file), tags_of(file).get(VECTOR_ID, "")
+
+
+def file_id_of(file: AddFile) -> str:
+    """Return the id in the sharing protocol of a mirror's file."""
+    return tags_of(file).get(FILE_ID, file.path)
 
 
 def tags_of(file: AddFile) -> Mapping[str, str]:

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta_log import AddFile, DeltaLog, Snapshot
 from delta_sharing_client.delta_log.links import LinkCheck
-from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+from delta_sharing_client.errors import (
+    BadRequestError,
+    CommitConflictError,
+    DeltaLogError,
+    NotFoundError,
+    ResponseFormatError,
+)
 from delta_sharing_client.load.progress import byte_progress
-from delta_sharing_client.materialize.copies import Copier, LocalFile, now_in_ms
+from delta_sharing_client.materialize.copies import LOCATION, Copier, location_of, now_in_ms
 from delta_sharing_client.materialize.fetch_files import Fetched, Wanted, fetch_files
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
 from delta_sharing_client.materialize.snapshot import check_place, table_id
 from delta_sharing_client.mirror.journal import Journal
+from delta_sharing_client.mirror.known import compare, has_any_of
 from delta_sharing_client.mirror.lock import exclusive
-from delta_sharing_client.mirror.state import APP_ID, SOURCE, check_source, data_of, key_of, shared_version
+from delta_sharing_client.mirror.state import (
+    APP_ID,
+    FORMAT,
+    SOURCE,
+    check_source,
+    data_of,
+    response_format,
+    shared_version,
+    tags_of,
+)
 from delta_sharing_client.mirror.verify import verify_files
+from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
+
+logger = logging.getLogger(__name__)
 
 #: How often a commit is tried that another machine's syncer gets in the way of.
 _ATTEMPTS: Final = 5
@@ -137,11 +158,11 @@ class Syncer:
         """Bring the mirror to one shared version, with one commit."""
         transaction = log.start_transaction()
         snapshot = transaction.snapshot
-        listing = list_table(self._rest, self._table, QueryRequest(formats=ANY_FORMAT, version=version))
+        listing = self._list(response_format(snapshot), version)
         reached = next((v for v in (listing.version, version, seen) if v is not None), None)
         if reached is None:
             reached = self._rest.table_version(self._table)
-        change = _Change(snapshot, listing, self._directory)
+        change = _Change(snapshot, listing, self._directory, self._locations(snapshot, listing))
         fetched = self._fetch(listing, change, journal)
         actions = change.actions(self._table, reached, fetched)
         local = snapshot.version
@@ -155,17 +176,46 @@ class Syncer:
             version=local,
             shared_version=reached,
             commits=before.commits + committed,
-            files_added=before.files_added + len(change.added),
-            files_removed=before.files_removed + len(change.removed),
+            files_added=before.files_added + len(change.compared.new),
+            files_removed=before.files_removed + len(change.compared.gone),
             bytes_fetched=before.bytes_fetched + sum(item.fetched for item in fetched.values()),
             collected=before.collected + collected,
         )
 
+    def _list(self, pinned: ResponseFormat | None, version: int | None) -> Listing:
+        """Ask for the files of a version, by the ids that the mirror knows if they can be had."""
+        request = QueryRequest(formats=ANY_FORMAT, version=version)
+        if pinned is not None:
+            try:
+                return list_table(self._rest, self._table, replace(request, formats=(pinned,)))
+            except (BadRequestError, ResponseFormatError) as error:
+                # The table may have gained a feature that needs the other one.
+                logger.info("%s is not listed in %s format any more: %s", self._table.full_name, pinned, error)
+        return list_table(self._rest, self._table, request)
+
+    def _locations(self, snapshot: Snapshot, listing: Listing) -> Mapping[str, str]:
+        """What the files of an older release's mirror are by their URLs, by the ids that it knows.
+
+        Its log does not say so, and of files that have all got other ids now it would know none again: the server
+        is asked once more for the version that the mirror holds, in the format that those ids must be of.
+        """
+        told = all(LOCATION in tags_of(add) for add in snapshot.files)
+        if told or not listing.files or has_any_of(snapshot, listing.files):
+            return {}
+        other: ResponseFormat = "parquet" if listing.protocol.response_format == "delta" else "delta"
+        request = QueryRequest(formats=(other,), version=shared_version(snapshot))
+        try:
+            files = list_table(self._rest, self._table, request).files
+        except (BadRequestError, NotFoundError, ResponseFormatError) as error:
+            logger.info("%s: the files that the mirror has cannot be told: %s", self._table.full_name, error)
+            return {}
+        return {file.id: location_of(file) for file in files}
+
     def _fetch(self, listing: Listing, change: _Change, journal: Journal) -> dict[str, Fetched]:
-        known = change.known
+        known = change.compared.fetched
         links = LinkCheck(self._directory)
         wanted: dict[str, Wanted] = {}
-        for file in change.files.values():
+        for file in change.compared.files:
             for data in file.wanted():
                 target = self._directory / data.path
                 links.folder(target.parent)
@@ -204,33 +254,19 @@ class _Change:
     """What separates a mirror's version from a listing of the shared table.
 
     Attributes:
-        files: the files of the listing, by key.
-        added: those that the mirror does not have.
-        removed: the mirror's that the listing does not have.
-        known: size and checksum of the mirror's files, by path.
+        compared: the files of both.
         any: whether anything but the shared version differs.
     """
 
-    def __init__(self, snapshot: Snapshot, listing: Listing, directory: Path) -> None:
+    def __init__(
+        self, snapshot: Snapshot, listing: Listing, directory: Path, locations: Mapping[str, str]
+    ) -> None:
         copier = Copier(listing.protocol, listing.metadata)
         self._snapshot = snapshot
         self._listing = listing
-        self.files: dict[tuple[str, str], LocalFile] = {}
-        for action in listing.files:
-            file = copier.file(action)
-            self.files[file.key] = file
-        local: dict[tuple[str, str], AddFile] = {}
-        self.known: dict[str, Fetched] = {}
-        for add in snapshot.files:
-            local[key_of(add)] = add
-            for data in data_of(add, directory):
-                if data.known is not None:
-                    self.known[data.path] = data.known
-        kept = {key for key, add in local.items() if key in self.files and _same(add, self.files[key], directory)}
-        self.added = [file for key, file in self.files.items() if key not in kept]
-        self.removed = [add for key, add in local.items() if key not in kept]
+        self.compared = compare(snapshot, directory, map(copier.file, listing.files), locations)
         self.head = self._head()
-        self.any = bool(self.added or self.removed or self.head)
+        self.any = bool(self.compared.new or self.compared.renamed or self.compared.gone or self.head)
 
     def _head(self) -> list[dict[str, Any]]:
         """The protocol and the metadata, where they are others than before."""
@@ -240,7 +276,7 @@ class _Change:
             listing.protocol,
             listing.metadata,
             table_id(listing.table),
-            extra={SOURCE: listing.table.full_name.lower()},
+            extra={SOURCE: listing.table.full_name.lower(), FORMAT: listing.protocol.response_format},
         )
         changed: list[dict[str, Any]] = []
         if snapshot.version < 0 or _plain(snapshot.protocol.raw) != protocol:
@@ -253,16 +289,11 @@ class _Change:
         """Return the actions of the commit."""
         now = now_in_ms()
         txn = {"txn": {"appId": APP_ID, "version": version, "lastUpdated": now}}
-        removes = [{"remove": _remove(add, now)} for add in self.removed]
-        return [*self.head, txn, *removes, *(file.add(fetched, now_ms=now) for file in self.added)]
-
-
-def _same(add: AddFile, file: LocalFile, directory: Path) -> bool:
-    """Tell whether a file of the mirror is what the server lists now: in its place, with its values."""
-    values = {name: value or None for name, value in add.partition_values.items()}
-    return values == {name: value or None for name, value in file.values.items()} and (
-        data_of(add, directory)[0].path == file.path
-    )
+        removes = [{"remove": _remove(add, now)} for add in self.compared.gone]
+        adds = [file.add(fetched, now_ms=now) for file in self.compared.new]
+        # The same rows, under ids of another response format.
+        adds += [file.add(fetched, now_ms=now, data_change=False) for file in self.compared.renamed]
+        return [*self.head, txn, *removes, *adds]
 
 
 def _plain(raw: Any) -> dict[str, Any]:

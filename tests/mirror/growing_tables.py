@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from loading_tables import column, struct_of
+from loading_tables import column, struct_of, z85
+from pyroaring import BitMap64
 
 from delta_sharing_client.delta_log import DeltaLog
 
@@ -66,6 +67,33 @@ class Source:
             )
             del self.files[name]
         return self.log.commit(actions)
+
+    def need_vectors(self) -> int:
+        """Let the table need deletion vectors from the next version on."""
+        features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+        return self.log.commit([{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7} | features}])
+
+    def delete_row(self, name: str, position: int) -> int:
+        """Delete a row of a file, which has no deletion vector yet, with an inline one."""
+        bitmap = (1681511377).to_bytes(4, "little") + BitMap64([position]).serialize()
+        vector = {
+            "storageType": "i",
+            "pathOrInlineDv": z85(bitmap + bytes(-len(bitmap) % 4)),
+            "sizeInBytes": len(bitmap),
+            "cardinality": 1,
+        }
+        described = {"path": name, "partitionValues": {"p": name[0]}, "size": (self.root / name).stat().st_size}
+        stats = json.dumps({"numRecords": len(self.files[name]), "tightBounds": False})
+        self.files[name] = [value for place, value in enumerate(self.files[name]) if place != position]
+        return self.log.commit(
+            [
+                {"remove": described | {"deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True}},
+                {
+                    "add": described
+                    | {"modificationTime": 1, "dataChange": True, "deletionVector": vector, "stats": stats}
+                },
+            ]
+        )
 
     @property
     def rows(self) -> list[tuple[int, str]]:

@@ -160,7 +160,8 @@ def test_metadata_and_protocol_follow(mirror: Mirror, source: Source) -> None:
     assert (result.files_added, result.files_removed, result.commits) == (0, 0, 1)
     after = mirror.log.snapshot()
     assert after.protocol.reader_features == after.protocol.writer_features == ("timestampNtz",)
-    assert after.metadata.configuration == {"owner": "me", "deltaSharing.table": "s.s.t"}
+    ours = {"deltaSharing.table": "s.s.t", "deltaSharing.responseFormat": "delta"}
+    assert after.metadata.configuration == {"owner": "me"} | ours
     assert mirror.scan().to_arrow().column_names == ["a", "p", "n"]
     assert before.metadata.id == after.metadata.id == raw["id"]
     assert rows_of(mirror.scan(version=1).to_arrow()) == source.rows
