@@ -20,6 +20,7 @@ from delta_sharing_client.protocol.actions import DeletionVector
 _MAGIC: Final = 1681511377
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUES: Final = {character: value for value, character in enumerate(_Z85)}
+_PADDING: Final = "#"
 #: A vector for four billion rows at its worst; anything longer is no vector.
 MAX_BYTES: Final = 1 << 30
 
@@ -138,22 +139,29 @@ def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPosit
 def z85_decode(text: str) -> bytes:
     """Decode Z85 text: five characters to four bytes.
 
+    The last group may hold fewer bytes: it then begins with one `#` for each byte that is missing, as the Rust
+    crate `z85` pads. No other group begins with `#`, since its number would not fit 32 bits.
+
     Raises:
-        ValueError: the length is no multiple of five, or a character is none of Z85's.
+        ValueError: the length is no multiple of five, a character is none of Z85's, or a group's number is too
+            large for its bytes.
     """
     if len(text) % 5:
         raise ValueError(f"{len(text)} characters are no multiple of 5")
     out = bytearray()
     for start in range(0, len(text), 5):
+        group = text[start : start + 5]
+        missing = 5 - len(group.lstrip(_PADDING)) if start + 5 == len(text) else 0
         number = 0
-        for character in text[start : start + 5]:
+        for character in group[missing:]:
             value = _Z85_VALUES.get(character)
             if value is None:
                 raise ValueError(f"{character!r} is no character of Z85")
             number = number * 85 + value
-        if number >> 32:
+        size = 4 - missing
+        if size < 1 or number >> 8 * size:
             raise ValueError("a group of five characters is out of range")
-        out += number.to_bytes(4, "big")
+        out += number.to_bytes(size, "big")
     return bytes(out)
 
 

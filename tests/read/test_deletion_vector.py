@@ -40,10 +40,13 @@ def stored_of(body):
 
 
 def z85_encode(data):
+    """The last group holds as many bytes as there are, and begins with a `#` for each that is missing."""
     out = []
     for start in range(0, len(data), 4):
-        number = int.from_bytes(data[start : start + 4], "big")
-        out.append("".join(ALPHABET[number // 85**power % 85] for power in (4, 3, 2, 1, 0)))
+        group = data[start : start + 4]
+        number = int.from_bytes(group, "big")
+        digits = [ALPHABET[number // 85**power % 85] for power in (4, 3, 2, 1, 0)]
+        out.append("#" * (4 - len(group)) + "".join(digits[4 - len(group) :]))
     return "".join(out)
 
 
@@ -64,10 +67,42 @@ def test_the_text_of_the_z85_standard_decodes():
     assert z85_decode("HelloWorld") == bytes.fromhex("864FD26FB559F75B")
 
 
-@pytest.mark.parametrize("text", ["abcd", "abc d", "#####"])
+@given(st.binary(max_size=70))
+@settings(max_examples=200, deadline=None)
+def test_z85_text_of_any_length_decodes(data):
+    assert z85_decode(z85_encode(data)) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [("###00", "00"), ("###30", "ff"), ("##000", "0000"), ("##960", "ffff"), ("#rr90", "ffffff"), ("##093", "0300")],
+)
+def test_a_padded_last_group_holds_fewer_bytes(text, data):
+    assert z85_decode(text) == bytes.fromhex(data)
+    assert z85_decode("HelloWorld" + text) == bytes.fromhex("864FD26FB559F75B" + data)
+    with pytest.raises(ValueError, match="range"):
+        z85_decode(text + "Hello")
+
+
+@pytest.mark.parametrize("text", ["abcd", "abc d", "#####", "####0", "###31", "##961", "#rr91"])
 def test_text_that_is_no_z85_is_refused(text):
     with pytest.raises(ValueError, match=r"Z85|multiple|range"):
         z85_decode(text)
+
+
+def test_an_inline_vector_that_delta_wrote_with_padding_decodes():
+    text = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"
+    positions = decode_inline(DeletionVector("i", text, 34, 1), "file-1")
+    assert positions.positions.tolist() == [3]
+
+
+@given(st.sets(st.integers(0, 2**33), min_size=1, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_inline_vectors_decode_whichever_way_they_are_padded(rows):
+    body = body_of(rows)
+    for text in (z85_encode(body), z85_encode(body + bytes(-len(body) % 4))):
+        vector = DeletionVector("i", text, len(body), len(rows))
+        assert decode_inline(vector, "file-1").positions.tolist() == sorted(rows)
 
 
 def test_an_inline_vector_of_known_bytes_decodes():
