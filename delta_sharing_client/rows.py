@@ -129,7 +129,8 @@ class RowSource(ABC):
     def count(self) -> int:
         """Return how many rows there are.
 
-        Files whose statistics tell are counted from them, the others are read.
+        Files whose row count the server reports are not read, unless a row filter looks at more than partition
+        columns: statistics may leave files out, and never vouch for rows.
         """
         plan = self.plan()
         unknown: list[FileScanTask] = []

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
 
 _decode: Final = msgspec.json.Decoder().decode
-_EXACT: Final = json.JSONDecoder(parse_float=Decimal)
+
+
+def _exact(text: str) -> Decimal:
+    """A number as it is written, never expanded; NaN where its exponent is beyond even what `Decimal` has."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("NaN")
+
+
+_EXACT: Final = json.JSONDecoder(parse_float=_exact)
 
 
 def loads(text: bytes | str) -> Any:

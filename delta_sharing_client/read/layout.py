@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from delta_sharing_client.protocol.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.protocol.predicates import Predicate, is_float
-from delta_sharing_client.protocol.pruning import FALSE, NULL, TRUE, Domain, outcomes
+from delta_sharing_client.protocol.pruning import TRUE, Domain, outcomes
 from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructField
 
 #: Bytes between two chunks that are rather fetched along than asked for apart.
@@ -39,13 +39,11 @@ class Piece:
         groups: their numbers, ascending.
         spans: the byte ranges to fetch, half-open, ascending and apart from each other.
         decoded_size: about how many bytes they take when decoded.
-        all_rows_match: whether every row of them is known to pass the row filter.
     """
 
     groups: tuple[int, ...]
     spans: tuple[Span, ...]
     decoded_size: int
-    all_rows_match: bool
 
     @property
     def fetched_size(self) -> int:
@@ -100,28 +98,23 @@ def plan_pieces(
     def finish() -> None:
         nonlocal decoded
         if groups:
-            pieces.append(Piece(tuple(groups), coalesce(chunks, size), decoded, matching))
+            pieces.append(Piece(tuple(groups), coalesce(chunks, size), decoded))
         groups.clear()
         chunks.clear()
         decoded = 0
 
     leaves = sorted({leaf for column in columns for leaf in column.leaves})
-    matching = predicate is None
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not group.num_rows or number in left_out:
             continue
-        possible = (
-            TRUE if predicate is None else group_outcomes(group, columns, predicate, trust_times=trust_times)
-        )
-        if not possible & TRUE:
+        # Statistics may leave a row group out, and vouch for none of its rows.
+        if predicate is not None and not group_outcomes(group, columns, predicate, trust_times=trust_times) & TRUE:
             continue
-        matches = not possible & (FALSE | NULL)
         spans = [chunk_span(group.column(leaf)) for leaf in leaves]
         fetched = sum(stop - start for start, stop in chunks) + sum(stop - start for start, stop in spans)
-        if groups and (fetched > piece_size or matches != matching):
+        if groups and fetched > piece_size:
             finish()
-        matching = matches
         groups.append(number)
         chunks.extend(spans)
         decoded += sum(group.column(leaf).total_uncompressed_size for leaf in leaves) + group.num_rows
@@ -219,7 +212,8 @@ def _bounds(
             return _integers(statistics)
         if physical in ("FLOAT", "DOUBLE"):
             low, high = float(statistics.min), float(statistics.max)
-            return (None if low != low else low), (None if high != high else high)
+            # Where one of them is NaN, a NaN came between the others as they were compared.
+            return (None, None) if low != low or high != high else (low, high)
     if name == "boolean" and physical == "BOOLEAN":
         return bool(statistics.min), bool(statistics.max)
     if name == "string" and physical == "BYTE_ARRAY" and logical in ("STRING", "NONE"):

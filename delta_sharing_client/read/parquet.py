@@ -156,7 +156,7 @@ class ParquetSource:
         if self._predicate is None and flat is not None:
             # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
             for number in range(self.group_count):
-                piece = Piece((number,), (), 0, all_rows_match=True)
+                piece = Piece((number,), (), 0)
                 decoded = list(self.decode(piece, use_threads=use_threads))
                 check_values(self._metadata, number, flat, self._task)  # the decoder has looked at them by now
                 yield from decoded
@@ -190,7 +190,7 @@ class ParquetSource:
             decoded = self._decode_group(file, group, rows, use_threads=use_threads)
             if keep is not None:
                 decoded = decoded.filter(keep)
-            yield from self._select(decoded, all_rows_match=piece.all_rows_match)
+            yield from self._select(decoded)
         self._give_back(file)
 
     def _borrow(self) -> pq.ParquetFile:
@@ -239,11 +239,11 @@ class ParquetSource:
                 )
         return assembly.build(table, columns, rows, task, self._calendar, self._metadata)
 
-    def _select(self, decoded: pa.Table | pa.RecordBatch, *, all_rows_match: bool) -> Iterator[pa.RecordBatch]:
+    def _select(self, decoded: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Apply the row filter and drop the columns that only it needed."""
-        spec = self._spec
+        spec, predicate = self._spec, self._predicate
         for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
-            kept = batch if spec.predicate is None or all_rows_match else filter_batch(batch, spec.predicate)
+            kept = batch if predicate is None else filter_batch(batch, predicate)
             if kept.num_rows:
                 yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
 

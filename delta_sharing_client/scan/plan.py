@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property
 from itertools import repeat
 
 from delta_sharing_client.errors import ColumnError, DataError
@@ -122,13 +123,14 @@ class TaskMaker(Maker["FileScanTask | Pruned"]):
         predicate = spec.predicate
         all_rows_match = predicate is None
         if predicate is not None:
-            domains = _FileDomains(action, spec, parse_stats(action.stats))
-            if not outcomes(predicate, domains.partition) & TRUE:
-                return Pruned.PARTITION
-            possible = outcomes(predicate, domains.known)
+            domains = _FileDomains(action, spec)
+            possible = outcomes(predicate, domains.partition)
             if not possible & TRUE:
-                return Pruned.STATS
+                return Pruned.PARTITION
+            # Partition values are exact. Statistics may leave the file out, and vouch for none of its rows.
             all_rows_match = not possible & (FALSE | NULL)
+            if not all_rows_match and not outcomes(predicate, domains.known) & TRUE:
+                return Pruned.STATS
         values = action.partition_values
         return FileScanTask(
             action.url,
@@ -183,10 +185,9 @@ def split_pruned(made: Sequence[FileScanTask | Pruned]) -> tuple[list[FileScanTa
 class _FileDomains:
     """What is known of the columns of one file."""
 
-    def __init__(self, action: FileAction, spec: ReadSpec, stats: Stats | None) -> None:
+    def __init__(self, action: FileAction, spec: ReadSpec) -> None:
         self._action = action
         self._spec = spec
-        self._stats = stats
         self._values = {name.lower(): value for name, value in action.partition_values.items()}
 
     def partition(self, column: StructField) -> Domain | None:
@@ -206,9 +207,13 @@ class _FileDomains:
     def known(self, column: StructField) -> Domain | None:
         """What the partition values and the statistics tell of a column."""
         domain = self.partition(column)
-        if domain is None and self._stats is not None:
-            return self._stats.domain(physical_name(column, self._spec.mapping), column.type)
+        if domain is None and (stats := self._stats) is not None:
+            return stats.domain(physical_name(column, self._spec.mapping), column.type)
         return domain
+
+    @cached_property
+    def _stats(self) -> Stats | None:
+        return parse_stats(self._action.stats)
 
 
 def _names(column: StructField, mapping: MappingMode) -> tuple[str, str]:

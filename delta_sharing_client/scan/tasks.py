@@ -60,7 +60,7 @@ class FileScanTask(Discreet, frozen=True, gc=False):
         deletion_vector: rows that do not count, where there are any.
         deletion_vector_id: the id of the vector's file, where told.
         constants: columns with one value throughout, such as those of a change.
-        all_rows_match: whether every row is known to pass the scan's row filter.
+        all_rows_match: whether every row passes the scan's row filter, by the partition values alone.
         only: the rows that count, less those of `deletion_vector`; None for all of the file. Of a file whose
             vector a change replaced, those are the rows that it deleted, or restored.
     """

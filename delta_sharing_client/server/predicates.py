@@ -168,10 +168,10 @@ def parse_value(text: str, kind: Kind) -> Any:
     """
     try:
         value = _PARSERS[kind](text)
+        if isinstance(value, float | Decimal) and isnan(value):
+            raise ValueError
     except (ValueError, InvalidOperation, OverflowError):
         raise PredicateError(f"not a {kind}") from None
-    if isinstance(value, float | Decimal) and isnan(value):
-        raise PredicateError("NaN")
     return value
 
 

@@ -6,9 +6,10 @@ Both are best effort. A hint that cannot be parsed or evaluated leaves everythin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -39,11 +40,18 @@ _KIND_OF_TYPE: Final[dict[str, Kind]] = {
     "boolean": "bool",
 }
 
-# Statistics of timestamps are cut to milliseconds, those of long texts to their first 32 characters.
 _STATS_KINDS: Final = ("long", "double", "string", "date", "timestamp")
 _CUT_TIME: Final = timedelta(milliseconds=1)
-_LAST_TIME: Final = datetime.max.replace(tzinfo=UTC) - _CUT_TIME
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NANOSECONDS: Final = timedelta(microseconds=2**63 // 1000)
+_TIME_LIMITS: Final = (
+    *(limit.replace(tzinfo=UTC) for limit in (datetime.min, datetime.max)),
+    *(_EPOCH + limit for limit in (_NANOSECONDS, -_NANOSECONDS)),
+)
 _CUT_TEXT: Final = 32
+#: What half a character may have become.
+_HALVES: Final = re.compile("[\ud800-\U0010ffff]")
+_FLOAT_MOST: Final = 3.4e38
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +135,8 @@ class _FileValues:
         may_be_null = not nulls_known or nulls != 0
         low = high = None
         if kind == field.kind and kind in _STATS_KINDS:
-            low = _bound(_leaf(stats, "minValues", field.physical_name), kind)
-            high = _bound(_leaf(stats, "maxValues", field.physical_name), kind)
-        if high is not None:
-            if kind == "timestamp":
-                high = high + _CUT_TIME if high < _LAST_TIME else None
-            elif kind == "double" or (kind == "string" and len(high) >= _CUT_TEXT):
-                # Statistics don't see NaN, which is greater than any number; a cut text may go on.
-                high = None
+            low = _bound(_leaf(stats, "minValues", field.physical_name), kind, upper=False)
+            high = _bound(_leaf(stats, "maxValues", field.physical_name), kind, upper=True)
         return Range(low=low, high=high, may_be_null=may_be_null, may_be_value=may_be_value)
 
     @cached_property
@@ -151,13 +153,48 @@ def _leaf(stats: dict[str, Any], group: str, name: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _bound(value: Any, kind: Kind) -> Any:
-    if value is None or isinstance(value, dict | list):
+def _bound(value: Any, kind: Kind, *, upper: bool) -> Any:
+    """A bound of the statistics, moved outwards where writers cut or round; None where it cannot be trusted."""
+    in_text = kind in ("string", "date", "timestamp")
+    if isinstance(value, bool) or not isinstance(value, str if in_text else int | float):
         return None
     try:
-        return parse_value(str(value), kind)
+        found = parse_value(str(value), kind)
     except PredicateError:
         return None
+    if kind == "string":
+        return _text_bound(found, upper=upper)
+    if kind == "date":
+        return None if found in (date.min, date.max) else found
+    if kind == "timestamp":
+        return _time_bound(found, upper=upper)
+    if kind == "double":
+        # Statistics don't see NaN, which is greater than any number, and may have been rounded to 32 bits.
+        slack = abs(found) * 2.0**-23 + 2.0**-149
+        return None if upper or abs(found) > _FLOAT_MOST else found - slack
+    # Long integers may have gone through a double.
+    slack = abs(found) >> 46
+    return found + slack if upper else found - slack
+
+
+def _text_bound(value: str, *, upper: bool) -> str | None:
+    """A text of 32 bytes may have been cut, even inside a character."""
+    try:
+        if len(value.encode()) < _CUT_TEXT:
+            return value
+    except UnicodeEncodeError:
+        pass
+    half = _HALVES.search(value)
+    return None if upper else value[: half.start()] if half else value
+
+
+def _time_bound(value: datetime, *, upper: bool) -> datetime | None:
+    """Times are cut to milliseconds; the first and the last stand for those that are out of range."""
+    if any(abs(value - limit) < timedelta(seconds=1) for limit in _TIME_LIMITS):
+        return None
+    if upper:
+        return value + _CUT_TIME
+    return value if value > _EPOCH else value - _CUT_TIME
 
 
 def prune(snapshot: Snapshot, *, json_hints: str | None, sql_hints: Sequence[str]) -> Sequence[AddFile]:

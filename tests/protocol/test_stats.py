@@ -2,7 +2,7 @@
 
 import json
 import math
-from datetime import date
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import msgspec
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.protocol.partition_values import to_float32
-from delta_sharing_client.protocol.pruning import Domain
+from delta_sharing_client.protocol.predicates import bind_filters
+from delta_sharing_client.protocol.pruning import Domain, outcomes
 from delta_sharing_client.protocol.schema import (
     PRIMITIVES,
     ArrayType,
@@ -22,6 +23,24 @@ from delta_sharing_client.protocol.schema import (
     UnknownType,
 )
 from delta_sharing_client.protocol.stats import num_records, parse_stats, record_counts
+
+
+def holds(known, value):
+    """Whether a value lies between the bounds that are known."""
+    return (known.lower is None or known.lower <= value) and (known.upper is None or value <= known.upper)
+
+
+def cuts(value):
+    """What writers make of a string: cut at 32 UTF-16 units, as they are or encoded, or at 32 bytes."""
+    yield value
+    units = value.encode("utf-16-le")
+    if len(units) > 64:
+        half = units[:64].decode("utf-16-le", "surrogatepass")
+        for cut in (half, half.encode("utf-8", "replace").decode()):
+            yield cut
+            yield cut + "\ufffd"
+    if len(value.encode()) > 32:
+        yield value.encode()[:32].decode(errors="replace")
 
 
 def domain(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
@@ -171,14 +190,9 @@ class TestBounds:
         ("kind", "lower", "upper", "expected"),
         [
             ("long", 1, 5, (1, 5)),
-            ("long", -(2**63), 2**63 - 1, (-(2**63), 2**63 - 1)),
+            ("long", -(10**15) + 1, 10**15 - 1, (-(10**15) + 1, 10**15 - 1)),
             ("integer", "1", "5", (1, 5)),
             ("byte", 1.0, 5.0, (1, 5)),
-            ("double", 1, 2.5, (1.0, 2.5)),
-            ("double", -0.0, 0.0, (0.0, 0.0)),
-            ("double", "-Infinity", "Infinity", (-math.inf, math.inf)),
-            ("double", -math.inf, math.inf, (-math.inf, math.inf)),
-            ("double", "1.5", "2.5", (1.5, 2.5)),
             ("string", "a", "b", ("a", "b")),
             ("string", "", "ü", ("", "ü")),
             ("date", "2024-01-01", "2024-02-01", (date(2024, 1, 1), date(2024, 2, 1))),
@@ -218,6 +232,13 @@ class TestBounds:
             ("boolean", "true"),
             ("binary", "x"),
             ("void", "x"),
+            ("timestamp", "2024-01-01"),
+            ("double", math.inf),
+            ("double", "-Infinity"),
+            ("long", 2**63),
+            ("byte", 128),
+            ("string", 5.5),
+            (DecimalType(5, 2), 12345),
             (DecimalType(5, 2), True),
             (DecimalType(5, 2), "x"),
             (DecimalType(5, 2), "NaN"),
@@ -252,12 +273,25 @@ class TestBounds:
         for text in (f"{value:.9g}", repr(value), str(value)):
             if math.isinf(value):
                 text = "Infinity" if value > 0 else "-Infinity"
-            known = domain("float", text, text, 0)
-            assert known.lower <= value <= known.upper
+            assert holds(domain("float", text, text, 0), value)
 
-    def test_a_float_spelt_in_few_digits(self):
-        known = domain("float", 0.1, 0.1, 0)
-        assert known.upper == to_float32(0.1) > 0.1
+    @given(st.floats(allow_nan=False))
+    @settings(max_examples=100, deadline=None)
+    def test_bounds_of_doubles_hold_when_they_are_those_of_floats(self, value):
+        """However the float is written; one that is too large becomes infinite, or the greatest there is."""
+        single = to_float32(value)
+        most = math.copysign(3.4028234663852886e38, value)
+        for bound in (value, single, float(f"{single:.9g}"), single if math.isfinite(single) else most):
+            assert holds(domain("double", bound, bound, 0), value)
+
+    def test_bounds_of_floats_are_a_step_of_32_bits_wide_at_the_most(self):
+        for kind in ("float", "double"):
+            known = domain(kind, 1.0, 2.5, 0)
+            assert 1.0 - 2**-22 < known.lower <= 1.0
+            assert 2.5 <= known.upper < 2.5 + 2**-21
+            known = domain(kind, -0.0, 0.0, 0)
+            assert -1e-44 < known.lower < 0.0 < known.upper < 1e-44
+        assert domain("double", 1e300, 2e300, 0) == Domain(1e300, 2e300, has_null=False, may_be_nan=True)
 
     @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
     @settings(max_examples=60, deadline=None)
@@ -266,34 +300,77 @@ class TestBounds:
         value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
         for text in (str(value), repr(float(value)), repr(unscaled / 10**scale)):
             stats = parse_stats(f'{{"numRecords":1,"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}')
-            known = stats.domain("c", DecimalType(38, scale))
-            assert known.lower <= value <= known.upper
+            assert holds(stats.domain("c", DecimalType(38, scale)), value)
 
     def test_short_decimals_are_exact(self):
         known = domain(DecimalType(15, 2), 0.1, 1234567890123.45, 0)
         assert (known.lower, known.upper) == (Decimal("0.1"), Decimal("1234567890123.45"))
 
-    def test_times_are_cut_to_milliseconds(self):
+    @given(st.integers(-(10**18), 10**17))
+    @settings(max_examples=60, deadline=None)
+    def test_times_are_cut_to_milliseconds_downward_or_towards_the_epoch(self, micros):
+        for cut in (micros // 1000, int(micros / 1000)):
+            try:
+                text = (datetime(1970, 1, 1) + timedelta(milliseconds=cut)).isoformat(timespec="milliseconds")
+            except OverflowError:
+                continue
+            assert holds(domain("timestamp", text + "Z", text + "Z", 0), micros)
+            assert holds(domain("timestamp_ntz", text, text, 0), micros)
+
+    def test_times_are_known_to_the_millisecond(self):
         for kind in ("timestamp", "timestamp_ntz"):
             known = domain(kind, "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z", 0)
             assert known.lower == 1000
-            assert known.upper >= 2999
-
-    def test_times_before_the_epoch(self):
+            assert 2999 <= known.upper <= 3000
         known = domain("timestamp", "1969-12-31T23:59:59.998Z", "1969-12-31T23:59:59.998Z", 0)
-        assert known.lower <= -2000
-        assert known.upper >= -1001
+        assert -3000 <= known.lower <= -2000
+        assert -1001 <= known.upper <= -1000
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "0001-01-01T00:00:00.000Z",
+            "9999-12-31T23:59:59.999Z",
+            "9999-12-31T23:59:59Z",
+            "2262-04-11T23:47:16.854Z",
+            "1677-09-21T00:12:43.145Z",
+        ],
+    )
+    def test_the_first_and_last_times_of_libraries_stand_for_those_beyond(self, text):
+        for kind in ("timestamp", "timestamp_ntz"):
+            known = domain(kind, text, text, 0)
+            assert (known.lower, known.upper) == (None, None)
+
+    def test_the_first_and_last_dates_stand_for_those_beyond(self):
+        known = domain("date", "0001-01-01", "9999-12-31", 0)
+        assert (known.lower, known.upper) == (None, None)
+
+    def test_a_date_bounds_times_without_a_zone(self):
+        """As where a column of dates was widened."""
+        known = domain("timestamp_ntz", "2024-01-01", "2024-01-02", 0)
+        assert known.lower == 1_704_067_200_000_000
+        assert 1_704_153_600_000_000 <= known.upper <= 1_704_153_600_001_000
 
     def test_times_with_an_offset(self):
         known = domain("timestamp", "2021-04-28T16:33:48.719-07:00", None, 0)
         assert known.lower == 1619652828719000
 
-    def test_a_cut_string_bounds_what_it_was_cut_from(self):
-        value = "x" * 31 + "ü" + "zzz"
-        cut = value[:32]
-        known = domain("string", cut, cut, 0)
-        assert known.lower <= value <= known.upper
-        assert known.upper > cut + "\U0010ffff" * 40
+    @given(
+        st.text(
+            st.sampled_from(list("ab?\u00e9\u4e00\ud7ff\ue000\ufffd\uffff\U0001f600\U0010ffff")),
+            min_size=28,
+            max_size=45,
+        )
+        | st.text(max_size=45)
+    )
+    @settings(max_examples=300, deadline=None)
+    def test_a_cut_string_bounds_what_it_was_cut_from(self, value):
+        for cut in cuts(value):
+            assert holds(domain("string", cut, cut, 0), value), cut
+
+    def test_an_upper_bound_stands_for_all_that_begin_with_it(self):
+        cut = "x" * 31 + "\u00fc"
+        assert domain("string", cut, cut, 0).upper > cut + "\U0010ffff" * 40
 
     def test_a_cut_string_of_the_greatest_characters_has_no_bound(self):
         cut = "\U0010ffff" * 32
@@ -320,3 +397,56 @@ class TestBounds:
         assert (known.lower, known.upper) == (5, 6)
         assert stats.domain("a", PrimitiveType("long")) is None
         assert stats.domain("A.B", PrimitiveType("long")) is None
+
+
+class TestSaturation:
+    """Bounds at the limits of number types stand for everything beyond them."""
+
+    @pytest.mark.parametrize("scale", [0, 2, 10])
+    @pytest.mark.parametrize("limit", [2**63 - 1, 2**63, 2**64 - 1, 2**63 + 512, 2**63 - 1024])
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_decimals_at_a_limit_of_64_bits_are_unknown(self, scale, limit, sign):
+        """As the unscaled number, as the number itself, and either by way of a double."""
+        kind = DecimalType(38, scale)
+        for number in (Decimal(sign * limit), Decimal(sign * limit).scaleb(-scale)):
+            for text in (str(number), repr(float(number))):
+                known = parse_stats(f'{{"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}').domain("c", kind)
+                assert known is None, text
+
+    @given(st.integers(-(2**63), 2**63 - 1))
+    @settings(max_examples=60, deadline=None)
+    def test_integers_hold_when_they_went_through_a_double(self, value):
+        for bound in (value, float(value), int(float(value))):
+            assert holds(domain("long", bound, bound, 0), value)
+
+    def test_a_bound_beyond_the_type_is_none(self):
+        for kind, bound in (("byte", 128), ("short", -(2**15) - 1), ("integer", 2**31), ("long", 2**63)):
+            assert (domain(kind, bound, bound, 0).lower, domain(kind, bound, bound, 0).upper) == (None, None)
+
+
+class TestHugeExponents:
+    """No number is expanded before its exponent is looked at; but for that these tests would not end."""
+
+    @pytest.mark.parametrize("kind", [*sorted(PRIMITIVES), DecimalType(10, 2), DecimalType(38, 18)], ids=str)
+    @pytest.mark.parametrize(
+        "text",
+        ["1e999999999", "-1e999999999", "1e-999999999", "0e999999999", "1e99999999999999999999", '"1e999999999"'],
+    )
+    def test_bounds(self, kind, text):
+        stats = parse_stats(
+            f'{{"numRecords":{text},"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}},"nullCount":{{"c":{text}}}}}'
+        )
+        assert stats.num_records is None
+        known = stats.domain("c", PrimitiveType(kind) if isinstance(kind, str) else kind)
+        column = StructField("c", PrimitiveType(kind) if isinstance(kind, str) else kind)
+        if kind in ("long", "integer") or isinstance(kind, DecimalType):
+            for op, value in (("=", 0), ("<", 5), (">=", 10**9)):
+                outcomes(bind_filters([("c", op, value)], StructType((column,))), lambda _: known)
+
+    @pytest.mark.parametrize("digits", [4000, 100_000])
+    def test_many_digits(self, digits):
+        for text in ("9" * digits, "0." + "9" * digits, "9" * digits + ".5"):
+            stats = parse_stats(f'{{"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}')
+            for kind in (PrimitiveType("long"), PrimitiveType("double"), DecimalType(38, 10)):
+                if stats is not None:
+                    stats.domain("c", kind)

@@ -368,9 +368,9 @@ class TestFiles:
             '"maxValues":{"d":"1582-10-04","t":"1850-01-01T00:00:00.000-07:52:58"},"nullCount":{"d":0,"t":0}}'
         )
         times = stats.domain("t", TIMESTAMP)
-        assert (times.lower, times.upper) == (-62_135_568_422_000_000, -3_786_797_222_000_000 + 1_000)
+        assert (times.lower, times.upper) == (-62_135_568_422_000_000 - 1_000, -3_786_797_222_000_000 + 1_000)
         days = stats.domain("d", DATE)
-        assert (days.lower, days.upper) == (date(1, 1, 1), date(1582, 10, 4))
+        assert (days.lower, days.upper) == (None, date(1582, 10, 4))  # the first date stands for all before it
 
     def test_columns_without_times_are_left_alone(self):
         table = pa.table({"x": pa.array([[1, None], None], pa.list_(pa.int32())), "s": pa.array(["a", None])})

@@ -122,7 +122,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
 
     source = ParquetSource(parquet(table), FileScanTask("u", "file-1", 1), ReadSpec(schema))
     monkeypatch.setattr(source, "_borrow", lambda: SimpleNamespace(reader=Reader()))
-    got = list(source.decode(Piece((0,), (), 0, True)))
+    got = list(source.decode(Piece((0,), (), 0)))
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)
     rows.validate(full=True)

@@ -312,6 +312,53 @@ def test_statistics_of_another_type_decide_nothing(with_stats: Caller) -> None:
     assert numbers(with_stats, jsonPredicateHints=json.dumps(hint)) == [0, 1, 3, 4, 5]
 
 
+CUT = "y" * 31
+#: Bounds (least, greatest) as writers leave them, and a hint that a row of the file may satisfy nevertheless.
+CHANGED = [
+    ("v", 2**53, 2**53, f"v = {2**53 + 1}"),  # through a double
+    ("ratio", 0.10000000149011612, 5.0, "ratio < 0.100000001"),  # through a float
+    ("ratio", -3.4028234663852886e38, 5.0, "ratio < -1e39"),  # saturated
+    ("name", CUT + "?", CUT + "?\ufffd", f"name = '{CUT}\U0001f600'"),  # cut inside a character
+    ("name", CUT + "\ufffd", CUT + "\ufffd", f"name = '{CUT}é'"),
+    ("name", CUT + "\ud83d", CUT + "\ud83d", f"name = '{CUT}\U0001f600z'"),
+    ("when", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.000Z", "when < '1969-12-31T23:59:59.9999995Z'"),
+    ("when", "2024-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "when > '9999-12-31T23:59:59.9999Z'"),
+    ("when", 5, 5, "when > '2024-01-01'"),  # numbers in place of times, and the like
+    ("v", "5", "5", "v = 6"),
+    ("v", 1.5, True, "v = 6"),
+    ("name", 5, 5, "name = 'x'"),
+]
+
+
+def test_bounds_are_read_as_writers_change_them(tmp_path: Any) -> None:
+    from delta_sharing_client.server import SharingServer
+
+    files = [
+        add(f"f{number:02}", stats={"numRecords": 2, "minValues": {name: low}, "maxValues": {name: high}})
+        for number, (name, low, high, _) in enumerate(CHANGED)
+    ]
+    table = write_table(tmp_path / "t", [protocol(), metadata(*COLUMNS), *files])
+    with SharingServer({"s.s.t": table}) as server, Caller(server) as caller:
+        for number, (_, _, _, hint) in enumerate(CHANGED):
+            assert number in numbers(caller, predicateHints=[hint]), hint
+
+
+def test_numbers_with_huge_exponents_are_never_expanded(tmp_path: Any) -> None:
+    from delta_sharing_client.server import SharingServer
+
+    stats = '{"numRecords":1e999999999,"minValues":{"v":1e999999999,"ratio":-1e999999999},"maxValues":{"v":1e-9}}'
+    table = write_table(
+        tmp_path / "t",
+        [protocol(), metadata(*COLUMNS, partitions=["m"]), add("f0", partition={"m": "1e999999999"}, stats=stats)],
+    )
+    with SharingServer({"s.s.t": table}) as server, Caller(server) as caller:
+        for kind, name in (("long", "v"), ("double", "ratio"), ("decimal", "m")):
+            for literal in ("1e999999999", "-1e999999999", "1e-999999999", "sNaN", "9" * 5000):
+                hint = op("lessThanOrEqual", col(name, kind), lit(literal, kind))
+                numbers(caller, jsonPredicateHints=json.dumps(hint))
+                numbers(caller, predicateHints=[f"{name} <= {literal}"], limitHint=5)
+
+
 def test_limit_comes_after_predicates(with_stats: Caller) -> None:
     assert numbers(with_stats, limitHint=5) == [0]
     assert numbers(with_stats, limitHint=11) == [0, 1]
@@ -377,6 +424,7 @@ def test_parse_value() -> None:
         ("1.5", "long"),
         ("nan", "double"),
         ("NaN", "decimal"),
+        ("sNaN", "decimal"),
         ("x", "date"),
         ("x", "decimal"),
     ]:
