@@ -19,6 +19,7 @@ from delta_sharing_client.errors import (
     BadRequestError,
     DataError,
     DeltaSharingError,
+    ResponseFormatError,
     StorageError,
     VersionMismatchError,
     name_table,
@@ -34,7 +35,13 @@ from delta_sharing_client.protocol.column_mapping import mapping_mode
 from delta_sharing_client.protocol.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Predicate, bind_filters
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, Timestamp, VersionsRequest
+from delta_sharing_client.protocol.request import (
+    ANY_FORMAT,
+    ChangesRequest,
+    QueryRequest,
+    Timestamp,
+    VersionsRequest,
+)
 from delta_sharing_client.read.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.read.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.read.storage import Refresh, StorageReader
@@ -204,9 +211,9 @@ class UrlRefresher:
     """Renews pre-signed URLs during a load: one request for all files that need it.
 
     That is done ahead of the time at which the server said that they expire, and whenever the store refuses one:
-    the time is a hint, the store's word the truth. Files are matched by their ids. The renewed listing is that of
-    the refresh token, of the same version, or of the same changes; a table that moved on is still good for the
-    files that both versions hold.
+    the time is a hint, the store's word the truth. Files are matched by their ids, and asked for in the response
+    format that these are of. The renewed listing is that of the refresh token, of the same version, or of the same
+    changes; a table that moved on is still good for the files that both versions hold.
 
     Args:
         rest: the server.
@@ -280,17 +287,24 @@ class UrlRefresher:
             token, self._token = self._token, None
             try:
                 return self._urls_of(replace(request, refresh_token=token, include_refresh_token=True))
-            except BadRequestError:
+            except (BadRequestError, ResponseFormatError):
                 pass  # it is too old, or the server takes it no more
         if request.version is None and request.timestamp is None:
             if plan.version is not None and self._has_history:
                 try:
                     return self._urls_of(replace(request, version=plan.version, include_refresh_token=False))
-                except BadRequestError:
+                except (BadRequestError, ResponseFormatError):
                     self._has_history = False
-            # The latest snapshot may still hold the files.
-            return self._urls_of(replace(request, include_refresh_token=False))
+            return self._latest_urls(replace(request, include_refresh_token=False))
         return self._urls_of(request)
+
+    def _latest_urls(self, request: QueryRequest) -> dict[str, str]:
+        """Ask for the latest snapshot, which may still hold the files."""
+        try:
+            return self._urls_of(request)
+        except (BadRequestError, ResponseFormatError):
+            # It may need the other format by now, in which files may have the same ids, or others.
+            return self._urls_of(replace(request, formats=ANY_FORMAT))
 
     def _urls_of(self, request: QueryRequest) -> dict[str, str]:
         plan = self._plan

@@ -47,6 +47,7 @@ from delta_sharing_client.protocol.request import (
     VersionsRequest,
     check_version,
     format_timestamp,
+    pinned,
 )
 from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials, need_urls
 from delta_sharing_client.protocol.time_travel import check_time_travel
@@ -324,7 +325,7 @@ class RestClient:
 
         page = self._all_pages(request, fetch, what, changes=False)
         protocol, metadata = page.head(what)
-        asked = request.without_hints() if query.hints_refused else request
+        asked = pinned(request.without_hints() if query.hints_refused else request, protocol.response_format)
         return QueryAnswer(page.version, protocol, metadata, page.items, page.end, asked)
 
     @overload
@@ -386,7 +387,8 @@ class RestClient:
         page: Page[Any] = self._all_pages(request, fetch, what, changes=True)
         protocol, metadata = page.head(what)
         history = tuple(page.historical), tuple(page.protocols)
-        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, *history)
+        asked = pinned(request, protocol.response_format)
+        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, asked, *history)
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return credentials that open the directory of a table for a while ("temporary-table-credentials").

@@ -71,9 +71,8 @@ def plan_changes(rest: RestClient, table: Table, query: ChangeOptions) -> Change
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     what = f"table {table.full_name}"
-    request = query.request()
     columns = _table_columns(query.columns)
-    answer = rest.table_changes(table, request)
+    answer = rest.table_changes(table, query.request())
     history = TableHistory.of(answer, query.ending_version, what)
     history.check(columns, what)
     metadata, protocol = history.last, history.protocol
@@ -84,6 +83,7 @@ def plan_changes(rest: RestClient, table: Table, query: ChangeOptions) -> Change
         what=what,
     )
     tasks = list(change_tasks(answer.items, query, what, answer.version))
+    request = answer.request
     versions = [int(task.constants[COMMIT_VERSION] or 0) for task in tasks]
     if versions and query.ending_version is None and query.ending_timestamp is None:
         # Files that are asked for again, with fresh URLs, are those of the same versions.

@@ -90,7 +90,7 @@ def materialize_changes(
         tasks=(),
         pruned={},
         limit=None,
-        request=request,
+        request=answer.request,
         end=answer.end,
     )
     listing = Listing(

@@ -23,7 +23,7 @@ from delta_sharing_client.protocol.actions import (
     RemoveFile,
 )
 from delta_sharing_client.protocol.duplicates import Duplicates
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.protocol.usual import Decoded, FileColumns
 
 T = TypeVar("T")
@@ -74,7 +74,8 @@ class QueryAnswer(Generic[T]):
         metadata: schema, partition columns, properties.
         items: the files, or what was made of them, in the server's order.
         end: refresh token of the first page and the earliest URL expiry of all pages, where told.
-        request: the request that was answered: the one that was made, less the hints if the server refused them.
+        request: asks for the same files again: the request that was made, in the response format of the answer, on
+            which their ids depend, and less the hints if the server refused them.
     """
 
     version: int | None
@@ -95,6 +96,7 @@ class ChangesAnswer(Generic[T]):
         metadata: schema, partition columns, properties.
         items: the files, or what was made of them, in the server's order.
         end: the earliest URL expiry of all pages, where told.
+        request: asks for the same files again: the request that was made, in the response format of the answer.
         historical: the metadata of versions in the range that changed it, each with its `version`; only
             where they were asked for.
         protocols: the protocols of versions in the range that changed it; only where they were asked for.
@@ -105,6 +107,7 @@ class ChangesAnswer(Generic[T]):
     metadata: Metadata
     items: list[T] = field(repr=False)
     end: EndStreamAction | None
+    request: ChangesRequest | VersionsRequest = field(repr=False)
     historical: tuple[Metadata, ...] = ()
     protocols: tuple[Protocol, ...] = ()
 

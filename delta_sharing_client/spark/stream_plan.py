@@ -17,7 +17,7 @@ from delta_sharing_client.errors import DeltaSharingError, ProtocolError, Stream
 from delta_sharing_client.protocol.actions import AddFile, FileAction, RemoveFile, ResponseFormat
 from delta_sharing_client.protocol.answers import TableInfo
 from delta_sharing_client.protocol.evolution import ColumnChange
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest, pinned
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
 from delta_sharing_client.query import ScanPlan
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.plan import Pruned, TaskMaker
@@ -131,9 +131,8 @@ def list_snapshot(
         DeltaSharingError: the server could not be asked, or its answer could not be used.
     """
     options = reading.options
-    request = QueryRequest(formats=formats, version=version)
-    answer = rest.query_table(options.table, request)
-    request = pinned(request, answer.protocol.response_format)
+    answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
+    request = answer.request
     answer.protocol.check_readable(options.what)
     reading.check_identity(answer.metadata.id, version)
     info = TableInfo(version, answer.protocol, answer.metadata)
@@ -183,7 +182,6 @@ def list_versions(
             include_historical_protocol=protocols,
         )
     answer = rest.table_changes(options.table, request)
-    request = pinned(request, answer.protocol.response_format)
     history = TableHistory.of(answer, last, options.what)
     by_version = _by_version(answer.items, first, last, options.what)
     stop = _schema_stop(reading, history, first)
@@ -200,7 +198,7 @@ def list_versions(
         whole = any(CHANGE_TYPE not in task.constants for task in made) if options.read_change_feed else False
         sized.extend(Sized(version, i, task.size, whole, task.file_id) for i, task in enumerate(made))
         tasks.extend(made)
-    return Listing(False, first, last if stop is None else stop.version - 1, sized, tasks, request, stop)
+    return Listing(False, first, last if stop is None else stop.version - 1, sized, tasks, answer.request, stop)
 
 
 def batch_plan(reading: Reading, listing: Listing, tasks: Sequence[FileScanTask], versions: range) -> ScanPlan:
