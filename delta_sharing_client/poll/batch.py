@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError, ResponseFormatError
 from delta_sharing_client.poll.checkpoint import BatchRange
 from delta_sharing_client.rows import RowSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from delta_sharing_client.changes.options import ChangeOptions
     from delta_sharing_client.changes.plan import ChangesPlan
+    from delta_sharing_client.protocol.names import Table
     from delta_sharing_client.query import ScanPlan
     from delta_sharing_client.read.storage import StorageReader
     from delta_sharing_client.rest import RestClient
@@ -107,3 +110,32 @@ class ChangeBatch(RowSource):
             f"<code>ChangeBatch</code> <b>{html.escape(self._plan.table.full_name)}</b> "
             f"{self._versions()}, {len(self._plan.tasks)} files"
         )
+
+
+def plan_batch(rest: RestClient, table: Table, query: ChangeOptions, batch_range: BatchRange) -> ChangesPlan:
+    """Plan a batch; one that comes again in the response format that its files were listed in before.
+
+    In the same format they come in the same order. Where it is not to be had any more, the rows are still the same.
+
+    Args:
+        rest: the server.
+        table: the table.
+        query: which columns to read, and in which form; its range counts for nothing.
+        batch_range: the batch.
+
+    Raises:
+        As `plan_changes`.
+    """
+    from delta_sharing_client.changes.plan import plan_changes, plan_snapshot_as_inserts
+
+    def plan(query: ChangeOptions) -> ChangesPlan:
+        if batch_range.kind == "snapshot":
+            return plan_snapshot_as_inserts(rest, table, batch_range.last, query)
+        return plan_changes(
+            rest, table, query.replace(starting_version=batch_range.first, ending_version=batch_range.last)
+        )
+
+    if batch_range.response_format is not None:
+        with contextlib.suppress(BadRequestError, ResponseFormatError):
+            return plan(query.replace(response_format=batch_range.response_format))
+    return plan(query)

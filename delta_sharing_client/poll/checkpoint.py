@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from delta_sharing_client.delta_log.durable import make_directories, replace_file
 from delta_sharing_client.errors import CheckpointError
 from delta_sharing_client.locks import Timeout, file_lock, holder_of
+from delta_sharing_client.protocol.actions import ResponseFormat
 
 if TYPE_CHECKING:
     from filelock import FileLock
 
 _LOGGER: Final = logging.getLogger(__name__)
-_FORMAT: Final = 1
+#: The form of the file that is written, and those that are read. A range of the first does not name its format.
+_FORMAT: Final = 2
+_READABLE: Final = (1, 2)
 _MAX_SIZE: Final = 64 * 1024 * 1024
 
 
@@ -35,11 +38,14 @@ class BatchRange:
     Attributes:
         first, last: its versions, both included.
         kind: ``changes``, or ``snapshot`` for the whole table as of `last`.
+        response_format: the response format that its files were listed in, on which their ids, and so their order,
+            may depend; None where they were not listed yet, and in checkpoints of the first releases.
     """
 
     first: int
     last: int
     kind: Literal["changes", "snapshot"] = "changes"
+    response_format: ResponseFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,10 @@ class Position:
     def handed_out(self, batch: BatchRange, table_id: str) -> Position:
         """Return the position after a batch was made."""
         return replace(self, pending=(*self.pending, batch), next_version=batch.last + 1, table_id=table_id)
+
+    def listed(self, batch: BatchRange, again: BatchRange) -> Position:
+        """Return the position after a batch that comes again was listed, perhaps in another response format."""
+        return replace(self, pending=tuple(again if item == batch else item for item in self.pending))
 
     def taken(self, batch: BatchRange, schema: SchemaMark) -> Position:
         """Return the position after a batch, and with it those before it, was committed."""
@@ -222,7 +232,7 @@ def _decode(data: bytes) -> Position:
     if hashlib.sha256(text).hexdigest().encode() != checksum:
         raise ValueError("its checksum does not fit")
     fields: dict[str, Any] = json.loads(text)
-    if fields.pop("format") != _FORMAT:
+    if fields.pop("format") not in _READABLE:
         raise ValueError("it was written by another release")
     pending: Sequence[dict[str, Any]] = fields.pop("pending")
     schema: dict[str, Any] | None = fields.pop("schema")

@@ -16,7 +16,7 @@ from delta_sharing_client.errors import (
     TableReplacedError,
 )
 from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.poll.batch import ChangeBatch
+from delta_sharing_client.poll.batch import ChangeBatch, plan_batch
 from delta_sharing_client.poll.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
 from delta_sharing_client.poll.clock import Clock, StopSignal, SystemClock
 from delta_sharing_client.poll.options import MIN_INTERVAL, PollOptions
@@ -203,8 +203,11 @@ class ChangePoller:
         started = state.position is not None
         position = self._position()
         if state.again:
-            batch_range = state.again[0]
-            state.prepared = self._batch(batch_range, self._plan(batch_range, position), position.poller_id)
+            before = state.again[0]
+            plan = self._plan(before, position)
+            batch_range = replace(before, response_format=plan.protocol.response_format)
+            self._save(lambda now: now.listed(before, batch_range))
+            state.prepared = self._batch(batch_range, plan, position.poller_id)
             state.again.popleft()
             return
         first = position.next_version
@@ -222,6 +225,7 @@ class ChangePoller:
             # The rows before the change come first, with the columns that they had.
             batch_range = replace(batch_range, last=error.version - 1)
             plan = self._plan(batch_range, position)
+        batch_range = replace(batch_range, response_format=plan.protocol.response_format)
         batch = self._batch(batch_range, plan, position.poller_id)
         self._save(lambda now: now.handed_out(batch_range, plan.metadata.id))
         state.prepared = batch
@@ -270,14 +274,8 @@ class ChangePoller:
         return self._rest.table_version(self.name)
 
     def _plan(self, batch_range: BatchRange, position: Position) -> ChangesPlan:
-        from delta_sharing_client.changes.plan import plan_changes, plan_snapshot_as_inserts
-
         try:
-            if batch_range.kind == "snapshot":
-                plan = plan_snapshot_as_inserts(self._rest, self.name, batch_range.last, self._query)
-            else:
-                query = replace(self._query, starting_version=batch_range.first, ending_version=batch_range.last)
-                plan = plan_changes(self._rest, self.name, query)
+            plan = plan_batch(self._rest, self.name, self._query, batch_range)
         except BadRequestError as error:
             if position.table_id is None:
                 raise  # nothing was read yet: the server says what is wrong with the start

@@ -92,7 +92,8 @@ class TestRestart:
             batch = poller.pull()
             position = CheckpointFile(path).load("s.s.t")
             assert position is not None
-            assert (position.pending, position.next_version, position.committed) == ((BatchRange(0, 1),), 2, None)
+            pending = (BatchRange(0, 1, response_format="parquet"),)
+            assert (position.pending, position.next_version, position.committed) == (pending, 2, None)
             assert position.table_id == "table-id"
             assert batch is not None
             batch.commit()
@@ -186,7 +187,7 @@ class TestFile:
             table="s.s.t",
             next_version=9,
             committed=3,
-            pending=(BatchRange(4, 5), BatchRange(6, 8)),
+            pending=(BatchRange(4, 5), BatchRange(6, 8, response_format="delta")),
             table_id="x",
             schema=SchemaMark("{}", "name"),
         )
