@@ -26,12 +26,14 @@ from delta_sharing_client.materialize.snapshot import (
     Materialized,
     fetch_all,
     new_log,
+    note_format,
+    noted_format,
     remove_private,
     table_id,
 )
 from delta_sharing_client.protocol.actions import AddFile, CdcFile, FileAction, Metadata, Protocol
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ChangesRequest
+from delta_sharing_client.protocol.request import ChangesRequest, ask_again
 from delta_sharing_client.query import ScanPlan, UrlRefresher, first_of
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
@@ -76,7 +78,7 @@ def materialize_changes(
     what = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
-    answer = rest.table_changes(table, request)
+    answer = ask_again(request, noted_format(log.table_path), lambda asked: rest.table_changes(table, asked))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
     first = answer.version if request.starting_version is None else request.starting_version
@@ -102,6 +104,7 @@ def materialize_changes(
         refresh=UrlRefresher(rest, plan, first_of(file.expiration_timestamp for file in answer.items)),
     )
     files = [file for version in commits.files.values() for file in version]
+    note_format(log.table_path, answer.protocol.response_format)
     fetched = fetch_all(storage, log.table_path, listing, files, progress)
     last = commits.write(log.table_path, fetched)
     remove_private(log.table_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import uuid
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.delta_log import DeltaLog
+from delta_sharing_client.delta_log.durable import make_directories, remove_quietly, replace_file, writing
 from delta_sharing_client.delta_log.links import refuse_links
 from delta_sharing_client.delta_log.listing import LOG_DIRECTORY
 from delta_sharing_client.errors import DeltaLogError
@@ -26,10 +29,14 @@ from delta_sharing_client.materialize.fetch_files import (
 from delta_sharing_client.materialize.listing import Listing, list_table
 from delta_sharing_client.materialize.local_table import local_metadata, local_protocol
 from delta_sharing_client.materialize.names import VECTORS
+from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.protocol.request import QueryRequest, ask_again
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
+
+#: Says of an unfinished copy which response format its files were listed in.
+_NOTE: Final = "listed.json"
 
 MaterializedData: TypeAlias = Literal["files", "urls"]
 
@@ -140,7 +147,7 @@ def materialize_snapshot(
     """
     urls = data == "urls"
     log = new_log(directory, allow_absolute_paths=urls)
-    listing = list_table(rest, table, request)
+    listing = ask_again(request, noted_format(log.table_path), lambda asked: list_table(rest, table, asked))
     copier = Copier(listing.protocol, listing.metadata)
     files = [copier.file(action) for action in listing.files]
     now = now_in_ms()
@@ -148,6 +155,7 @@ def materialize_snapshot(
     if urls:
         actions = [file.by_url(now_ms=now) for file in files]
     else:
+        note_format(log.table_path, listing.protocol.response_format)
         fetched = fetch_all(storage, log.table_path, listing, files, progress)
         actions = [file.add(fetched, now_ms=now) for file in files]
     head: list[dict[str, Any]] = [
@@ -192,10 +200,29 @@ def table_id(table: Table) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"delta-sharing:{table.full_name.lower()}"))
 
 
+def note_format(directory: Path, response_format: ResponseFormat) -> None:
+    """Note which response format the ids are of that files are named by, for whoever goes on after a crash.
+
+    Raises:
+        DeltaLogError: the note cannot be written.
+    """
+    with writing("the data", directory):
+        make_directories(directory / PRIVATE_FOLDER)
+        replace_file(directory / PRIVATE_FOLDER / _NOTE, json.dumps({"responseFormat": response_format}).encode())
+
+
+def noted_format(directory: Path) -> ResponseFormat | None:
+    """Return the response format that an unfinished copy's files are named in; None where there is none."""
+    try:
+        found = json.loads((directory / PRIVATE_FOLDER / _NOTE).read_bytes())["responseFormat"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return "parquet" if found == "parquet" else "delta" if found == "delta" else None
+
+
 def remove_private(directory: Path) -> None:
     """Remove the folder for unfinished files, if nothing is left in it."""
+    remove_quietly(directory / PRIVATE_FOLDER / _NOTE)
     for folder in (directory / PRIVATE_FOLDER / PARTIAL, directory / PRIVATE_FOLDER):
-        try:
+        with contextlib.suppress(OSError):
             folder.rmdir()
-        except OSError:
-            return

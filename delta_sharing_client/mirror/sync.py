@@ -40,7 +40,7 @@ from delta_sharing_client.mirror.state import (
 from delta_sharing_client.mirror.verify import verify_files
 from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest
+from delta_sharing_client.protocol.request import ANY_FORMAT, QueryRequest, ask_again
 from delta_sharing_client.read.storage import StorageReader
 from delta_sharing_client.rest import RestClient
 
@@ -158,7 +158,12 @@ class Syncer:
         """Bring the mirror to one shared version, with one commit."""
         transaction = log.start_transaction()
         snapshot = transaction.snapshot
-        listing = self._list(response_format(snapshot), version)
+        # By the ids that the mirror knows, if they can be had.
+        listing = ask_again(
+            QueryRequest(formats=ANY_FORMAT, version=version),
+            response_format(snapshot),
+            lambda request: list_table(self._rest, self._table, request),
+        )
         reached = next((v for v in (listing.version, version, seen) if v is not None), None)
         if reached is None:
             reached = self._rest.table_version(self._table)
@@ -181,17 +186,6 @@ class Syncer:
             bytes_fetched=before.bytes_fetched + sum(item.fetched for item in fetched.values()),
             collected=before.collected + collected,
         )
-
-    def _list(self, pinned: ResponseFormat | None, version: int | None) -> Listing:
-        """Ask for the files of a version, by the ids that the mirror knows if they can be had."""
-        request = QueryRequest(formats=ANY_FORMAT, version=version)
-        if pinned is not None:
-            try:
-                return list_table(self._rest, self._table, replace(request, formats=(pinned,)))
-            except (BadRequestError, ResponseFormatError) as error:
-                # The table may have gained a feature that needs the other one.
-                logger.info("%s is not listed in %s format any more: %s", self._table.full_name, pinned, error)
-        return list_table(self._rest, self._table, request)
 
     def _locations(self, snapshot: Snapshot, listing: Listing) -> Mapping[str, str]:
         """What the files of an older release's mirror are by their URLs, by the ids that it knows.

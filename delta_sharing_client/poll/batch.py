@@ -115,7 +115,7 @@ class ChangeBatch(RowSource):
 def plan_batch(rest: RestClient, table: Table, query: ChangeOptions, batch_range: BatchRange) -> ChangesPlan:
     """Plan a batch; one that comes again in the response format that its files were listed in before.
 
-    In the same format they come in the same order. Where it is not to be had any more, the rows are still the same.
+    In the same format they come in the same order. Where it cannot be had any more, the rows are still the same.
 
     Args:
         rest: the server.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from delta_sharing_client.errors import BadRequestError, ResponseFormatError
 from delta_sharing_client.protocol.actions import ResponseFormat
 from delta_sharing_client.protocol.times import parse_iso8601
+
+logger = logging.getLogger(__name__)
 
 #: Formats accepted when the caller has no wish: either, delta first, since it can say more.
 ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
@@ -232,3 +236,28 @@ def pinned(request: Request, response_format: ResponseFormat) -> Request:
     The ids of files depend on the format: whatever is known by them can only be found again in the same one.
     """
     return replace(request, formats=(response_format,))
+
+
+Answer = TypeVar("Answer")
+
+
+def ask_again(
+    request: Request, response_format: ResponseFormat | None, ask: Callable[[Request], Answer]
+) -> Answer:
+    """Ask in the response format that known ids are of; in any where the server no longer answers in that one.
+
+    Args:
+        request: asks in any format that the caller takes.
+        response_format: the format of the known ids; None where none are known.
+        ask: sends a request.
+
+    Raises:
+        What `ask` raises.
+    """
+    if response_format in request.formats:
+        try:
+            return ask(pinned(request, response_format))
+        except (BadRequestError, ResponseFormatError) as error:
+            # The table may have gained a feature that needs the other one.
+            logger.info("the server does not answer in %s format any more: %s", response_format, error)
+    return ask(request)
