@@ -117,6 +117,8 @@ class RowSource(ABC):
 
         Raises:
             MissingDependencyError: DuckDB is not installed.
+            ColumnError: there are no columns, which DuckDB has no relations for.
+            DeltaSharingError: the server could not be asked for the files.
         """
         from delta_sharing_client.load.duckdb import to_duckdb
 

@@ -383,6 +383,23 @@ class TestFunctions:
             assert relation.aggregate("p, count(*) AS n, max(id) AS top").order("p").fetchall() == expected
             assert len(file_requests(server)) == FILES * 3 // 4
 
+    def test_duckdb_has_no_relations_without_columns(self, url: str, scan: TableScan) -> None:
+        with duckdb.connect() as connection:
+            for load in (
+                lambda: ds.load_as_duckdb(url, connection, columns=[]),
+                lambda: scan.replace(columns=[]).to_duckdb(connection),
+                lambda: scan.replace(columns=[], limit=0).to_duckdb(connection),
+            ):
+                with pytest.raises(ds.errors.ColumnError, match=r"at least one column.* count\(\)"):
+                    load()
+
+    def test_what_keeps_duckdb_from_its_columns_is_raised_as_it_is(self, url: str, scan: TableScan) -> None:
+        with duckdb.connect() as connection:
+            with pytest.raises(ds.errors.NotFoundError, match="nowhere"):
+                ds.load_as_duckdb(url.replace("s.s.many", "s.s.nowhere"), connection)
+            with pytest.raises(ds.errors.ColumnError, match="no column 'nope'"):
+                scan.replace(columns=["nope"]).to_duckdb(connection)
+
     def test_duckdb_may_stop_early(self, scan: TableScan) -> None:
         with duckdb.connect() as connection:
             assert len(scan.to_duckdb(connection).limit(5).fetchall()) == 5
