@@ -16,6 +16,7 @@ from delta_sharing_client.http.urls import is_loopback
 from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.representation import representation
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.table import SharedTable
 
@@ -139,8 +140,9 @@ class SharingClient:
 
     def close(self) -> None:
         """Close the connections; the client opens new ones if it is used again."""
-        self._rest.close()
-        self._storage.close()
+        for name in ("_rest", "_storage"):  # of a client whose constructor failed there may be neither
+            if (opened := getattr(self, name, None)) is not None:
+                opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -150,5 +152,6 @@ class SharingClient:
     ) -> None:
         self.close()
 
+    @representation
     def __repr__(self) -> str:
         return f"SharingClient(endpoint={self._profile.endpoint!r})"

@@ -52,6 +52,7 @@ from delta_sharing_client.protocol.request import (
 from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials, need_urls
 from delta_sharing_client.protocol.time_travel import check_time_travel
 from delta_sharing_client.protocol.usual import Decoded
+from delta_sharing_client.representation import representation
 
 T = TypeVar("T")
 R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)
@@ -93,6 +94,7 @@ class RestClient:
         )
         self._caller = Caller(transport, retrier or Retrier(options))
 
+    @representation
     def __repr__(self) -> str:
         return f"RestClient({self._caller.transport.endpoint})"
 
@@ -106,7 +108,9 @@ class RestClient:
 
     def close(self) -> None:
         """Close the pooled connections."""
-        self._caller.transport.close()
+        caller: Caller | None = getattr(self, "_caller", None)  # none if the constructor failed
+        if caller is not None:
+            caller.transport.close()
 
     def profile_elsewhere(self) -> Profile:
         """Return the profile that another process can use without this one.

@@ -24,6 +24,7 @@ from delta_sharing_client.protocol.request import (
     formats_for,
 )
 from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.plan import Pruned
 from delta_sharing_client.scan.tasks import VariantForm
@@ -61,6 +62,7 @@ class SharedTable:
     _rest: RestClient = field(repr=False, compare=False)
     _storage: StorageReader = field(repr=False, compare=False)
 
+    @representation
     def __repr__(self) -> str:
         return f"SharedTable({self.name.full_name!r})"
 
@@ -279,6 +281,7 @@ class SharedTable:
 
         return Mirror.of(self.name, directory, self._rest, self._storage)
 
+    @representation
     def _repr_html_(self) -> str:
         return f"<code>SharedTable</code> <b>{html.escape(self.name.full_name)}</b>"
 

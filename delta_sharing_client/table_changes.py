@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.changes.options import ChangeOptions
 from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.representation import representation
 from delta_sharing_client.table_rows import TableRows
 
 if TYPE_CHECKING:
@@ -132,10 +133,12 @@ class TableChanges(TableRows):
     def _connections(self) -> tuple[RestClient, StorageReader]:
         return self.table._rest, self.table._storage
 
+    @representation
     def __repr__(self) -> str:
         told = [repr(self.name.full_name), self._range()]
         told += [] if self.options.columns is None else [f"columns={list(self.options.columns)}"]
         return f"TableChanges({', '.join(told)})"
 
+    @representation
     def _repr_html_(self) -> str:
         return f"<code>TableChanges</code> <b>{html.escape(self.name.full_name)}</b> {html.escape(self._range())}"

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import TokenError
 from delta_sharing_client.protocol.credentials import HEADER_SAFE
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret, redact_text
 
 #: Returns a bearer token for the sharing server, and when it expires: a datetime (UTC without a zone), how long
@@ -56,6 +57,7 @@ class ExternalTokens:
         """Return what to tell the user when the sharing server refuses a new token."""
         return "The token that the credential provider gave is wrong, expired or not for this server"
 
+    @representation
     def __repr__(self) -> str:
         return "ExternalTokens()"
 

@@ -23,6 +23,7 @@ from delta_sharing_client.http.transport import TokenTransport
 from delta_sharing_client.protocol.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
 from delta_sharing_client.protocol.lines import parse_object
 from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class OAuthTokens(ABC):
             "whether this client has access, and whether scope and audience in the profile are right"
         )
 
+    @representation
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._shown}, client {self._client_id!r})"
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.protocol.credentials import PrivateKeyJwt
 from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
 #: How long an assertion is good, seconds.
@@ -122,6 +123,7 @@ class AssertionSigner:
             ) from None
         return Secret(signed)
 
+    @representation
     def __repr__(self) -> str:
         return f"AssertionSigner(key {self._credential.key_id!r})"
 

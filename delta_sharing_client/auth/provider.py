@@ -14,6 +14,7 @@ from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.transport import Authorizer
 from delta_sharing_client.protocol.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
 from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.representation import representation
 
 
 class _FixedAuth:
@@ -43,6 +44,7 @@ class _FixedAuth:
             )
         return f"The {self._noun} in {which} is missing, wrong or revoked; ask the provider for a new profile"
 
+    @representation
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._profile.endpoint})"
 

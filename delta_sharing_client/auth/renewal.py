@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,7 @@ class RenewingAuth:
         """
         return self._token(None)
 
+    @representation
     def __repr__(self) -> str:
         return f"RenewingAuth({self._source!r})"
 

@@ -25,6 +25,7 @@ from delta_sharing_client.delta_log.snapshot import Commit, LogState, Snapshot
 from delta_sharing_client.delta_log.timestamps import commit_times
 from delta_sharing_client.delta_log.transaction import ActionLike, CommitInfo, OptimisticTransaction
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.representation import representation
 
 _CHECKPOINT_INTERVAL: Final = 10
 _STALE_AFTER: Final = timedelta(hours=1)
@@ -306,6 +307,7 @@ class DeltaLog:
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.table_path), self.allow_absolute_paths, self._any_features)
 
+    @representation
     def __repr__(self) -> str:
         return f"DeltaLog({str(self.table_path)!r})"
 

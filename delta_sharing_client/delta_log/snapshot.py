@@ -20,6 +20,7 @@ from delta_sharing_client.delta_log.actions import (
 )
 from delta_sharing_client.delta_log.paths import is_absolute
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.representation import representation
 
 
 @dataclass(kw_only=True)
@@ -190,5 +191,6 @@ class Snapshot:
     def _no_table(self) -> DeltaTableNotFoundError:
         return DeltaTableNotFoundError("there is no Delta table here", path=str(self.table_path))
 
+    @representation
     def __repr__(self) -> str:
         return f"Snapshot(version={self.version}, files={len(self.state.adds)})"

@@ -21,6 +21,7 @@ from delta_sharing_client.protocol.names import Table
 from delta_sharing_client.protocol.predicates import Filters
 from delta_sharing_client.protocol.request import check_version
 from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.representation import representation
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.tasks import VariantForm
@@ -219,9 +220,11 @@ class Mirror:
             raise DeltaTableNotFoundError("the mirror was never synced; call sync()", path=str(self.directory))
         return snapshot
 
+    @representation
     def __repr__(self) -> str:
         return f"Mirror({self.table.full_name!r}, {str(self.directory)!r})"
 
+    @representation
     def _repr_html_(self) -> str:
         name, directory = html.escape(self.table.full_name), html.escape(str(self.directory))
         return f"<code>Mirror</code> <b>{name}</b> in <code>{directory}</code>"

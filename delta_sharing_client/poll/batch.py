@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError, ResponseFormatError
 from delta_sharing_client.poll.checkpoint import BatchRange
+from delta_sharing_client.representation import representation
 from delta_sharing_client.rows import RowSource
 
 if TYPE_CHECKING:
@@ -100,11 +101,13 @@ class ChangeBatch(RowSource):
             return f"version {self.first_version}"
         return f"versions {self.first_version} to {self.last_version}"
 
+    @representation
     def __repr__(self) -> str:
         count = len(self._plan.tasks)
         files = "1 file" if count == 1 else f"{count} files"
         return f"ChangeBatch({self._plan.table.full_name!r}, {self._versions()}, {files})"
 
+    @representation
     def _repr_html_(self) -> str:
         return (
             f"<code>ChangeBatch</code> <b>{html.escape(self._plan.table.full_name)}</b> "

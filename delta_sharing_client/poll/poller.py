@@ -23,6 +23,7 @@ from delta_sharing_client.poll.options import MIN_INTERVAL, PollOptions
 from delta_sharing_client.protocol.actions import Metadata
 from delta_sharing_client.protocol.evolution import column_changes
 from delta_sharing_client.protocol.names import Table
+from delta_sharing_client.representation import representation
 
 if TYPE_CHECKING:
     import os
@@ -69,20 +70,22 @@ class ChangePoller:
         checkpoint: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if options.poll_interval < MIN_INTERVAL and not is_loopback(rest.profile.endpoint):
-            raise ValueError(
-                f"poll_interval is {options.poll_interval.total_seconds():g} s; servers ask for at least "
-                f"{MIN_INTERVAL.total_seconds():g} s"
-            )
         self.name = name
         self.options = options
         self._rest = rest
         self._storage = storage
         self._query = query
-        self._file = None if checkpoint is None else CheckpointFile(checkpoint)
         self._clock = clock or SystemClock()
         self._signal = StopSignal()
         self._state = _State()
+        self._file: CheckpointFile | None = None
+        if options.poll_interval < MIN_INTERVAL and not is_loopback(rest.profile.endpoint):
+            raise ValueError(
+                f"poll_interval is {options.poll_interval.total_seconds():g} s; servers ask for at least "
+                f"{MIN_INTERVAL.total_seconds():g} s"
+            )
+        if checkpoint is not None:
+            self._file = CheckpointFile(checkpoint)
         # One makes the next batch at a time; who only writes the position need not wait for that.
         self._preparing = threading.Lock()
         self._writing = threading.Lock()
@@ -146,9 +149,11 @@ class ChangePoller:
         position = self._state.position
         return None if position is None else position.committed
 
+    @representation
     def __repr__(self) -> str:
         return f"ChangePoller({self.name.full_name!r}, {self._told()})"
 
+    @representation
     def _repr_html_(self) -> str:
         return f"<code>ChangePoller</code> <b>{html.escape(self.name.full_name)}</b> {self._told()}"
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Raw, Struct
 
 from delta_sharing_client.protocol.actions import Action, AddFile, Discreet, ResponseFormat
 from delta_sharing_client.protocol.stats import decode_text, record_counts
+from delta_sharing_client.representation import representation
 
 _Told: TypeAlias = Annotated[str, Meta(min_length=1)]
 
@@ -111,6 +112,7 @@ class FileColumns:
     def __len__(self) -> int:
         return len(self._files)
 
+    @representation
     def __repr__(self) -> str:
         return f"<FileColumns of {len(self)} files>"
 

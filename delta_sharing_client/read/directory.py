@@ -20,6 +20,7 @@ from delta_sharing_client.http.transport import StorageTransport
 from delta_sharing_client.protocol.storage_credentials import TemporaryCredentials
 from delta_sharing_client.read.file_systems import Directory, open_directory
 from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import redact_text
 
 #: Open files that are kept: those that are being read in ranges.
@@ -69,6 +70,7 @@ class DirectoryFiles:
         self._number = 0
         self._open()
 
+    @representation
     def __repr__(self) -> str:
         return f"DirectoryFiles({self._directory.location!r})"
 

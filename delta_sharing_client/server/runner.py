@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.server.catalog import Catalog
 from delta_sharing_client.server.options import ServerOptions
@@ -59,6 +60,8 @@ class SharingServer:
         options: ServerOptions | None = None,
         **changes: Any,
     ) -> None:
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
         options = replace(options or ServerOptions(), **changes)
         token = Secret(options.token or secrets.token_urlsafe(32))
         expires = time.time() + options.token_lifetime.total_seconds()
@@ -75,8 +78,6 @@ class SharingServer:
         self._expires = expires
         self._catalog = catalog
         self._recorder = Recorder(api.application(), limit=options.recorded_requests)
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
         self._port = options.port
 
     def start(self) -> SharingServer:
@@ -206,6 +207,7 @@ class SharingServer:
         """Forget the requests so far."""
         self._recorder.reset()
 
+    @representation
     def __repr__(self) -> str:
         where = self.endpoint if self._server is not None else "stopped"
         return f"<SharingServer {where}, {len(self.tables)} tables>"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from delta_sharing_client.errors import SinkError
 from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.representation import representation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,9 +224,11 @@ class Sink(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @representation
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.target!r}, {self._told()})"
 
+    @representation
     def _repr_html_(self) -> str:
         told = html.escape(self._told(), quote=False)
         return f"<code>{type(self).__name__}</code> <b>{html.escape(self.target)}</b> {told}"

@@ -74,6 +74,7 @@ class DuckDBSink(SqlSink):
         change_columns: bool = True,
         add_columns: bool = True,
     ) -> None:
+        self._owned = False
         super().__init__(table, mode=mode, keys=keys, change_columns=change_columns, add_columns=add_columns)
         try:
             import duckdb
@@ -81,13 +82,13 @@ class DuckDBSink(SqlSink):
             raise MissingDependencyError(package="duckdb", extra="duckdb", purpose="DuckDBSink") from None
         self.schema = schema
         self._error = duckdb.Error
-        self._owned = not isinstance(database, duckdb.DuckDBPyConnection)
         self._connection: duckdb.DuckDBPyConnection
         if isinstance(database, duckdb.DuckDBPyConnection):
             self._connection = database
         else:
             with self._errors():
                 self._connection = duckdb.connect(os.fspath(database))
+            self._owned = True
 
     @property
     def target(self) -> str:

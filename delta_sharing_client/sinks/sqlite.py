@@ -63,8 +63,8 @@ class SQLiteSink(SqlSink):
         change_columns: bool = True,
         add_columns: bool = True,
     ) -> None:
+        self._owned = False
         super().__init__(table, mode=mode, keys=keys, change_columns=change_columns, add_columns=add_columns)
-        self._owned = not isinstance(database, sqlite3.Connection)
         self._connection: sqlite3.Connection
         if isinstance(database, sqlite3.Connection):
             self._connection = database
@@ -74,6 +74,7 @@ class SQLiteSink(SqlSink):
                 self._connection = sqlite3.connect(
                     os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None
                 )
+            self._owned = True
 
     @property
     def target(self) -> str:

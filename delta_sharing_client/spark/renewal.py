@@ -22,6 +22,7 @@ from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.protocol.profile import Profile
 from delta_sharing_client.query import ScanPlan, UrlRefresher
+from delta_sharing_client.representation import representation
 from delta_sharing_client.rest import RestClient
 from delta_sharing_client.spark.credential import profile_fields
 
@@ -50,6 +51,7 @@ class Renewal:
         self._lock = threading.Lock()
         self._urls: dict[str, str] = {}
 
+    @representation
     def __repr__(self) -> str:
         return f"Renewal({self._plan.table.full_name})"
 
