@@ -18,12 +18,15 @@ import socket
 import socketserver
 import ssl
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
+
+from waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -280,9 +283,9 @@ class FaultServer:
             sock.sendall(reply.body[len(body) :])
             return reply.length == "auto" and reply.chunk is None
         if reply.ending == "stall":
-            self.stopping.wait(30)
+            self.stopping.wait()
         elif reply.ending == "reset":
-            time.sleep(0.1)  # or else the reset overtakes what was sent before
+            self._wait_until_acknowledged(sock)  # or else the reset overtakes what was sent before
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
@@ -292,6 +295,19 @@ class FaultServer:
                 return False
             sock.sendall(bytes([number]))
         return True
+
+    def _wait_until_acknowledged(self, sock: socket.socket) -> None:
+        """Wait until the client's system has all that was sent; only Linux tells that, elsewhere a while must do."""
+        if sys.platform != "linux":
+            time.sleep(0.5)
+            return
+        import fcntl
+        import termios
+
+        wait_until(
+            lambda: self.stopping.is_set() or not any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))),
+            "the client reads nothing",
+        )
 
     def _send_for_ever(self, sock: socket.socket, reply: Reply) -> None:
         """End only with the client, the server, or a gigabyte, which no test should come to."""

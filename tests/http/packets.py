@@ -5,6 +5,8 @@ import io
 import socket
 import threading
 
+from waiting import HANG
+
 from delta_sharing_client.http.retry import is_retryable
 from delta_sharing_client.http.wire import Exchange
 
@@ -16,17 +18,21 @@ EVIL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 
 
 class PacketServer:
-    """Answers each request with the next script, whatever is asked: packets, seconds to wait, None to hang up.
+    """Answers each request with the next script: packets, seconds or events to wait for, None to hang up.
 
     heads: the requests as they came.
     connections: how many were made.
     hung_up: released once for each connection that the client closed.
+    closed: released once for each connection that the server closed.
+    sent: released once for each script that has been sent, as far as the client took it.
     """
 
     def __init__(self, *scripts, tls=None, address="127.0.0.1"):
         self.heads = []
         self.connections = 0
         self.hung_up = threading.Semaphore(0)
+        self.closed = threading.Semaphore(0)
+        self.sent = threading.Semaphore(0)
         self._scripts = iter(scripts)
         self._tls = tls
         self._stopping = threading.Event()
@@ -72,6 +78,7 @@ class PacketServer:
             with self._lock:
                 self._open.append(sock)
             self._converse(sock)
+        self.closed.release()
 
     def _secured(self, plain):
         return plain if self._tls is None else self._tls.wrap_socket(plain, server_side=True)
@@ -92,13 +99,18 @@ class PacketServer:
             with self._lock:
                 self.heads.append(head)
                 script = next(self._scripts)
-            for part in script:
-                if part is None:
-                    return
-                if isinstance(part, bytes):
-                    sock.sendall(part)
-                else:
-                    self._stopping.wait(part)
+            try:
+                for part in script:
+                    if part is None:
+                        return
+                    if isinstance(part, bytes):
+                        sock.sendall(part)
+                    elif isinstance(part, threading.Event):
+                        part.wait(HANG)
+                    else:
+                        self._stopping.wait(part)
+            finally:
+                self.sent.release()
 
 
 class Pieces(Exchange):

@@ -3,7 +3,6 @@
 import gc
 import os
 import threading
-import time
 import warnings
 from datetime import timedelta
 
@@ -24,6 +23,7 @@ from packets import (
     check_failure,
     fetch,
 )
+from waiting import FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -40,28 +40,28 @@ from delta_sharing_client.http.wire import _host
 
 @pytest.fixture
 def storage():
-    options = TransportOptions(read_timeout=timedelta(seconds=5))
+    options = TransportOptions(read_timeout=NEVER)
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
         yield transport
 
 
 @pytest.fixture
 def hasty():
-    options = TransportOptions(read_timeout=timedelta(seconds=0.2))
+    options = TransportOptions(read_timeout=timedelta(seconds=0.5))
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
         yield transport
 
 
 def fails(storage, answer, expected=TransportError, read=by_some, match=None):
     """Check that an answer gives a typed error that tells no secret, and that its connection is closed."""
-    with PacketServer([answer, 5]) as server:
+    with PacketServer([answer, FOREVER]) as server:
         with pytest.raises(expected, match=match) as caught:
             fetch(storage, server, read)
         check_failure(caught.value)
         if expected is TransportError:  # in vain it would have waited for more
             assert not isinstance(caught.value, RequestTimeoutError)
         server._stopping.set()
-        assert server.hung_up.acquire(timeout=5)
+        assert server.hung_up.acquire(timeout=HANG)
 
 
 KEPT = {
@@ -118,7 +118,7 @@ class TestReuse:
         answer, body = NOT_KEPT[name]
         with PacketServer([answer], [FINE]) as server:
             assert fetch(storage, server, read) == body
-            assert server.hung_up.acquire(timeout=5)
+            assert server.hung_up.acquire(timeout=HANG)
             assert fetch(storage, server, read) == b"fine"
             assert server.connections == 2
 
@@ -153,7 +153,7 @@ class TestReuse:
     def test_one_that_the_server_closed_meanwhile(self, storage):
         with PacketServer([FINE, None], [FINE]) as server:
             assert fetch(storage, server) == b"fine"
-            time.sleep(0.05)
+            assert server.closed.acquire(timeout=HANG)
             assert fetch(storage, server) == b"fine"
             assert server.connections == 2
 
@@ -166,7 +166,7 @@ class TestReuse:
             else:
                 storage._pid = -1  # as it is in a child
                 storage._adapter_for(server.url)
-            assert server.hung_up.acquire(timeout=5)
+            assert server.hung_up.acquire(timeout=HANG)
             assert fetch(storage, server) == b"fine"
 
 
@@ -486,12 +486,14 @@ class TestChunks:
 
     def test_one_that_stops_arriving_is_not_read_on(self, hasty):
         """Half of the line with its size was read, so that its content would be taken for the next size."""
-        packets = CHUNKED + b"2\r\nab\r\n5\r", 0.4, b"\n0\r\n\r\n\r\n0\r\n\r\n"
+        timed_out = threading.Event()
+        packets = CHUNKED + b"2\r\nab\r\n5\r", timed_out, b"\n0\r\n\r\n\r\n0\r\n\r\n"
         with PacketServer(packets) as server, hasty.get(server.url + SIGNED) as response:
             assert response.read_some(5) == b"ab"
             with pytest.raises(RequestTimeoutError):
                 response.read_some(5)
-            time.sleep(0.3)
+            timed_out.set()
+            assert server.sent.acquire(timeout=HANG)
             for _ in range(2):
                 with pytest.raises(IncompleteResponseError):
                     response.read_some(5)
@@ -501,15 +503,17 @@ class TestSurplus:
     """What follows a body is never taken for the answer to the next request."""
 
     @pytest.mark.parametrize("read", WAYS)
-    @pytest.mark.parametrize("pause", [0, 0.05])
+    @pytest.mark.parametrize("at_once", [True, False])
     @pytest.mark.parametrize("name", KEPT)
-    def test_it_closes_the_connection(self, storage, name, read, pause):
+    def test_it_closes_the_connection(self, storage, name, read, at_once):
         answer, body = KEPT[name]
         surplus = b"\r\n" if name == "length twice" else EVIL
-        packets = [answer, pause, surplus] if pause else [answer + surplus]
+        was_read = threading.Event()
+        packets = [answer + surplus] if at_once else [answer, was_read, surplus]
         with PacketServer(packets, [FINE]) as server:
             assert fetch(storage, server, read) == body
-            time.sleep(2 * pause)
+            was_read.set()
+            assert server.sent.acquire(timeout=HANG)
             assert fetch(storage, server, read) == b"fine"
             assert server.connections == 2
 
@@ -538,7 +542,7 @@ class TestLettingGo:
             first = storage.get(server.url + SIGNED)
             assert first.read_some(2) == b"ab"
             first.close()
-            assert server.hung_up.acquire(timeout=5)
+            assert server.hung_up.acquire(timeout=HANG)
             with storage.get(server.url + SIGNED) as second:
                 assert second._raw._from is not first._raw._from
                 first.close()
@@ -584,7 +588,7 @@ class TestLettingGo:
             try:
                 response = storage.get(server.url + SIGNED)
                 del response
-                assert server.hung_up.acquire(timeout=5)
+                assert server.hung_up.acquire(timeout=HANG)
             finally:
                 gc.enable()
             gc.collect()

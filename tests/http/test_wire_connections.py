@@ -7,6 +7,7 @@ import gc
 import pytest
 from packets import FINE, SIGNED, PacketServer, by_view, fetch
 from urllib3.util.ssl_match_hostname import CertificateError
+from waiting import BRIEFLY, HANG
 
 from delta_sharing_client.http import transport
 from delta_sharing_client.http.failures import LastingTransportError, translate
@@ -28,7 +29,7 @@ def test_those_in_use_go_when_they_are_done_with_a_closed_transport(storage):
         storage.close()
         with response:
             assert by_view(response) == b"abcdefgh"
-        assert server.hung_up.acquire(timeout=5)
+        assert server.hung_up.acquire(timeout=HANG)
         assert fetch(storage, server) == b"fine"
         assert server.connections == 2
 
@@ -40,8 +41,8 @@ def test_no_more_are_kept_than_may_be_open():
     ):
         with storage.get(server.url + SIGNED) as first, storage.get(server.url + SIGNED) as second:
             assert by_view(first) == by_view(second) == b"abcdefgh"
-        assert server.hung_up.acquire(timeout=5)
-        assert not server.hung_up.acquire(timeout=0.05)
+        assert server.hung_up.acquire(timeout=HANG)
+        assert not server.hung_up.acquire(timeout=BRIEFLY)
         assert server.connections == 2
 
 
@@ -50,7 +51,7 @@ def test_those_of_too_many_stores_go(storage, monkeypatch):
     with PacketServer([FINE], [FINE]) as one, PacketServer([FINE]) as other:
         assert fetch(storage, one) == b"fine"
         assert fetch(storage, other) == b"fine"
-        assert one.hung_up.acquire(timeout=5)
+        assert one.hung_up.acquire(timeout=HANG)
         assert fetch(storage, one) == b"fine"
 
 
@@ -60,14 +61,14 @@ def test_those_of_a_forgotten_transport_go():
         assert fetch(storage, server) == b"fine"
         del storage
         gc.collect()
-        assert server.hung_up.acquire(timeout=5)
+        assert server.hung_up.acquire(timeout=HANG)
 
 
 def test_one_that_failed_is_not_used_again(storage):
     with PacketServer([b"no HTTP\r\n\r\n", FINE], [FINE]) as server:
         with pytest.raises(Exception, match="before an answer came"):
             storage.get(server.url + SIGNED)
-        assert server.hung_up.acquire(timeout=5)
+        assert server.hung_up.acquire(timeout=HANG)
         assert fetch(storage, server) == b"fine"
         assert server.connections == 2
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from packets import CHUNKED, EVIL, FINE, SIGNED, WAYS, PacketServer, check_failure, fetch
+from waiting import FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -20,7 +21,13 @@ from delta_sharing_client.http.transport import StorageTransport
 class TestTls:
     @pytest.fixture
     def secure(self, certificate):
-        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=timedelta(seconds=0.3))
+        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=NEVER)
+        with StorageTransport(options, endpoint_is_loopback=False) as transport:
+            yield transport
+
+    @pytest.fixture
+    def hasty(self, certificate):
+        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=timedelta(seconds=0.5))
         with StorageTransport(options, endpoint_is_loopback=False) as transport:
             yield transport
 
@@ -59,10 +66,10 @@ class TestTls:
             (CHUNKED + b"zz\r\n", IncompleteResponseError),
         ],
     )
-    def test_faults_are_typed(self, secure, context, answer, expected):
-        with PacketServer([answer, 5], [FINE], tls=context) as server:
+    def test_faults_are_typed(self, secure, hasty, context, answer, expected):
+        with PacketServer([answer, FOREVER], [FINE], tls=context) as server:
             with pytest.raises(expected) as caught:
-                fetch(secure, server)
+                fetch(hasty if expected is RequestTimeoutError else secure, server)
             check_failure(caught.value)
             assert fetch(secure, server) == b"fine"
 
@@ -77,5 +84,5 @@ class TestTls:
             warnings.simplefilter("always")
             del_me = secure.get(server.url + SIGNED)
             del del_me
-            assert server.hung_up.acquire(timeout=5)
+            assert server.hung_up.acquire(timeout=HANG)
         assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []

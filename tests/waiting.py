@@ -1,0 +1,97 @@
+"""Waiting for conditions. A time limit in a test ends a hang, and is never part of what the test shows."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+#: Seconds after which a wait counts as a hang: far more than anything takes, on a busy machine too. pytest's own
+#: limit for a test (`timeout` in pyproject.toml) is longer, so that a wait can say what it waited for.
+HANG = 600.0
+#: Seconds to watch for what must not happen.
+BRIEFLY = 0.05
+#: Seconds, and a duration for client options, that no test outlives. Where a client would wait this long, a test
+#: that ends shows that the wait was broken off; it need not measure how soon.
+FOREVER = 86_400.0
+NEVER = timedelta(seconds=FOREVER)
+
+
+def wait_until(condition: Callable[[], T], what: Callable[[], object] | str = "") -> T:
+    """Wait until a condition is true, and return its value.
+
+    Args:
+        condition: called until its value is true.
+        what: what to report after a hang: a text, or a function that returns something to look at.
+    """
+    end = time.monotonic() + HANG
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"still not true after {HANG:.0f} s: {what() if callable(what) else what}")
+        time.sleep(0.005)
+    return value
+
+
+def wait_for_rest(measure: Callable[[], T], quiet: float = 0.2) -> T:
+    """Wait until a measure has not changed for some time, and return it.
+
+    Only for a condition that shows that something does *not* happen: an early return makes such a test weaker, and
+    never fails it.
+
+    Args:
+        measure: what is compared.
+        quiet: for how many seconds it has to stay the same.
+    """
+    end = time.monotonic() + HANG
+    last, since = measure(), time.monotonic()
+    while time.monotonic() - since < quiet:
+        time.sleep(0.01)
+        if (now := measure()) != last:
+            last, since = now, time.monotonic()
+        if time.monotonic() > end:
+            raise AssertionError(f"still changing after {HANG:.0f} s: {last}")
+    return last
+
+
+def wait_for_time(moment: float) -> None:
+    """Wait until the system clock is past a moment (seconds since 1970)."""
+    wait_until(lambda: time.time() > moment, f"the time {moment}")
+
+
+def join(threads: Iterable[threading.Thread]) -> None:
+    """Wait until threads have ended."""
+    for thread in threads:
+        thread.join(HANG)
+        assert not thread.is_alive(), f"{thread.name} still runs after {HANG:.0f} s"
+
+
+def run_program(command: Sequence[Any], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return its output as text."""
+    options = {"capture_output": True, "text": True, "check": False, "timeout": HANG} | options
+    return subprocess.run([str(part) for part in command], **options)
+
+
+@contextlib.contextmanager
+def meanwhile(*steps: Callable[[], object]) -> Iterator[None]:
+    """Take some steps on another thread while the block runs; a failure of a step is raised at its end."""
+    failures: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            for step in steps:
+                step()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    yield
+    join([thread])
+    if failures:
+        raise failures[0]
