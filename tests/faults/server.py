@@ -297,7 +297,7 @@ class FaultServer:
         return True
 
     def _wait_until_acknowledged(self, sock: socket.socket) -> None:
-        """Wait until the client's system has all that was sent; only Linux tells that, elsewhere a while must do."""
+        """Wait until the client's system has all that was sent; where the system cannot tell, for a while."""
         if sys.platform != "linux":
             time.sleep(0.5)
             return
