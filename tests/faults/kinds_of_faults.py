@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from faults.faulty_share import EXPIRED, File, parquet, rows
 from faults.server import Reply, Request
+from waiting import FOREVER
 
 Fault = Callable[[random.Random, Request, Reply], "Reply | None"]
 
@@ -36,7 +37,7 @@ def _drop(rng: random.Random, request: Request, reply: Reply) -> Reply:
 
 
 def _late(rng: random.Random, request: Request, reply: Reply) -> Reply:
-    return reply.but(delay=0.6)
+    return reply.but(delay=FOREVER)
 
 
 def _ends(ending: str) -> Fault:

@@ -248,7 +248,7 @@ class FaultServer:
         if reply.raw is not None:
             sock.sendall(reply.raw)
             return False
-        headers = {"Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()), **reply.headers}
+        headers = {"Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time())), **reply.headers}
         if reply.chunk is not None:
             headers["Transfer-Encoding"] = "chunked"
         elif reply.length is not None:

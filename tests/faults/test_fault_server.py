@@ -2,14 +2,15 @@
 
 import http.client
 import re
-import time
+import socket
 
 import pytest
 from faults.server import Reply, file_reply
+from waiting import BRIEFLY, FOREVER, HANG, wait_until
 
 
 def get(server, path="/x", method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG)
     try:
         connection.request(
             method, path, headers={name.replace("_", "-"): value for name, value in headers.items()}
@@ -67,10 +68,16 @@ def test_a_stall_holds_the_connection_open(server):
 
 
 def test_a_delay_comes_before_the_first_byte(server):
-    server.on("GET", "/x", Reply(delay=0.1))
-    started = time.monotonic()
-    get(server)
-    assert time.monotonic() - started >= 0.1
+    server.on("GET", "/x", Reply(delay=FOREVER))
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"GET /x HTTP/1.1\r\n\r\n")
+        wait_until(lambda: server.requests)
+        connection.settimeout(BRIEFLY)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        server.stopping.set()  # ends the delay
+        connection.settimeout(HANG)
+        assert connection.recv(8) == b"HTTP/1.1"
 
 
 def test_a_drop_and_raw_bytes(server):
@@ -97,7 +104,7 @@ def test_a_head_has_no_body(server):
 
 def test_an_endless_body_goes_on_until_the_client_goes(server):
     server.on("GET", "/x", Reply(body=b"start", endless=b"ab", length=None), Reply(body=b"next"))
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG)
     connection.request("GET", "/x")
     data = connection.getresponse().read(200_000)
     connection.close()
