@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from change_tables import COLUMNS, ChangeTable, expect, rows, told
 from faults.server import FaultServer, Reply, Request, file_reply
 from loading_tables import struct_of
+from waiting import WallClock
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, ProtocolError, SchemaChangedError, StorageError
@@ -87,14 +87,16 @@ def shared(faults: FaultServer) -> Any:
 
 
 class TestUrls:
-    def test_that_expire_before_they_are_used(self, tmp_path: Path, share: Callable[..., SharedTable]) -> None:
+    def test_that_expire_before_they_are_used(
+        self, tmp_path: Path, share: Callable[..., SharedTable], wall_clock: WallClock
+    ) -> None:
         table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
         first, second = table.vector(0, name="v1.bin"), table.vector(0, 2, name="v2.bin")
         table.commit(table.add("f", rows(0, 1, 2)))
         table.commit(table.remove("f"), table.add("f", vector=first))
         table.commit(table.remove("f", vector=first), table.add("f", vector=second), table.add("g", rows(7)))
-        reader = share(table.root, url_lifetime=timedelta(milliseconds=300)).changes(1).to_record_batch_reader()
-        time.sleep(0.5)
+        reader = share(table.root, url_lifetime=timedelta(minutes=1)).changes(1).to_record_batch_reader()
+        wall_clock.advance(60)
         table.commit(table.add("later", rows(8)))
         assert told(reader.read_all()) == [(1, "delete", 0), (2, "delete", 2), (2, "insert", 7)]
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import requests
 from deltalake import DeltaTable, write_deltalake
 from loading_tables import File, column, write_table
+from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.auth.provider import provider_for
@@ -237,7 +238,7 @@ class Target:
     def call(self, method: str, path: str, **options: Any) -> Answered:
         """Send a request, the path as it is."""
         base = str(self.profile["endpoint"]).rstrip("/")
-        return Answered(self._session.request(method, base + path, timeout=30, **options))
+        return Answered(self._session.request(method, base + path, timeout=HANG, **options))
 
     def get(self, path: str, capabilities: str | None = None, **params: Any) -> Answered:
         return self.call("GET", path, headers=_header(capabilities), params=params)
@@ -249,7 +250,7 @@ class Target:
         """Fetch a file by its URL, with no credential of ours."""
         with requests.Session() as session:
             session.trust_env = False
-            response = session.get(url, timeout=30)
+            response = session.get(url, timeout=HANG)
             assert response.status_code == 200
             return response.content
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import requests
 from conformance_targets import EXTERNAL, LATEST, ORDERS, OUTSIDE, Target, path_of
 from faults.server import FaultServer, Reply
+from waiting import HANG, WallClock
 
 from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import (
@@ -196,27 +196,27 @@ class TestAnswersThatBreakOff:
 
 
 class TestExpiredUrls:
-    def test_the_store_says_so(self, tables: dict[str, Path]) -> None:
-        with SharingServer({ORDERS: tables[ORDERS]}, url_lifetime=timedelta(milliseconds=1)) as server:
+    def test_the_store_says_so(self, tables: dict[str, Path], wall_clock: WallClock) -> None:
+        with SharingServer({ORDERS: tables[ORDERS]}, url_lifetime=timedelta(minutes=1)) as server:
             target = Target("short-lived", server.profile, server)
             answer = target.query(ORDERS, "includeendstreamaction=true")
             file = answer.all("file")[0]
-            assert file["expirationTimestamp"] <= time.time() * 1000 + 1
-            time.sleep(0.01)
-            refused = requests.get(file["url"], timeout=10)
+            assert file["expirationTimestamp"] <= (wall_clock() + 60) * 1000
+            wall_clock.advance(60)
+            refused = requests.get(file["url"], timeout=HANG)
             target.close()
         assert refused.status_code == 403
         assert "Request has expired" in refused.text
 
     @pytest.mark.parametrize(("history", "prefer_format"), [(True, "auto"), (False, "delta")])
     def test_a_load_that_outlives_them_goes_on(
-        self, tables: dict[str, Path], history: bool, prefer_format: Any
+        self, tables: dict[str, Path], history: bool, prefer_format: Any, wall_clock: WallClock
     ) -> None:
         options = TransportOptions(max_connections=1, memory_budget=1)
         with (
             SharingServer(
                 {ORDERS: tables[ORDERS]},
-                url_lifetime=timedelta(milliseconds=250),
+                url_lifetime=timedelta(seconds=100),
                 history=history,
                 prefer_format=prefer_format,
             ) as server,
@@ -228,7 +228,7 @@ class TestExpiredUrls:
             seen: list[int] = []
             for batch in scan.to_record_batch_reader():
                 seen += batch["id"].to_pylist()
-                time.sleep(0.06)
+                wall_clock.advance(25)
             queries = [request for request in server.requests if request.method == "POST"]
         assert sorted(seen) == expected
         assert len(queries) > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +12,12 @@ import pytest
 from change_tables import COLUMNS, ChangeTable, column, rows, told
 from faults.server import FaultServer, Reply
 from poll_kit import FakeClock, asked, ids, spans
+from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import BadRequestError, SchemaChangedError, ServerError
 from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.poll.clock import StopSignal, SystemClock
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table import SharedTable
 
@@ -219,21 +220,24 @@ class TestIteration:
         assert clock.waits == [18.0]
 
     def test_stop_ends_a_wait_at_once(self, shared: SharedTable) -> None:
-        poller = shared.poll_changes(starting_version="latest")
-        threading.Timer(0.2, poller.stop).start()
-        begun = time.monotonic()
-        assert list(poller) == []
-        assert time.monotonic() - begun < 5
+        waits = threading.Event()
+
+        class Announced(SystemClock):
+            def wait(self, seconds: float, signal: StopSignal) -> None:
+                waits.set()
+                super().wait(seconds, signal)
+
+        poller = shared.poll_changes(starting_version="latest", poll_interval=NEVER, clock=Announced())
+        with meanwhile(lambda: waits.wait(HANG), poller.stop):
+            assert list(poller) == []
         assert poller.pull() is None
 
     def test_stop_ends_a_question_that_is_not_answered(self, faults: FaultServer) -> None:
-        faults.on("GET", "*", Reply(delay=20))
-        with ds.SharingClient(faults.profile) as client:
+        faults.on("GET", "*", Reply(delay=FOREVER))
+        with ds.SharingClient(faults.profile, options=TransportOptions(read_timeout=NEVER)) as client:
             poller = client.table("s.s.t").poll_changes(starting_version="latest")
-            threading.Timer(0.2, poller.stop).start()
-            begun = time.monotonic()
-            assert list(poller) == []
-            assert time.monotonic() - begun < 5
+            with meanwhile(lambda: wait_until(lambda: faults.requests), poller.stop):
+                assert list(poller) == []
             faults.stopping.set()
 
     def test_stop_from_within(self, shared: SharedTable, tmp_path: Path) -> None:

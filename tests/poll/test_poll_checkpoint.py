@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import os
 import shutil
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from change_tables import COLUMNS, ChangeTable, rows, told
 from poll_kit import FakeClock, asked, ids, spans
+from waiting import HANG, WallClock
 
 from delta_sharing_client.errors import ChangesGoneError, CheckpointError, FileGoneError, TableReplacedError
 from delta_sharing_client.poll.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
@@ -228,7 +228,7 @@ class TestLock:
         process = context.Process(target=_hold, args=(str(path), locked, done))
         process.start()
         try:
-            assert locked.wait(60)
+            assert locked.wait(HANG)
             with pytest.raises(CheckpointError, match=rf"\(process {process.pid}\)"):
                 shared.poll_changes(path, starting_version=0).pull()
         finally:
@@ -250,7 +250,7 @@ def _hold(path: str, locked: Any, done: Any) -> None:
     file = CheckpointFile(path)
     file.lock()
     locked.set()
-    done.wait(60)
+    done.wait(HANG)
 
 
 def clean_up(table: ChangeTable) -> None:
@@ -301,14 +301,19 @@ class TestGone:
                 batch.to_polars()
 
     def test_versions_that_were_cleaned_up_before_they_were_read(
-        self, shared: SharedTable, behind: Path, table: ChangeTable, share: Callable[..., SharedTable]
+        self,
+        shared: SharedTable,
+        behind: Path,
+        table: ChangeTable,
+        share: Callable[..., SharedTable],
+        wall_clock: WallClock,
     ) -> None:
         """The URLs have expired, and the server cannot tell the files again."""
-        short = share(table.root, url_lifetime=timedelta(milliseconds=200))
+        short = share(table.root, url_lifetime=timedelta(minutes=1))
         with short.poll_changes(behind) as poller:
             batch = poller.pull()
             assert batch is not None
-            time.sleep(0.4)
+            wall_clock.advance(60)
             clean_up(table)
             with pytest.raises(ChangesGoneError, match=r"versions 4 to 12 are gone \(.*400"):
                 batch.to_pandas()

