@@ -26,10 +26,11 @@ from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.recording import RecordedRequest, Recorder
 
 if TYPE_CHECKING:
-    import uvicorn
+    from delta_sharing_client.server.event_loop import EventLoopServer
 
-_START_SECONDS: Final = 10.0
-_STOP_SECONDS: Final = 5.0
+#: Seconds after which a start or a stop counts as failed, on a busy machine too.
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 60.0
 _BACKLOG: Final = 1024
 
 
@@ -89,6 +90,8 @@ class SharingServer:
         """
         import uvicorn
 
+        from delta_sharing_client.server.event_loop import EventLoopServer
+
         if self._thread is not None:
             raise RuntimeError("the server runs already")
         listener = _listen(self.options.host, self._port)
@@ -102,15 +105,16 @@ class SharingServer:
             http="h11",
             loop="asyncio",
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=1,
         )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=_run, args=(server, listener), name="delta-sharing-server", daemon=True)
+        server = EventLoopServer(config)
+        thread = threading.Thread(
+            target=server.run_with, args=(listener,), name="delta-sharing-server", daemon=True
+        )
         thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not server.started:
             if not thread.is_alive() or time.monotonic() > deadline:
-                server.should_exit = True
+                server.request_stop()
                 listener.close()
                 raise RuntimeError("the server did not start")
             time.sleep(0.005)
@@ -121,7 +125,7 @@ class SharingServer:
         """Stop to listen, end open connections and wait for the thread; nothing if the server does not run."""
         if self._server is None or self._thread is None:
             return
-        self._server.should_exit = True
+        self._server.request_stop()
         self._thread.join(timeout=_STOP_SECONDS)
         self._server = self._thread = None
 
@@ -211,22 +215,6 @@ class SharingServer:
     def __repr__(self) -> str:
         where = self.endpoint if self._server is not None else "stopped"
         return f"<SharingServer {where}, {len(self.tables)} tables>"
-
-
-def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Run the server's own event loop; what the thread does."""
-    import asyncio
-
-    async def serve() -> None:
-        await server.serve(sockets=[listener])
-        # A download that did not end in time leaves its connection open.
-        for connection in list(server.server_state.connections):
-            transport = getattr(connection, "transport", None)
-            if transport is not None:
-                transport.abort()
-        await asyncio.sleep(0)
-
-    asyncio.run(serve())
 
 
 def _import_api() -> Any:

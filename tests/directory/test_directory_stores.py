@@ -22,6 +22,7 @@ from deltalake import write_deltalake
 from directory_store import DirectoryServer
 from faults.server import Reply
 from other_stores import azure
+from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError, FileGoneError
@@ -99,7 +100,7 @@ class TestGoogle:
             reached("GcsFileSystem", told["where"])
             with SharingClient(told["profile"]) as client:
                 yield client
-            process.communicate("", timeout=10)
+            process.communicate("", timeout=HANG)
 
     def test_rows(self, client: SharingClient) -> None:
         assert rows(client) == EXPECTED

@@ -1,0 +1,68 @@
+"""The embedded server's event loop: uvicorn, stopped without the pauses of its own shutdown.
+
+`uvicorn.Server` looks for a request to stop ten times a second, and its shutdown takes at least 0.1 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import Any, Final
+
+import uvicorn
+
+#: Seconds that answers under way may take after a request to stop.
+_GRACE: Final = 1.0
+_TICK: Final = 0.1
+_POLL: Final = 0.002
+
+
+class EventLoopServer(uvicorn.Server):
+    """A `uvicorn.Server` that runs on a thread of its own and is stopped from another one."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+
+    def run_with(self, listener: socket.socket) -> None:
+        """Serve on a socket until `request_stop` is called."""
+        asyncio.run(self.serve(sockets=[listener]))
+
+    def request_stop(self) -> None:
+        """Ask the server to stop; from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def main_loop(self) -> None:
+        """Wait for the request to stop; `on_tick` keeps the `Date` header current, once per ten ticks."""
+        self._loop = asyncio.get_running_loop()
+        tick = 0
+        while not await self.on_tick(tick):
+            tick += 1
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), _TICK)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listeners and idle connections; answers under way have a second to end."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        end = time.monotonic() + _GRACE
+        while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < end:
+            await asyncio.sleep(_POLL)
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        for connection in list(self.server_state.connections):
+            transport: Any = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+        await self.lifespan.shutdown()
+        await asyncio.sleep(0)
