@@ -309,7 +309,7 @@ FAULTS = {
 
 class TestFaults:
     options = TransportOptions(read_timeout=NEVER)
-    hasty = TransportOptions(read_timeout=timedelta(seconds=0.5))
+    hasty = TransportOptions(read_timeout=timedelta(seconds=0.5), connect_timeout=timedelta(seconds=0.5))
 
     @pytest.mark.parametrize("name", FAULTS)
     # urllib3 lets go of a connection with contradictory lengths without closing it.
@@ -419,7 +419,7 @@ class TestFaults:
         headers = {"Transfer-Encoding": "chunked"} if chunk else {}
         reply = Reply(headers=headers, body=body, length=None if chunk else "auto", trickle=("body", 0.02))
         server.on("*", "*", reply)
-        options = replace(self.options, minimum_speed=1_000)
+        options = replace(self.hasty, minimum_speed=1_000)
         with (
             ApiTransport(server.url, Authorizer(), options) as api,
             api.request("GET", ("x",)) as response,
@@ -430,7 +430,7 @@ class TestFaults:
     def test_a_listing_at_the_least_speed_is_read_to_its_end(self, server):
         server.on("*", "*", Reply(body=b"a" * 50, trickle=("body", 0.02)))
         with (
-            ApiTransport(server.url, Authorizer(), replace(self.options, minimum_speed=1)) as api,
+            ApiTransport(server.url, Authorizer(), replace(self.hasty, minimum_speed=1)) as api,
             api.request("GET", ("x",)) as response,
         ):
             assert b"".join(response.chunks()) == b"a" * 50
