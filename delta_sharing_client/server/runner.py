@@ -61,7 +61,7 @@ class SharingServer:
         options: ServerOptions | None = None,
         **changes: Any,
     ) -> None:
-        self._server: uvicorn.Server | None = None
+        self._server: EventLoopServer | None = None
         self._thread: threading.Thread | None = None
         options = replace(options or ServerOptions(), **changes)
         token = Secret(options.token or secrets.token_urlsafe(32))
