@@ -156,8 +156,10 @@ class TableStream:
         while not admission.full:
             try:
                 listing = self._next(position)
-            except _TRANSIENT as error:
-                if not self._may_wait(error, patient and position == settled):
+            except DeltaSharingError as error:
+                if position != settled and limit is not None and not self._eager:
+                    break  # what comes before is read first, and the next batch meets the error
+                if not isinstance(error, _TRANSIENT) or not self._may_wait(error, patient and position == settled):
                     raise
                 break
             if listing is None:

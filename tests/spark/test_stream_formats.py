@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 from change_tables import ChangeTable, rows
 
-from delta_sharing_client.errors import StreamError
+from delta_sharing_client.errors import ChangesGoneError, StreamError
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]
@@ -94,6 +94,21 @@ def test_the_whole_table_first(table: ChangeTable, serve: Serve) -> None:
     new = gain_a_feature(table, 100)
     query.start()
     assert sorted(read + all_of(query)) == [*range(9), *new]
+
+
+def test_a_server_that_reads_no_changes_of_such_a_table(table: ChangeTable, serve: Serve) -> None:
+    """Every row of the versions before comes, in their format, and then an error that says what is the matter."""
+    query = Query(serve(table, imitate="reference"))
+    read = query.ids(TWO)
+    gain_a_feature(table, 100)
+    query.start()
+    for _ in range(4):
+        read += query.ids(TWO)
+    assert sorted(read) == list(range(9))
+    for _ in range(2):
+        with pytest.raises(ChangesGoneError, match="too new for this version of Delta Standalone"):
+            query.batch(TWO)
+        query.start()
 
 
 @pytest.mark.parametrize("limit", [("ReadMaxFiles", 1), TWO, ("ReadMaxFiles", 5), ("ReadMaxFiles", 1000)])
