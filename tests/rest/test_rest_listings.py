@@ -25,6 +25,7 @@ from delta_sharing_client.http.options import TransportOptions
 from delta_sharing_client.http.retry import Retrier
 from delta_sharing_client.protocol.names import Schema, Share, Table
 from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest
 from delta_sharing_client.rest import RestClient
 
 SHARE = {"name": "a", "id": "1"}
@@ -295,6 +296,37 @@ class TestErrors:
             rest.get_share("a")
         assert caught.value.server_message == said
         assert caught.value.__cause__ is None
+
+    @pytest.mark.parametrize(("status", "kind"), [(401, AuthenticationError), (403, ForbiddenError)])
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            Reply(body=b""),
+            Reply(body=b"401 Unauthorized", headers={"Content-Type": "text/plain"}),
+            Reply(body=b"<html><h1>Forbidden</h1></html>"),
+            Reply(body=b'["no"]'),
+            Reply(body=b"null"),
+            Reply(body=b'{"message": 1e999999999, "errorCode": "\\ud800"}'),
+            Reply(body=b"\xff\xfe\x00"),
+            Reply(body=b"no gzip", headers={"Content-Encoding": "gzip"}),
+            Reply(body=b'{"message": "cut"}', cut_at=5),
+        ],
+    )
+    def test_a_refused_token_is_told_whatever_the_body(self, server, rest, reply, status, kind):
+        server.on("*", "*", reply.but(status=status))
+        table = Table("t", "sh", "sc")
+        for ask in (
+            lambda: list(rest.list_shares()),
+            lambda: rest.table_version(table),
+            lambda: rest.table_metadata(table),
+            lambda: rest.query_table(table, QueryRequest(limit_hint=1)),
+            lambda: rest.table_changes(table, ChangesRequest(starting_version=0)),
+        ):
+            with pytest.raises(kind) as caught:
+                ask()
+            assert caught.value.status == status
+            str(caught.value).encode()
+        assert len(server.requests) == 5
 
     def test_no_secret_comes_back_in_an_error(self, server, rest):
         token = server.profile["bearerToken"]
