@@ -247,7 +247,7 @@ class ResponseFormatError(ProtocolError):
 
 
 class VersionMismatchError(ProtocolError):
-    """The answer is for another table version than the one asked for, or the version moved between pages.
+    """The answer is for another version than the one asked for, or a later time, or moved between pages.
 
     Attributes:
         expected: the version asked for.
