@@ -75,7 +75,8 @@ def compare(
             continue
         there = replace(file, path=data[key_of(add)][0].path)
         files.append(there)
-        if key_of(add)[1] != key[1]:
+        # The local name of a vector's file is made of both ids: under other ids it is another vector to the log.
+        if key_of(add)[1] != key[1] or (key_of(add) != key and there.vector_path is not None):
             new.append(there)
             continue
         del gone[key_of(add)]

@@ -8,21 +8,22 @@ from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from deltalake import DeltaTable
 from growing_tables import Source, data_files, rows_of
+from msgspec import structs
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError
-from delta_sharing_client.materialize.copies import Copier, LocalFile
+from delta_sharing_client.materialize.copies import Copier, LocalFile, location_of
 from delta_sharing_client.materialize.names import digest
 from delta_sharing_client.mirror.known import compare
 from delta_sharing_client.mirror.mirror import Mirror
 from delta_sharing_client.mirror.scan import metadata_of, protocol_of
 from delta_sharing_client.mirror.state import file_id_of
-from delta_sharing_client.protocol.actions import AddFile
+from delta_sharing_client.protocol.actions import AddFile, DeletionVector
 from delta_sharing_client.server import SharingServer
 
 Connect = Callable[..., SharingClient]
@@ -288,3 +289,24 @@ def test_where_there_is_a_doubt_a_file_is_another_one(
     found = compare(snapshot, mirror.directory, listed(mirror, **changes), locations)
     assert len(found.files) == 2
     assert (len(found.renamed), len(found.new), len(found.gone)) == ((2, 0, 0) if known else (0, 2, 2))
+
+
+def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    """Its local name is made of the file's id: added beside the old action, the rows would count twice."""
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    snapshot = mirror.log.snapshot()
+    add = next(add for add in snapshot.files if add.partition_values == {"p": "x"})
+    vector = DeletionVector("p", "http://127.0.0.1/vector?signature=new", 34, 1, 1)
+    action = structs.replace(listed(mirror)[0].action, deletion_vector=vector, partition_values={"p": "x"})
+    action = structs.replace(action, size=add.size, stats=add.stats)
+    file = Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action)
+    add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
+    add.raw["tags"]["deltaSharing.location"] = location_of(action)
+    found = compare(snapshot, mirror.directory, [file], {})
+    assert not found.renamed
+    assert [new.action.id for new in found.new] == [action.id]
+    assert add in found.gone
+    assert found.new[0].path == unquote(add.path)
