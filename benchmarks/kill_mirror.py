@@ -140,8 +140,7 @@ def fork_on_demand() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import delta_sharing_client as ds
-    from delta_sharing_client.http.options import TransportOptions
-    from delta_sharing_client.mirror import mirror, sync  # noqa: F401
+    from delta_sharing_client.options import TransportOptions
 
     for line in sys.stdin:
         order = json.loads(line)

@@ -30,36 +30,36 @@ if TYPE_CHECKING:
         load_table_changes_as_spark,
     )
     from delta_sharing_client.auth.profile import ProfileWarning
+    from delta_sharing_client.cdf.batch import ChangeBatch
+    from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.client import SharingClient
-    from delta_sharing_client.delta_log import DeltaLog
+    from delta_sharing_client.delta.log import DeltaLog
     from delta_sharing_client.errors import DeltaSharingError
-    from delta_sharing_client.http.options import TransportOptions
-    from delta_sharing_client.poll.batch import ChangeBatch
-    from delta_sharing_client.poll.poller import ChangePoller
-    from delta_sharing_client.protocol.actions import Metadata, Protocol
-    from delta_sharing_client.protocol.names import Schema, Share, Table
-    from delta_sharing_client.protocol.profile import Profile
-    from delta_sharing_client.table import SharedTable, TableScan
-    from delta_sharing_client.table_changes import TableChanges
+    from delta_sharing_client.model.actions import Metadata, Protocol
+    from delta_sharing_client.model.names import Schema, Share, Table
+    from delta_sharing_client.model.profile import Profile
+    from delta_sharing_client.options import TransportOptions
+    from delta_sharing_client.table.shared_table import SharedTable, TableScan
+    from delta_sharing_client.table.table_changes import TableChanges
 
 #: Where each public name lives; modules stand for themselves.
 _HOMES = {
-    "ChangeBatch": "poll.batch",
-    "ChangePoller": "poll.poller",
-    "DeltaLog": "delta_log",
+    "ChangeBatch": "cdf.batch",
+    "ChangePoller": "cdf.poller",
+    "DeltaLog": "delta.log",
     "DeltaSharingError": "errors",
-    "Metadata": "protocol.actions",
-    "Profile": "protocol.profile",
+    "Metadata": "model.actions",
+    "Profile": "model.profile",
     "ProfileWarning": "auth.profile",
-    "Protocol": "protocol.actions",
-    "Schema": "protocol.names",
-    "Share": "protocol.names",
-    "SharedTable": "table",
+    "Protocol": "model.actions",
+    "Schema": "model.names",
+    "Share": "model.names",
+    "SharedTable": "table.shared_table",
     "SharingClient": "client",
-    "Table": "protocol.names",
-    "TableChanges": "table_changes",
-    "TableScan": "table",
-    "TransportOptions": "http.options",
+    "Table": "model.names",
+    "TableChanges": "table.table_changes",
+    "TableScan": "table.shared_table",
+    "TransportOptions": "options",
     "errors": "errors",
     "get_table_metadata": "api",
     "get_table_protocol": "api",

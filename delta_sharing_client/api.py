@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
-from delta_sharing_client.protocol.actions import Metadata, Protocol
-from delta_sharing_client.protocol.names import parse_bare_table, parse_table_url
-from delta_sharing_client.protocol.predicates import Filters
-from delta_sharing_client.protocol.request import RequestedFormat, Timestamp
-from delta_sharing_client.scan.tasks import VariantForm
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.expressions.predicates import Filters
+from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.names import parse_bare_table, parse_table_url
+from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.table.shared_table import SharedTable
+from delta_sharing_client.wire.requests import RequestedFormat, Timestamp
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
     from pyspark.sql import SparkSession
 
-    from delta_sharing_client.changes.options import CommitTimestamp
-    from delta_sharing_client.load.pandas import DtypeBackend
+    from delta_sharing_client.cdf.options import CommitTimestamp
+    from delta_sharing_client.frames.pandas import DtypeBackend
 
 
 def load_as_pandas(

@@ -10,15 +10,15 @@ from typing import Self
 from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.errors import TableNameError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.transport import StorageTransport
-from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.protocol.names import Schema, Share, Table, check_name
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.read.storage import StorageReader
+from delta_sharing_client.model.names import Schema, Share, Table, check_name
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.rest import RestClient
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.table.shared_table import SharedTable
+from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.url_rules import is_loopback
 
 
 class SharingClient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 
-from delta_sharing_client.load import pandas
+from delta_sharing_client.frames import pandas
 
 
 def to_pandas(table: pa.Table, dtype_backend: str | None = None) -> pd.DataFrame:

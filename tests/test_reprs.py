@@ -21,9 +21,9 @@ import pytest
 import delta_sharing_client as ds
 from delta_sharing_client import sinks
 from delta_sharing_client.auth.private_key import AssertionSigner
-from delta_sharing_client.poll.poller import ChangePoller
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.cdf.poller import ChangePoller
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.sinks.base import Sink
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import TokenError
-from delta_sharing_client.protocol.credentials import HEADER_SAFE
+from delta_sharing_client.model.credentials import HEADER_SAFE
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret, redact_text
 

@@ -16,15 +16,21 @@ from urllib.parse import quote_plus
 from delta_sharing_client.auth.private_key import AssertionSigner
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.response import Response
-from delta_sharing_client.http.retry import RETRYABLE_STATUSES, Attempt, Retrier, RetryLater, parse_retry_after
-from delta_sharing_client.http.transport import TokenTransport
-from delta_sharing_client.protocol.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
-from delta_sharing_client.protocol.lines import parse_object
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
+from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.retry import (
+    RETRYABLE_STATUSES,
+    Attempt,
+    Retrier,
+    RetryLater,
+    parse_retry_after,
+)
+from delta_sharing_client.transport.transports import TokenTransport
+from delta_sharing_client.wire.ndjson import parse_object
 
 logger = logging.getLogger(__name__)
 

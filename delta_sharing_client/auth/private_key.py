@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
-from delta_sharing_client.protocol.credentials import PrivateKeyJwt
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.credentials import PrivateKeyJwt
+from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 

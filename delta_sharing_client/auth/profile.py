@@ -17,10 +17,10 @@ from urllib.request import url2pathname
 from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
-from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.protocol.credentials import ExternalCredential
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.credentials import ExternalCredential
+from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.secrets import redact_url
+from delta_sharing_client.transport.url_rules import is_loopback
 
 #: The environment variable that holds the default profile: a path, a URL or the JSON itself.
 ENVIRONMENT_VARIABLE: Final = "DELTA_SHARING_PROFILE"

@@ -10,11 +10,11 @@ from delta_sharing_client.auth.external import CredentialProvider, ExternalToken
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, OAuthTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProfileError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.transport import Authorizer
-from delta_sharing_client.protocol.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
+from delta_sharing_client.transport.transports import Authorizer
 
 
 class _FixedAuth:

@@ -1,1 +1,1 @@
-"""From the actions of an answer to tasks: what to fetch, pruned, without any credential."""
+"""Snapshot scans: options, planning with data skipping, URL renewal, the read pipeline."""

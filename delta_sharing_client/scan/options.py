@@ -6,9 +6,10 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from delta_sharing_client.protocol.actions import ResponseFormat
-from delta_sharing_client.protocol.predicates import Filters, freeze_filters
-from delta_sharing_client.protocol.request import (
+from delta_sharing_client.expressions.predicates import Filters, freeze_filters
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.parquet.tasks import VariantForm, check_variant
+from delta_sharing_client.wire.requests import (
     QueryRequest,
     RequestedFormat,
     Timestamp,
@@ -16,7 +17,6 @@ from delta_sharing_client.protocol.request import (
     formats_for,
     wire_timestamp,
 )
-from delta_sharing_client.scan.tasks import VariantForm, check_variant
 
 
 @dataclass(frozen=True, kw_only=True)

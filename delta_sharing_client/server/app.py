@@ -22,19 +22,19 @@ from starlette.routing import Route
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.server.answers import Answer, TableRequest, encode, integer, text
+from delta_sharing_client.server.async_queries import SubmittedQueries
 from delta_sharing_client.server.capabilities import HEADER, Capabilities
 from delta_sharing_client.server.catalog import Catalog
 from delta_sharing_client.server.changes import feed_query, query_changes, range_query
 from delta_sharing_client.server.files import FileEndpoint
 from delta_sharing_client.server.links import FileStore
-from delta_sharing_client.server.listing import list_page
+from delta_sharing_client.server.listings import list_page
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
-from delta_sharing_client.server.queries import SubmittedQueries
-from delta_sharing_client.server.query import QueryBody, query_snapshot, table_metadata, table_version
 from delta_sharing_client.server.recording import BODY_KEY
 from delta_sharing_client.server.reference import StubQueries, check_old_reader, forgetful, unauthorized
 from delta_sharing_client.server.sign import Signer
+from delta_sharing_client.server.snapshots import QueryBody, query_snapshot, table_metadata, table_version
 
 PREFIX: Final = "/delta-sharing"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta_log import DeltaLog
+from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.server.problems import not_found
 

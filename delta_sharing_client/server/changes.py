@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta_log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
+from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
 from delta_sharing_client.server.answers import (
     Answer,
     TableRequest,
@@ -21,9 +21,9 @@ from delta_sharing_client.server.answers import (
 )
 from delta_sharing_client.server.capabilities import DELTA, choose_format
 from delta_sharing_client.server.problems import bad_request
-from delta_sharing_client.server.query import QueryBody, digest, page_limit
 from delta_sharing_client.server.reference import check_old_reader
-from delta_sharing_client.server.wire import Wire, make_wire
+from delta_sharing_client.server.response_lines import Wire, make_wire
+from delta_sharing_client.server.snapshots import QueryBody, digest, page_limit
 
 _PAGING: Final = {"maxFiles", "pageToken"}
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"

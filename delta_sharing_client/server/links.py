@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from delta_sharing_client.delta_log import DeletionVector, resolve_path
+from delta_sharing_client.delta.log import DeletionVector, resolve_path
 from delta_sharing_client.server.catalog import ServedTable
 from delta_sharing_client.server.problems import forbidden
 from delta_sharing_client.server.sign import SIGNATURE, Signer

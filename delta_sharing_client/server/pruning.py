@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Final
 
-from delta_sharing_client.delta_log import AddFile, Snapshot
+from delta_sharing_client.delta.log import AddFile, Snapshot
 from delta_sharing_client.server.hints import parse_json_hint, parse_sql_hint
 from delta_sharing_client.server.predicates import (
     ANYTHING,

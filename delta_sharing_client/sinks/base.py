@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from delta_sharing_client.errors import SinkError
-from delta_sharing_client.protocol.schema import StructType
+from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.representation import representation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from delta_sharing_client.poll.batch import ChangeBatch
-    from delta_sharing_client.scan.tasks import VariantForm
+    from delta_sharing_client.cdf.batch import ChangeBatch
+    from delta_sharing_client.parquet.tasks import VariantForm
     from delta_sharing_client.sinks.keys import NetChanges
 
 #: ``append`` stores the rows of each batch; ``apply`` makes its changes to a copy of the shared table.
@@ -194,7 +194,7 @@ class Sink(ABC):
             UnsupportedTypeError: the store has no type for a column.
             DeltaSharingError: the batch cannot be read.
         """
-        from delta_sharing_client.poll.batch import ChangeBatch
+        from delta_sharing_client.cdf.batch import ChangeBatch
 
         if not isinstance(batch, ChangeBatch):
             raise TypeError(f"a sink takes the batches of a poller, not {type(batch).__name__}")

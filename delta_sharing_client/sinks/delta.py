@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delta_sharing_client.delta_log import AddFile, DeltaLog, Metadata, OptimisticTransaction, Protocol, Snapshot
-from delta_sharing_client.delta_log.actions import make_action
-from delta_sharing_client.delta_log.checks import check_commit
-from delta_sharing_client.delta_log.columns import partition_fields
-from delta_sharing_client.delta_log.durations import flag_property
-from delta_sharing_client.delta_log.features import has_feature
-from delta_sharing_client.delta_log.links import refuse_links
-from delta_sharing_client.delta_log.listing import LOG_DIRECTORY
+from delta_sharing_client.delta.log import AddFile, DeltaLog, Metadata, OptimisticTransaction, Protocol, Snapshot
+from delta_sharing_client.delta.log.actions import make_action
+from delta_sharing_client.delta.log.commit_checks import check_commit
+from delta_sharing_client.delta.log.log_schema import partition_fields
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.delta.log.symbolic_links import refuse_links
+from delta_sharing_client.delta.log.table_features import has_feature
+from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import CommitConflictError, SinkError, SinkKeyError, UnsupportedFeatureError
-from delta_sharing_client.protocol.schema import StructType, parse_schema
+from delta_sharing_client.model.schema import StructType, parse_schema
 from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
 from delta_sharing_client.sinks.delta_schema import (
     MADE_BY_SINK,
@@ -303,7 +303,7 @@ class _Commit:
 
 
 def _rows(file: AddFile) -> int:
-    from delta_sharing_client.protocol.stats import num_records
+    from delta_sharing_client.expressions.statistics import num_records
 
     vector = file.deletion_vector
     return (num_records(file.stats) or 0) - (0 if vector is None else vector.cardinality)

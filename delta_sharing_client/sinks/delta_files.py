@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_sharing_client.delta_log import Metadata, Protocol, uri_of
-from delta_sharing_client.delta_log.columns import maps_columns, partition_fields
-from delta_sharing_client.delta_log.durable import make_directories, remove_quietly, sync_directory, writing
-from delta_sharing_client.delta_log.features import has_feature
+from delta_sharing_client.delta.log import Metadata, Protocol, uri_of
+from delta_sharing_client.delta.log.durable_files import make_directories, remove_quietly, sync_directory, writing
+from delta_sharing_client.delta.log.log_schema import maps_columns, partition_fields
+from delta_sharing_client.delta.log.table_features import has_feature
 from delta_sharing_client.errors import SinkError, UnsupportedTypeError
-from delta_sharing_client.protocol.column_mapping import MappingMode, field_id, mapping_mode, physical_name
-from delta_sharing_client.protocol.schema import (
+from delta_sharing_client.model.column_mapping import MappingMode, field_id, mapping_mode, physical_name
+from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     MapType,
@@ -34,8 +34,8 @@ from delta_sharing_client.protocol.schema import (
     StructType,
     parse_schema,
 )
-from delta_sharing_client.read.arrow_types import arrow_type
-from delta_sharing_client.read.conform import FieldFinder, conform, is_variant
+from delta_sharing_client.parquet.arrow_types import arrow_type
+from delta_sharing_client.parquet.cast import FieldFinder, conform, is_variant
 from delta_sharing_client.sinks.delta_stats import StatsWriter
 from delta_sharing_client.sinks.keys import numbers_of
 

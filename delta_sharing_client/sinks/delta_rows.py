@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from delta_sharing_client.delta_log import AddFile, Snapshot
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.mirror.scan import metadata_of, protocol_of, shared_form
-from delta_sharing_client.protocol.predicates import bind_filters
-from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.read.arrow_types import arrow_schema
-from delta_sharing_client.read.local import LocalStorage
-from delta_sharing_client.read.pipeline import read_batches
-from delta_sharing_client.scan.plan import TaskMaker, read_spec
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.delta.mirror.mirror_scan import metadata_of, protocol_of, shared_form
+from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec
+from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.sinks.keys import KeySet
+from delta_sharing_client.storage.local import LocalStorage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class LocalRows:
                 bounds += [(name, ">=", low), (name, "<=", high)]
         predicate = bind_filters(bounds, self._metadata.schema) if bounds else None
         spec = read_spec(self._metadata, None, predicate, "struct", self._protocol)
-        made = TaskMaker(spec)(shared_form(file, self._directory))
+        made = TaskPlanner(spec)(shared_form(file, self._directory))
         return made if isinstance(made, FileScanTask) else None
 
     def _read(self, task: FileScanTask, columns: Sequence[str]) -> pa.Table:

@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from delta_sharing_client.delta_log import Metadata, Protocol
-from delta_sharing_client.delta_log.columns import fields_of, maps_columns
-from delta_sharing_client.delta_log.features import WRITER_WITH_FEATURES, canonical, writer_features
+from delta_sharing_client.delta.log import Metadata, Protocol
+from delta_sharing_client.delta.log.log_schema import fields_of, maps_columns
+from delta_sharing_client.delta.log.table_features import WRITER_WITH_FEATURES, canonical, writer_features
 from delta_sharing_client.errors import UnsupportedTypeError
-from delta_sharing_client.protocol.schema import (
+from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     MapType,
@@ -24,8 +24,8 @@ from delta_sharing_client.protocol.schema import (
     StructField,
     StructType,
 )
-from delta_sharing_client.read.conform import holds_variant
-from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.parquet.cast import holds_variant
+from delta_sharing_client.parquet.tasks import VariantForm
 
 #: A property of the tables that a sink made to be copies; a new snapshot may take the place of their rows.
 MADE_BY_SINK: Final = "deltaSharing.sink"

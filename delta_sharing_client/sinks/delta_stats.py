@@ -15,8 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sharing_client.protocol.column_mapping import MappingMode, physical_name
-from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructField, StructType
+from delta_sharing_client.model.column_mapping import MappingMode, physical_name
+from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
 _TEXT: Final = 32
 _COLUMNS: Final = 32

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError, SinkError, UnsupportedTypeError
-from delta_sharing_client.protocol.schema import (
+from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     DecimalType,
@@ -16,7 +16,7 @@ from delta_sharing_client.protocol.schema import (
     StructType,
     UnknownType,
 )
-from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.sinks.base import Mode
 from delta_sharing_client.sinks.sql import SqlSink, quoted
 

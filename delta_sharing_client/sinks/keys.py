@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.protocol.schema import DecimalType, PrimitiveType, StructType
+from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructType
 
 Numbers = npt.NDArray[np.int64]
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.protocol.schema import DataType, StructType
-from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.model.schema import DataType, StructType
+from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedTypeError
-from delta_sharing_client.protocol.schema import DataType, PrimitiveType, UnknownType
-from delta_sharing_client.scan.tasks import VariantForm
+from delta_sharing_client.model.schema import DataType, PrimitiveType, UnknownType
+from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.sinks.base import Mode
 from delta_sharing_client.sinks.sql import SqlSink, quoted
 

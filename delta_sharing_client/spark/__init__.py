@@ -24,6 +24,6 @@ def register(spark: SparkSession | None = None) -> None:
         MissingDependencyError: PySpark is not installed.
         SparkError: Spark is older than 4.0, which has no Python data sources.
     """
-    from delta_sharing_client.spark.source import register
+    from delta_sharing_client.spark.data_source import register
 
     register(spark)

@@ -9,8 +9,8 @@ from typing import Any
 
 from delta_sharing_client.auth.private_key import read_private_key
 from delta_sharing_client.errors import ProfileError
-from delta_sharing_client.protocol.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.model.profile import Profile
 
 
 def profile_fields(profile: Profile) -> dict[str, Any]:

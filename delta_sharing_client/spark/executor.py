@@ -13,17 +13,17 @@ import pyarrow as pa
 from msgspec import structs
 
 from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.transport import StorageTransport
-from delta_sharing_client.protocol.actions import DeletionVector
-from delta_sharing_client.read.fetch import vector_key
-from delta_sharing_client.read.local import LocalStorage
-from delta_sharing_client.read.pipeline import read_batches
-from delta_sharing_client.read.storage import Refresh, StorageReader
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.fetch import vector_key
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import redact_text
-from delta_sharing_client.spark.arrow_form import counting_batches, spark_batches
+from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode
+from delta_sharing_client.storage.local import LocalStorage
+from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.transport.transports import StorageTransport
 
 #: The column that stands for rows without columns.
 NO_COLUMN: Final = "no_column"

@@ -10,14 +10,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from delta_sharing_client.query import ScanPlan
-from delta_sharing_client.rest import RestClient
-from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.code_distribution import package_loader, partition_reader
+from delta_sharing_client.spark.data_source import make_known
 from delta_sharing_client.spark.executor import NO_COLUMN
-from delta_sharing_client.spark.plan import check_partition_size, divide, encode_plan
+from delta_sharing_client.spark.partition_plan import check_partition_size, divide, encode_plan
 from delta_sharing_client.spark.session import core_count, session_for, spark_version, worker_python
-from delta_sharing_client.spark.shipping import package_loader, partition_reader
-from delta_sharing_client.spark.source import make_known
+from delta_sharing_client.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 
 @dataclass(frozen=True, kw_only=True)

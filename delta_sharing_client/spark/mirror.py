@@ -11,13 +11,13 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.mirror.scan import MirrorScan
-from delta_sharing_client.protocol.schema import StructField
-from delta_sharing_client.query import ScanPlan
-from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+from delta_sharing_client.model.schema import StructField
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.mirror_columns import as_text, has_text, quoted, variant_text
 from delta_sharing_client.spark.mirror_files import MirrorFiles
 from delta_sharing_client.spark.session import session_for, spark_version
+from delta_sharing_client.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

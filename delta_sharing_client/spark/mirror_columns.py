@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from delta_sharing_client.protocol.schema import ArrayType, DataType, MapType, StructType
-from delta_sharing_client.read.conform import holds_variant, is_variant
+from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructType
+from delta_sharing_client.parquet.cast import holds_variant, is_variant
+from delta_sharing_client.spark.code_distribution import Load, package_loader
 from delta_sharing_client.spark.session import worker_python
-from delta_sharing_client.spark.shipping import Load, package_loader
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -15,23 +15,23 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+from delta_sharing_client.delta.table.local_names import NO_VALUE, encode_folder
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.materialize.names import NO_VALUE, encode_folder
-from delta_sharing_client.mirror.scan import MirrorScan
-from delta_sharing_client.protocol.column_mapping import physical_name
-from delta_sharing_client.protocol.partition_values import parse_partition_value
-from delta_sharing_client.protocol.schema import PrimitiveType, StructField, StructType
-from delta_sharing_client.query import ScanPlan
-from delta_sharing_client.read.fetch import fetch_vector
-from delta_sharing_client.read.local import LocalStorage
-from delta_sharing_client.scan.tasks import FileScanTask
-from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.model.column_mapping import physical_name
+from delta_sharing_client.model.partition_values import parse_partition_value
+from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
+from delta_sharing_client.parquet.fetch import fetch_vector
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.frame import batches_frame
 from delta_sharing_client.spark.job import Job, encode
 from delta_sharing_client.spark.mirror_columns import as_text, as_wanted, has_text, quoted, variant_text
 from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE, read_footers, stored_columns
-from delta_sharing_client.spark.plan import divide
+from delta_sharing_client.spark.partition_plan import divide
 from delta_sharing_client.spark.session import core_count, listed_by_cores, spark_version
+from delta_sharing_client.spark.spark_schema import spark_schema
+from delta_sharing_client.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.protocol.column_mapping import MappingMode, physical_name
-from delta_sharing_client.protocol.schema import (
+from delta_sharing_client.model.column_mapping import MappingMode, physical_name
+from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     DecimalType,
@@ -29,12 +29,12 @@ from delta_sharing_client.protocol.schema import (
     StructField,
     StructType,
 )
-from delta_sharing_client.protocol.type_changes import is_widening
-from delta_sharing_client.read.arrow_types import arrow_type
-from delta_sharing_client.read.calendar import LegacyCalendar, find_zone
-from delta_sharing_client.read.conform import FieldFinder, holds_variant, is_variant
-from delta_sharing_client.read.local import LocalFile
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.model.type_widening import is_widening
+from delta_sharing_client.parquet.arrow_types import arrow_type
+from delta_sharing_client.parquet.cast import FieldFinder, holds_variant, is_variant
+from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zone
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.storage.local import LocalFile
 
 #: The first Spark that opens Parquet files in which a group is marked as a variant.
 VARIANT_FILES_SINCE: Final = (4, 1)

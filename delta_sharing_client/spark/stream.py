@@ -25,11 +25,11 @@ from delta_sharing_client.errors import (
     TokenError,
     TransportError,
 )
-from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.tasks import FileScanTask
-from delta_sharing_client.spark.columns import asked_columns
-from delta_sharing_client.spark.plan import divide, encode_plan
-from delta_sharing_client.spark.stream_guard import SchemaGuard
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.schema_change_check import SchemaGuard
+from delta_sharing_client.spark.spark_schema import asked_columns
 from delta_sharing_client.spark.stream_listings import Listings
 from delta_sharing_client.spark.stream_offsets import BEFORE, Admission, Limit, Offset, pending
 from delta_sharing_client.spark.stream_options import MAX_FILES, parse_stream_options

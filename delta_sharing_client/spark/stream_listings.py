@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
-from delta_sharing_client.protocol.actions import ResponseFormat
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_plan import Listing, list_snapshot, list_versions

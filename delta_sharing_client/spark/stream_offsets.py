@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delta_sharing_client.errors import StreamError
-from delta_sharing_client.protocol.actions import ResponseFormat
+from delta_sharing_client.model.actions import ResponseFormat
 
 #: The form of the offsets, which stands in each of them.
 OFFSET_VERSION: Final = 1

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.urls import is_loopback
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.scan.options import ReadOptions
-from delta_sharing_client.spark.plan import check_partition_size
-from delta_sharing_client.spark.source_options import GivenOptions
+from delta_sharing_client.spark.data_source_options import GivenOptions
+from delta_sharing_client.spark.partition_plan import check_partition_size
+from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Files to a batch, where no limit is given.
 MAX_FILES: Final = 1000

@@ -11,21 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from delta_sharing_client.changes.history import TableHistory
-from delta_sharing_client.changes.plan import CHANGE_TYPE, change_tasks, inserted_tasks
+from delta_sharing_client.cdf.planner import CHANGE_TYPE, change_tasks, inserted_tasks
+from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError
-from delta_sharing_client.protocol.actions import AddFile, FileAction, RemoveFile, ResponseFormat
-from delta_sharing_client.protocol.answers import TableInfo
-from delta_sharing_client.protocol.evolution import ColumnChange
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest, VersionsRequest
-from delta_sharing_client.query import ScanPlan
-from delta_sharing_client.rest import RestClient
-from delta_sharing_client.scan.plan import Pruned, TaskMaker
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, ResponseFormat
+from delta_sharing_client.model.schema_evolution import ColumnChange
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, Sized, behind
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_schemas import mode_of
+from delta_sharing_client.wire.answers import TableInfo
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 #: Seconds: URLs that expire within this are asked for again before a batch gets them.
 _TOO_LATE: Final = 60.0
@@ -257,10 +257,10 @@ def _place(task: FileScanTask) -> tuple[str, str, str]:
 
 
 def _added(files: Sequence[FileAction], spec: ReadSpec) -> Iterator[FileScanTask]:
-    make = TaskMaker(spec)
+    make = TaskPlanner(spec)
     for file in files:
         task = make(file)
-        if not isinstance(task, Pruned):  # nothing is pruned without a row filter
+        if not isinstance(task, SkipReason):  # nothing is pruned without a row filter
             yield task
 
 

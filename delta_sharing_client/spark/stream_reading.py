@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from delta_sharing_client.changes.options import ChangeOptions
-from delta_sharing_client.changes.plan import CHANGE_COLUMNS, change_spec
+from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.planner import CHANGE_COLUMNS, change_spec
 from delta_sharing_client.errors import TableReplacedError
-from delta_sharing_client.protocol.answers import TableInfo
-from delta_sharing_client.protocol.evolution import ColumnChange
-from delta_sharing_client.scan.plan import project, read_spec
-from delta_sharing_client.scan.tasks import ReadSpec
+from delta_sharing_client.model.schema_evolution import ColumnChange
+from delta_sharing_client.parquet.tasks import ReadSpec
+from delta_sharing_client.scan.data_skipping import project, read_spec
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_schemas import changes_between
+from delta_sharing_client.wire.answers import TableInfo
 
 
 @dataclass(frozen=True)

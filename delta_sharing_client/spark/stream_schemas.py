@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import SchemaChangedError, StreamError
-from delta_sharing_client.protocol.actions import Metadata, Protocol
-from delta_sharing_client.protocol.answers import TableInfo
-from delta_sharing_client.protocol.column_mapping import MappingMode, mapping_mode
-from delta_sharing_client.protocol.evolution import ColumnChange, column_changes
+from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
+from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
+from delta_sharing_client.wire.answers import TableInfo
 
 #: Characters of a table's id that may stand in the name of a folder.
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")

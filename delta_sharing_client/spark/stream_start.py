@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from delta_sharing_client.errors import BadRequestError, UnsupportedTableError, VersionMismatchError
-from delta_sharing_client.protocol.answers import TableInfo
-from delta_sharing_client.rest import RestClient
-from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.spark.session import pyspark_version
+from delta_sharing_client.spark.spark_schema import spark_schema
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_schemas import SchemaLog
+from delta_sharing_client.wire.answers import TableInfo
 
 
 def describe_stream(options: StreamOptions) -> tuple[dict[str, Any], int | None]:

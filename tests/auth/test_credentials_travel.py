@@ -16,7 +16,7 @@ from delta_sharing_client.errors import ProfileError
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.credential import profile_fields
 from delta_sharing_client.spark.executor import read_part
-from delta_sharing_client.spark.plan import divide, encode_plan
+from delta_sharing_client.spark.partition_plan import divide, encode_plan
 
 CLIENT = {"clientId": "client-1", "tokenEndpoint": "https://login.example/token"}
 

@@ -12,7 +12,7 @@ from token_server import SECRET, TOKEN_CANARY, Clock, TokenServer, at_once, used
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import AuthenticationError, InsecureUrlError, TokenError
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.options import TransportOptions
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from token_server import Clock, TokenServer, used
 from delta_sharing_client import SharingClient
 from delta_sharing_client.auth.profile import ProfileWarning, load_profile
 from delta_sharing_client.errors import MissingDependencyError, ProfileError, TokenError
-from delta_sharing_client.protocol.profile import Profile
+from delta_sharing_client.model.profile import Profile
 
 PEM = serialization.Encoding.PEM
 

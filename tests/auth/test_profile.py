@@ -15,8 +15,8 @@ import pytest
 from delta_sharing_client.auth.profile import ENVIRONMENT_VARIABLE, ProfileWarning, load_profile
 from delta_sharing_client.auth.provider import provider_for
 from delta_sharing_client.errors import MissingDependencyError, ProfileError, UnsupportedProfileError
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.times import parse_iso8601
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.model.timestamps import parse_iso8601
 
 CANARY = "canary-9c1e-token"
 FIELDS = {

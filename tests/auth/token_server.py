@@ -12,11 +12,11 @@ from faults.server import FaultServer, Reply, Request
 
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import Retrier
-from delta_sharing_client.http.transport import ApiTransport
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.transport.retry import Retrier
+from delta_sharing_client.transport.transports import ApiTransport
 
 TOKEN_CANARY = "canary-4cc355"
 SECRET = "canary-s3cr3t"

@@ -19,8 +19,8 @@ from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.auth.provider import provider_for
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
 
 #: Names the profile of a server that the suite is run against as well.

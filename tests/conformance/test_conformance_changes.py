@@ -16,9 +16,9 @@ from conformance_targets import EVOLVED, LATEST, ORDERS, TYPED, Target, at_hour,
 from deltalake import DeltaTable
 
 from delta_sharing_client.errors import BadRequestError, NotFoundError
-from delta_sharing_client.protocol.actions import AddFile, CdcFile, FileAction, RemoveFile
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ChangesRequest
+from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, RemoveFile
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.wire.requests import ChangesRequest
 
 SECOND = timedelta(seconds=1)
 Changes = Counter[tuple[int, str, int]]
@@ -136,8 +136,8 @@ class TestRanges:
         """To a server the ending version is but a hint."""
         from faults.server import Reply
 
-        from delta_sharing_client.protocol.profile import Profile
-        from delta_sharing_client.rest import RestClient
+        from delta_sharing_client.model.profile import Profile
+        from delta_sharing_client.rest.client import RestClient
 
         def added(version: int) -> dict[str, Any]:
             return {

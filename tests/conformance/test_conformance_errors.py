@@ -25,9 +25,9 @@ from delta_sharing_client.errors import (
     RestError,
     ServerError,
 )
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ChangesRequest
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.wire.requests import ChangesRequest
 
 QUICK = TransportOptions(
     api_attempts=3, backoff_base=timedelta(milliseconds=1), backoff_cap=timedelta(milliseconds=2)

@@ -23,8 +23,8 @@ from conformance_targets import (
 from deltalake import DeltaTable
 
 from delta_sharing_client.errors import BadRequestError, VersionMismatchError
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.wire.requests import QueryRequest
 
 END = "includeendstreamaction=true"
 
@@ -395,8 +395,8 @@ class TestPages:
         from deltalake import write_deltalake
 
         from delta_sharing_client import SharingClient
-        from delta_sharing_client.protocol.profile import Profile
-        from delta_sharing_client.rest import RestClient
+        from delta_sharing_client.model.profile import Profile
+        from delta_sharing_client.rest.client import RestClient
         from delta_sharing_client.server import SharingServer
 
         path = str(tmp_path / "t")

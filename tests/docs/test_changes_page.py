@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_readme import python_blocks
 
-from delta_sharing_client.changes.plan import CHANGE_COLUMNS
-from delta_sharing_client.poll.options import MIN_INTERVAL
+from delta_sharing_client.cdf.planner import CHANGE_COLUMNS
+from delta_sharing_client.cdf.poll_options import MIN_INTERVAL
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 
 def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from test_readme import python_blocks
 
-from delta_sharing_client.delta_log import DeltaLog
-from delta_sharing_client.delta_log.cache import EXPIRY
-from delta_sharing_client.delta_log.checkpoint_writer import DELETED_FILE_RETENTION
-from delta_sharing_client.delta_log.cleanup import LOG_RETENTION
-from delta_sharing_client.mirror.mirror import Mirror
+from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
+from delta_sharing_client.delta.log.log_cache import EXPIRY
+from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
+from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import mirror_files
 from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE

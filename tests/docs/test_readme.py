@@ -16,9 +16,9 @@ import pytest
 from load_frames import to_pandas
 
 import delta_sharing_client as ds
-from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES
-from delta_sharing_client.protocol.schema import parse_schema
-from delta_sharing_client.read.arrow_types import arrow_schema
+from delta_sharing_client.model.actions import SUPPORTED_FEATURES
+from delta_sharing_client.model.schema import parse_schema
+from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.server import SharingServer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,14 +8,14 @@ from pathlib import Path
 from test_readme import run_blocks
 
 from delta_sharing_client import query
-from delta_sharing_client.http.body import MAX_RATIO, RATIO_APPLIES_FROM
-from delta_sharing_client.http.calls import MAX_PAGES
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import RETRYABLE_STATUSES
-from delta_sharing_client.protocol.answers import MAX_OTHERS
-from delta_sharing_client.protocol.lines import MAX_DEPTH, MAX_LINE
-from delta_sharing_client.read import download
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.calls import MAX_PAGES
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.storage import download
+from delta_sharing_client.transport.body import MAX_RATIO, RATIO_APPLIES_FROM
+from delta_sharing_client.transport.retry import RETRYABLE_STATUSES
+from delta_sharing_client.wire.answers import MAX_OTHERS
+from delta_sharing_client.wire.ndjson import MAX_DEPTH, MAX_LINE
 
 
 def words(path: Path) -> str:

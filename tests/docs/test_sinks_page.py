@@ -11,7 +11,7 @@ import pytest
 from test_readme import python_blocks
 
 import delta_sharing_client as ds
-from delta_sharing_client.protocol.schema import PRIMITIVES
+from delta_sharing_client.model.schema import PRIMITIVES
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.sinks.sql import BOOKKEEPING
 

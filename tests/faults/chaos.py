@@ -37,7 +37,7 @@ from waiting import HANG, WallClock
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.options import TransportOptions
 
 OPTIONS: dict[str, Any] = {
     "backoff_base": timedelta(milliseconds=2),

@@ -15,7 +15,7 @@ from waiting import WallClock
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.options import TransportOptions
 
 QUICK = {"backoff_base": timedelta(milliseconds=1), "backoff_cap": timedelta(milliseconds=2)}
 

@@ -12,9 +12,9 @@ from faults.server import FaultServer, Reply, Request
 from waiting import BRIEFLY, FOREVER, NEVER
 
 from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.table import file_download as fetch_files
 from delta_sharing_client.errors import FileGoneError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.materialize import fetch_files
+from delta_sharing_client.options import TransportOptions
 
 
 def file(number: int) -> File:

@@ -34,7 +34,7 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.options import TransportOptions
 
 FILES = [File(f"f{n}", rows(1000 * n, 30), parquet(rows(1000 * n, 30))) for n in range(6)]
 QUICK = {

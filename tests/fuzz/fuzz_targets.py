@@ -17,18 +17,18 @@ from typing import Any
 from pyroaring import BitMap64
 
 from delta_sharing_client.errors import DataError, DeltaSharingError, ProfileError, StorageError
-from delta_sharing_client.http.retry import RetryLater
-from delta_sharing_client.http.status import error_in
-from delta_sharing_client.http.stores import store_error
-from delta_sharing_client.protocol.actions import DeletionVector
-from delta_sharing_client.protocol.answers import read_page
-from delta_sharing_client.protocol.capabilities import ResponseCapabilities
-from delta_sharing_client.protocol.decode import decode_actions
-from delta_sharing_client.protocol.duplicates import Duplicates
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.query import _SignedUrls
-from delta_sharing_client.read.deletion_vector import decode_inline, decode_stored
-from delta_sharing_client.scan.plan import TaskMaker, read_spec
+from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.model.capabilities import ResponseCapabilities
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.parquet.deletion_vector import decode_inline, decode_stored
+from delta_sharing_client.rest.status_errors import error_in
+from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec
+from delta_sharing_client.scan.planner import _SignedUrls
+from delta_sharing_client.storage.store_errors import store_error
+from delta_sharing_client.transport.retry import RetryLater
+from delta_sharing_client.wire.answers import read_page
+from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 
 SIGNATURE = "canary-signature-0f5b"
 TOKEN = "canary-token-93aa"
@@ -52,7 +52,7 @@ def ndjson(data: bytes) -> bool:
             version=1,
             what="table t",
             convert=_to_tasks if mode & 32 else _SignedUrls(),
-            duplicates=Duplicates("table t", changes=changes),
+            duplicates=DuplicateFiles("table t", changes=changes),
             changes=changes,
         )
     except DeltaSharingError as error:
@@ -65,7 +65,7 @@ def ndjson(data: bytes) -> bool:
 
 def _to_tasks(protocol: Any, metadata: Any) -> Callable[[Any], Any]:
     protocol.check_readable("table t")
-    return TaskMaker(read_spec(metadata, None, None, protocol=protocol))
+    return TaskPlanner(read_spec(metadata, None, None, protocol=protocol))
 
 
 def deletion_vector(data: bytes) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "delta_log"))
+sys.path.append(str(Path(__file__).parents[1] / "delta" / "log"))
 
 #: The release of delta-spark that fits the Spark of the environment.
 ARTIFACT = "io.delta:delta-spark_4.2_2.13:4.4.0"

@@ -12,9 +12,9 @@ from golden.test_golden import CASES, READABLE, TABLES, Case, columns_of, ordere
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
-from delta_sharing_client.mirror.mirror import Mirror
-from delta_sharing_client.mirror.scan import MirrorScan
-from delta_sharing_client.query import ScanPlan
+from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import mirror_files
 from delta_sharing_client.spark.mirror import mirror_dataframe

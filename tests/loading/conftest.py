@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from faults.server import FaultServer
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.http.options import TransportOptions
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.server import SharingServer
 
 

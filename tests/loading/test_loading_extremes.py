@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client import DeltaLog, SharingClient
-from delta_sharing_client.protocol.actions import AddFile, Metadata
-from delta_sharing_client.protocol.predicates import bind_filters
-from delta_sharing_client.scan.plan import Pruned, TaskMaker, read_spec
+from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.model.actions import AddFile, Metadata
+from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _OPERATORS: Final = {
@@ -215,11 +215,11 @@ def test_statistics_leave_out_no_file_with_a_matching_row(folders: dict[str, Pat
         held.setdefault(str(number), []).append(value)
     op = data.draw(st.sampled_from(sorted(_OPERATORS)))
     for value, literal in _literals(kind):
-        make = TaskMaker(read_spec(metadata, None, bind_filters([("c", op, literal)], metadata.schema)))
+        make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", op, literal)], metadata.schema)))
         for file in snapshot.files:
             made = make(AddFile("https://h/p", "f", file.partition_values, 10, file.stats))
             rows = held[str(file.partition_values["file"])]
-            if isinstance(made, Pruned):
+            if isinstance(made, SkipReason):
                 assert not any(row is not None and _OPERATORS[op](row, value) for row in rows), file.stats
             else:
                 assert not made.all_rows_match
@@ -230,9 +230,9 @@ def test_statistics_leave_out_most_files(folders: dict[str, Path]) -> None:
     snapshot = DeltaLog.for_table(folders["int64"]).snapshot()
     logged = snapshot.metadata
     metadata = Metadata(logged.id, logged.schema_string, partition_columns=logged.partition_columns)
-    make = TaskMaker(read_spec(metadata, None, bind_filters([("c", "=", 2**31)], metadata.schema)))
+    make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", "=", 2**31)], metadata.schema)))
     made = [make(AddFile("https://h/p", "f", file.partition_values, 10, file.stats)) for file in snapshot.files]
-    assert sum(not isinstance(one, Pruned) for one in made) < 6 < len(made)
+    assert sum(not isinstance(one, SkipReason) for one in made) < 6 < len(made)
 
 
 def test_rows_are_counted_unread_where_partition_values_decide(

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "changes"))
+sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from change_tables import ChangeTable, rows
 from msgspec import structs
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
-from delta_sharing_client.query import ScanPlan, UrlRefresher, read_plan
+from delta_sharing_client.scan.planner import ScanPlan, UrlRenewer, read_plan
 from delta_sharing_client.server import SharingServer
 
 VECTORS = ["deletionVectors"]
@@ -48,7 +48,7 @@ def serving(table: ChangeTable, before: SharingServer | None = None, **options: 
 def read(client: SharingClient, plan: ScanPlan) -> list[int]:
     """Read a plan whose URLs the store refuses, all of them."""
     rest, storage = client.table("s.s.t").scan()._connections()
-    fresh = UrlRefresher(rest, plan)
+    fresh = UrlRenewer(rest, plan)
     tasks = [structs.replace(task, url=fresh(task.file_id, task.url)) for task in plan.tasks]
     batches = read_plan(rest, storage, replace(plan, tasks=tasks))
     return sorted(value for batch in batches for value in batch.column("id").to_pylist())

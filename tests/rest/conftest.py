@@ -9,10 +9,10 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from faults.server import FaultServer
 
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import Retrier
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.transport.retry import Retrier
 
 
 @pytest.fixture

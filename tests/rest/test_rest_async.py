@@ -8,11 +8,11 @@ from faults.server import Reply
 from test_rest_tables import QUERY, TABLE, add, ids, page
 
 from delta_sharing_client.errors import NotFoundError, ProtocolError, QueryError, ServerError, VersionMismatchError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import Retrier
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import QueryRequest, VersionsRequest
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.transport.retry import Retrier
+from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
 POLL = QUERY.replace("/query", "/queries/q-1")
 

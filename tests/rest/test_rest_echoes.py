@@ -6,8 +6,8 @@ import pytest
 from faults.server import Reply
 
 from delta_sharing_client.errors import BadRequestError, QueryError
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.wire.requests import QueryRequest
 
 TABLE = Table("t", "share", "schema")
 

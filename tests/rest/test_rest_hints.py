@@ -7,8 +7,8 @@ from faults.server import Reply
 from test_rest_tables import QUERY, TABLE, add, ids, page
 
 from delta_sharing_client.errors import BadRequestError, NotFoundError, QueryError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.wire.requests import QueryRequest
 
 HINTS = {
     "predicateHints": ("canary = 1",),

@@ -20,13 +20,13 @@ from delta_sharing_client.errors import (
     TableNameError,
     TransportError,
 )
-from delta_sharing_client.http import calls
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.http.retry import Retrier
-from delta_sharing_client.protocol.names import Schema, Share, Table
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.names import Schema, Share, Table
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest import calls
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.transport.retry import Retrier
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
 
 SHARE = {"name": "a", "id": "1"}
 

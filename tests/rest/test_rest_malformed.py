@@ -7,11 +7,11 @@ import pytest
 from faults.server import Reply
 
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.profile import Profile
-from delta_sharing_client.protocol.request import QueryRequest
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.wire.requests import QueryRequest
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nDelta-Table-Version: 7\r\n"

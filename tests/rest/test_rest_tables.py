@@ -20,9 +20,9 @@ from delta_sharing_client.errors import (
     ServerError,
     VersionMismatchError,
 )
-from delta_sharing_client.protocol.actions import AddFile, CdcFile, RemoveFile
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.request import ChangesRequest, QueryRequest
+from delta_sharing_client.model.actions import AddFile, CdcFile, RemoveFile
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
 
 TABLE = Table("t", "sh", "sc")
 PATH = "/shares/sh/schemas/sc/tables/t"
@@ -381,10 +381,10 @@ class TestCutAnswers:
     def test_a_stall_in_the_middle(self, server, clock):
         from datetime import timedelta
 
-        from delta_sharing_client.http.options import TransportOptions
-        from delta_sharing_client.http.retry import Retrier
-        from delta_sharing_client.protocol.profile import Profile
-        from delta_sharing_client.rest import RestClient
+        from delta_sharing_client.model.profile import Profile
+        from delta_sharing_client.options import TransportOptions
+        from delta_sharing_client.rest.client import RestClient
+        from delta_sharing_client.transport.retry import Retrier
 
         options = TransportOptions(read_timeout=timedelta(seconds=0.5))
         retrier = Retrier(options, clock=clock, sleep=clock.sleep)

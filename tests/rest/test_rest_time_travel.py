@@ -19,7 +19,7 @@ from test_rest_tables import (
 )
 
 from delta_sharing_client.errors import VersionMismatchError
-from delta_sharing_client.protocol.request import QueryRequest
+from delta_sharing_client.wire.requests import QueryRequest
 
 NOON = "2024-01-31T12:00:00Z"
 NOON_MS = 1706702400000

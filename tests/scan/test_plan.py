@@ -6,10 +6,10 @@ import pickle
 import pytest
 
 from delta_sharing_client.errors import ColumnError, DataError, ProtocolError, UnsupportedFeatureError
-from delta_sharing_client.protocol.actions import AddFile, DeletionVector, Metadata
-from delta_sharing_client.protocol.predicates import And, Not, bind_filters
-from delta_sharing_client.protocol.usual import usual_decoder
-from delta_sharing_client.scan.plan import Pruned, TaskMaker, project, read_spec, split_pruned
+from delta_sharing_client.expressions.predicates import And, Not, bind_filters
+from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
+from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
+from delta_sharing_client.wire.typed_lines import typed_decoder
 
 SECRET = "s3cr3tS1gn4tur3"
 URL = f"https://h/part.parquet?sig={SECRET}"
@@ -44,7 +44,7 @@ def file(stats=None, values=None, **more):
 
 def plan(metadata, action, *filters, columns=None):
     predicate = bind_filters(list(filters), metadata.schema)
-    return TaskMaker(read_spec(metadata, columns, predicate))(action)
+    return TaskPlanner(read_spec(metadata, columns, predicate))(action)
 
 
 class TestProject:
@@ -159,7 +159,7 @@ class TestTasks:
         assert plan(PLAIN, file({"numRecords": 2}, deletion_vector=DeletionVector("i", "x", 1, 5))).row_count == 0
 
     def test_files_of_a_partition_share_their_values(self):
-        make = TaskMaker(read_spec(PLAIN, None, None))
+        make = TaskPlanner(read_spec(PLAIN, None, None))
         first, second = make(file(values={"day": "2024-01-01"})), make(file(values={"day": "2024-01-01"}))
         other = make(file(values={"day": "2024-01-02"}))
         assert first.partition_values is second.partition_values
@@ -181,20 +181,20 @@ class TestTasks:
             else:
                 told |= {"url": URL, **contents}
             lines.append(json.dumps({"file": told}).encode())
-        make = TaskMaker(read_spec(PLAIN, None, bind_filters(terms, PLAIN.schema) if terms else None))
+        make = TaskPlanner(read_spec(PLAIN, None, bind_filters(terms, PLAIN.schema) if terms else None))
         for some in (lines, lines[:1], lines[:3], lines[6:], lines[0::3]):
-            files = usual_decoder(form)(b"\n".join(some))
+            files = typed_decoder(form)(b"\n".join(some))
             tasks = make.of_all(files)
             assert tasks == [make(action) for action in files]
             assert len(tasks) == len(some) == len(files)
-        same = make.of_all(usual_decoder(form)(b"\n".join(lines[0::3])))
+        same = make.of_all(typed_decoder(form)(b"\n".join(lines[0::3])))
         assert terms or len({id(task.partition_values) for task in same}) == 1
 
     def test_what_is_left_out_is_counted(self):
         task = plan(PLAIN, file())
-        assert split_pruned([task, task]) == ([task, task], {})
-        made = [Pruned.STATS, task, Pruned.STATS, Pruned.PARTITION]
-        assert split_pruned(made) == ([task], {Pruned.STATS: 2, Pruned.PARTITION: 1})
+        assert split_skipped([task, task]) == ([task, task], {})
+        made = [SkipReason.STATS, task, SkipReason.STATS, SkipReason.PARTITION]
+        assert split_skipped(made) == ([task], {SkipReason.STATS: 2, SkipReason.PARTITION: 1})
 
     def test_reprs_show_no_url(self):
         task = plan(PLAIN, file(deletion_vector=DeletionVector("p", URL, 10, 3, 1)))
@@ -224,18 +224,18 @@ class TestPruning:
             if kept:
                 assert task.all_rows_match
             else:
-                assert task is Pruned.PARTITION
+                assert task is SkipReason.PARTITION
 
     @pytest.mark.parametrize("text", [None, "", "__HIVE_DEFAULT_PARTITION__"])
     def test_by_a_null_partition(self, text):
         action = file(values={"day": text})
-        assert plan(PLAIN, action, ("day", "=", "2024-01-05")) is Pruned.PARTITION
-        assert plan(PLAIN, action, ("day", "!=", "2024-01-05")) is Pruned.PARTITION
+        assert plan(PLAIN, action, ("day", "=", "2024-01-05")) is SkipReason.PARTITION
+        assert plan(PLAIN, action, ("day", "!=", "2024-01-05")) is SkipReason.PARTITION
         assert plan(PLAIN, action, ("day", "is", None)).all_rows_match
 
     def test_by_a_partition_column_in_another_case(self):
         action = file(values={"DAY": "2024-01-05"})
-        assert plan(PLAIN, action, ("Day", "=", "2024-01-06")) is Pruned.PARTITION
+        assert plan(PLAIN, action, ("Day", "=", "2024-01-06")) is SkipReason.PARTITION
 
     def test_a_partition_value_that_is_missing_tells_nothing(self):
         task = plan(PLAIN, file(), ("day", "=", "2024-01-06"))
@@ -260,17 +260,17 @@ class TestPruning:
     @pytest.mark.parametrize(
         ("term", "expected"),
         [
-            (("id", "<", 10), Pruned.STATS),
+            (("id", "<", 10), SkipReason.STATS),
             (("id", "<=", 10), False),
             (("id", ">=", 10), False),
-            (("id", "in", [1, 2, 30]), Pruned.STATS),
+            (("id", "in", [1, 2, 30]), SkipReason.STATS),
             (("id", "not in", [1, 2, 30]), False),
-            (("id", "is", None), Pruned.STATS),
+            (("id", "is", None), SkipReason.STATS),
             (("id", "is not", None), False),
             (("Name", ">=", "b"), False),
-            (("Name", ">", "e"), Pruned.STATS),
+            (("Name", ">", "e"), SkipReason.STATS),
             (("Name", "is", None), False),
-            (("x", ">", 3), Pruned.STATS),
+            (("x", ">", 3), SkipReason.STATS),
             (("x", "<", 3), False),
             (("x", "!=", 3), False),
             (("x", "is not", None), False),
@@ -278,7 +278,7 @@ class TestPruning:
     )
     def test_by_statistics(self, term, expected):
         task = plan(PLAIN, file(self.STATS), term)
-        assert task is expected if isinstance(expected, Pruned) else task.all_rows_match is expected
+        assert task is expected if isinstance(expected, SkipReason) else task.all_rows_match is expected
 
     def test_statistics_that_prove_a_filter_do_not_vouch_for_the_rows(self):
         """Writers cut, round and saturate; what partition values alone decide is exact."""
@@ -291,15 +291,15 @@ class TestPruning:
         vector = DeletionVector("i", "x", 1, 9)
         for more in ({}, {"tightBounds": False}):
             action = file(self.STATS | more, deletion_vector=vector)
-            assert plan(PLAIN, action, ("id", "<", 10)) is Pruned.STATS
+            assert plan(PLAIN, action, ("id", "<", 10)) is SkipReason.STATS
             task = plan(PLAIN, action, ("id", ">=", 10))
             assert not task.all_rows_match
             assert task.row_count == 1
 
     def test_loose_counts_of_nulls(self):
         stats = {"numRecords": 10, "tightBounds": False}
-        assert plan(PLAIN, file(stats | {"nullCount": {"id": 0}}), ("id", "is", None)) is Pruned.STATS
-        assert plan(PLAIN, file(stats | {"nullCount": {"id": 10}}), ("id", "is not", None)) is Pruned.STATS
+        assert plan(PLAIN, file(stats | {"nullCount": {"id": 0}}), ("id", "is", None)) is SkipReason.STATS
+        assert plan(PLAIN, file(stats | {"nullCount": {"id": 10}}), ("id", "is not", None)) is SkipReason.STATS
         for nulls in (1, 9):
             for op in ("is", "is not"):
                 assert not plan(PLAIN, file(stats | {"nullCount": {"id": nulls}}), ("id", op, None)).all_rows_match
@@ -311,24 +311,24 @@ class TestPruning:
 
     def test_several_terms(self):
         action = file(self.STATS, {"day": "2024-01-05"})
-        assert plan(PLAIN, action, ("day", "=", "2024-01-05"), ("id", "<", 10)) is Pruned.STATS
-        assert plan(PLAIN, action, ("day", "=", "2024-01-06"), ("id", ">", 10)) is Pruned.PARTITION
+        assert plan(PLAIN, action, ("day", "=", "2024-01-05"), ("id", "<", 10)) is SkipReason.STATS
+        assert plan(PLAIN, action, ("day", "=", "2024-01-06"), ("id", ">", 10)) is SkipReason.PARTITION
         assert not plan(PLAIN, action, [("day", "=", "2024-01-06")], [("id", ">=", 10)]).all_rows_match
         assert not plan(PLAIN, action, ("day", "=", "2024-01-05"), ("id", ">=", 10)).all_rows_match
         assert plan(PLAIN, action, [("day", "=", "2024-01-05")], [("id", "=", 10)]).all_rows_match
-        assert plan(PLAIN, action, [("day", "=", "2024-01-06")], [("id", "<", 10)]) is Pruned.STATS
+        assert plan(PLAIN, action, [("day", "=", "2024-01-06")], [("id", "<", 10)]) is SkipReason.STATS
 
     def test_a_filter_that_nothing_passes(self):
         predicate = bind_filters([("id", "is", None)], PLAIN.schema)
         spec = read_spec(PLAIN, None, And((predicate, Not(predicate))))
-        assert TaskMaker(spec)(file(self.STATS)) is Pruned.STATS
+        assert TaskPlanner(spec)(file(self.STATS)) is SkipReason.STATS
 
     @pytest.mark.parametrize(
         "stats", [None, "", "nonsense", "[]", "{}", '{"numRecords":5}', '{"minValues":{"id":"x"}}']
     )
     def test_without_statistics_a_file_is_read(self, stats):
         task = plan(PLAIN, file(stats), ("id", "=", 5))
-        assert not isinstance(task, Pruned)
+        assert not isinstance(task, SkipReason)
         assert not task.all_rows_match
 
 
@@ -344,14 +344,14 @@ class TestColumnMapping:
     def test_statistics_go_by_physical_names(self):
         """The names are swapped: what is said of `b` is said of the column `a`."""
         action = file({"numRecords": 1, "minValues": {"a": "x", "b": 5}, "maxValues": {"a": "x", "b": 5}})
-        assert plan(self.METADATA, action, ("a", "=", 6)) is Pruned.STATS
-        assert not isinstance(plan(self.METADATA, action, ("a", "=", 5)), Pruned)
-        assert plan(self.METADATA, action, ("b", "=", "y")) is Pruned.STATS
-        assert not isinstance(plan(self.METADATA, action, ("b", "=", "x")), Pruned)
+        assert plan(self.METADATA, action, ("a", "=", 6)) is SkipReason.STATS
+        assert not isinstance(plan(self.METADATA, action, ("a", "=", 5)), SkipReason)
+        assert plan(self.METADATA, action, ("b", "=", "y")) is SkipReason.STATS
+        assert not isinstance(plan(self.METADATA, action, ("b", "=", "x")), SkipReason)
 
     @pytest.mark.parametrize("values", [{"col-d": "2024-01-05"}, {"d": "2024-01-05"}, {"COL-D": "2024-01-05"}])
     def test_partition_values_go_by_physical_names_or_plain_ones(self, values):
-        assert plan(self.METADATA, file(values=values), ("d", "=", "2024-01-06")) is Pruned.PARTITION
+        assert plan(self.METADATA, file(values=values), ("d", "=", "2024-01-06")) is SkipReason.PARTITION
         assert plan(self.METADATA, file(values=values), ("d", "=", "2024-01-05")).all_rows_match
 
     def test_a_column_without_a_physical_name(self):

@@ -5,9 +5,9 @@ import pickle
 import pytest
 from msgspec import structs
 
-from delta_sharing_client.protocol.actions import DeletionVector
-from delta_sharing_client.protocol.schema import parse_schema
-from delta_sharing_client.scan.tasks import FileScanTask, MarkedRows, ReadSpec, check_variant
+from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.model.schema import parse_schema
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, SelectionVector, check_variant
 
 SCHEMA = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}')
 
@@ -43,7 +43,7 @@ def test_tasks_are_values():
 
 def test_a_task_shows_what_it_is_and_no_url():
     vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
-    task = FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=MarkedRows(vector))
+    task = FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=SelectionVector(vector))
     shown = repr(task)
     assert "https" not in shown + repr(list(task.__rich_repr__()))
     assert "expiration" not in shown

@@ -18,8 +18,8 @@ from faults.server import FaultServer, Reply, Request
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.query import UrlRefresher
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.scan.planner import UrlRenewer
 
 #: The token of the scripted server's profile, and what its answers hold.
 CANARIES = ("canary-token-7f3a", SIGNATURE, "canary-refresh")
@@ -158,7 +158,7 @@ def test_nothing_shows_itself(share: FaultyShare, client: ds.SharingClient, tmp_
         plan.end,
         plan.request,
         plan.tasks,
-        UrlRefresher(client._rest, plan),
+        UrlRenewer(client._rest, plan),
         poller,
         poller.pull(),
         mirror,

@@ -19,8 +19,8 @@ from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, DeltaSharingError, InsecureUrlError, ProtocolError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.protocol import answers
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.wire import answers
 
 FILES = [File(f"f{n}", rows(100 * n, 20), parquet(rows(100 * n, 20))) for n in range(2)]
 QUICK = {

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "changes"))
+sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 sys.path.append(str(Path(__file__).parents[1] / "loading"))
 
 from sinks_kit import Target
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 
 @pytest.fixture(params=["delta", "duckdb", "sqlite"])

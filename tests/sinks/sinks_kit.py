@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from delta_sharing_client.poll.poller import ChangePoller
+from delta_sharing_client.cdf.poller import ChangePoller
 from delta_sharing_client.sinks import DeltaSink, DuckDBSink, Sink, SQLiteSink, WriteResult
 
 

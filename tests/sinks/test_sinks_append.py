@@ -14,7 +14,7 @@ from sinks_kit import Target, drain, in_order
 import delta_sharing_client as ds
 from delta_sharing_client.errors import SinkError
 from delta_sharing_client.sinks import DuckDBSink, SQLiteSink, WriteResult
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
 

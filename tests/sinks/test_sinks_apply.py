@@ -13,7 +13,7 @@ from sinks_kit import Target, drain, in_order
 
 from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedFeatureError
 from delta_sharing_client.sinks import WriteResult
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
 

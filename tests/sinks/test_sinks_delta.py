@@ -26,7 +26,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.sinks import DeltaSink
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
 
@@ -352,7 +352,7 @@ class TestCommits:
         self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Somebody appends just before each of the first two commits; the third try finds what they left."""
-        from delta_sharing_client.delta_log import OptimisticTransaction
+        from delta_sharing_client.delta.log import OptimisticTransaction
 
         target = tmp_path / "t"
         poller = share(table.root).poll_changes(starting_version=0)
@@ -380,7 +380,7 @@ class TestCommits:
     def test_another_writer_every_time(
         self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from delta_sharing_client.delta_log import OptimisticTransaction
+        from delta_sharing_client.delta.log import OptimisticTransaction
 
         def commit(*_: Any, **__: Any) -> int:
             raise CommitConflictError("too late", path="t", version=1)

@@ -18,7 +18,7 @@ from sinks_kit import Target, drain
 
 from delta_sharing_client.errors import SinkError
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.table import SharedTable
+from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-sys.path.append(str(Path(__file__).parents[1] / "changes"))
+sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark.data_source import describe
 from delta_sharing_client.spark.executor import read_part
-from delta_sharing_client.spark.source import describe
 from delta_sharing_client.spark.stream import TableStream
 
 Limit = tuple[str, int]

@@ -15,16 +15,16 @@ import pytest
 from loading.loading_tables import File, column, write_table
 
 import delta_sharing_client as ds
-from delta_sharing_client.changes.options import ChangeOptions
+from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.errors import ColumnError, ProfileError, SparkError, TableNameError
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.schema import parse_schema
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.schema import parse_schema
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
-from delta_sharing_client.spark.columns import asked_columns
-from delta_sharing_client.spark.source_options import OPTIONS, parse_options
+from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
+from delta_sharing_client.spark.spark_schema import asked_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +85,7 @@ def test_a_filter_of_spark_does_not_stay(source: SparkSession, orders: str) -> N
 
 def test_nothing_is_pushed_down() -> None:
     datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
-    from delta_sharing_client.spark.shipping import data_source, package_loader
+    from delta_sharing_client.spark.code_distribution import data_source, package_loader
 
     source = data_source(package_loader())
     made = source({"path": "x"})
@@ -204,7 +204,7 @@ def test_loading_a_table_makes_it_known_where_spark_would_not_find_it(
     import importlib.util
     import weakref
 
-    from delta_sharing_client.spark import source as front
+    from delta_sharing_client.spark import data_source as front
 
     if sessions.spark_version(spark) < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
@@ -218,7 +218,7 @@ def test_loading_a_table_makes_it_known_where_spark_would_not_find_it(
 
 
 def test_spark_3_5_has_no_data_sources(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    from delta_sharing_client.spark import source as front
+    from delta_sharing_client.spark import data_source as front
 
     monkeypatch.setattr(front, "spark_version", lambda _: (3, 5))
     with pytest.raises(SparkError, match=r"needs Spark 4\.0 or later, and this is 3\.5: use load_as_spark"):

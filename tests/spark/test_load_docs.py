@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import delta_sharing_client as ds
+from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
+from delta_sharing_client.spark.data_source_options import OPTIONS
 from delta_sharing_client.spark.job import encode
-from delta_sharing_client.spark.packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
-from delta_sharing_client.spark.plan import MAX_PLAN
+from delta_sharing_client.spark.partition_plan import MAX_PLAN
 from delta_sharing_client.spark.session import OLDEST, pyspark_version
-from delta_sharing_client.spark.source_options import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def test_a_plan_of_half_a_million_files_keeps_its_urls() -> None:
     import secrets
     import uuid
 
-    from delta_sharing_client.scan.tasks import FileScanTask
+    from delta_sharing_client.parquet.tasks import FileScanTask
     from delta_sharing_client.spark.job import Part
 
     def url() -> str:

@@ -11,7 +11,7 @@ import pytest
 import spark_processes
 
 from delta_sharing_client import __version__
-from delta_sharing_client.spark.shipping import package_loader, package_source
+from delta_sharing_client.spark.code_distribution import package_loader, package_source
 
 RUN = """
 import sys
@@ -78,7 +78,7 @@ def test_a_library_that_a_worker_lacks_is_named(bare_python: str, tmp_path: Path
 
 def test_what_is_sent_is_small_and_whole() -> None:
     modules = json.loads(zlib.decompress(package_source()))
-    assert "delta_sharing_client.spark.renewal" in modules
+    assert "delta_sharing_client.spark.url_renewal" in modules
     assert modules["delta_sharing_client"][0] is True
     assert not [name for name in modules if ".server" in name]
     assert len(package_source()) < 400_000

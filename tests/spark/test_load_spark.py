@@ -27,10 +27,10 @@ from delta_sharing_client.errors import (
     TableNameError,
     UnsupportedTypeError,
 )
-from delta_sharing_client.protocol.schema import PrimitiveType, StructField, StructType
+from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
-from delta_sharing_client.spark.columns import spark_schema
+from delta_sharing_client.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

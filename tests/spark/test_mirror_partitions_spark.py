@@ -19,8 +19,8 @@ from test_golden_spark import collected
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.mirror import mirror_dataframe
 

@@ -24,10 +24,10 @@ from test_golden_spark import collected
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.errors import DataError, FileGoneError, UnsupportedTypeError
-from delta_sharing_client.mirror.mirror import Mirror
-from delta_sharing_client.protocol.schema import PrimitiveType, StructField, StructType
-from delta_sharing_client.scan.tasks import FileScanTask
+from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
+from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import mirror_files
 from delta_sharing_client.spark.mirror import mirror_dataframe

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from delta_sharing_client.protocol.actions import DeletionVector, Metadata, Protocol
-from delta_sharing_client.protocol.names import Table
-from delta_sharing_client.protocol.schema import StructType
-from delta_sharing_client.query import ScanPlan
-from delta_sharing_client.scan.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.spark.packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE, pack
-from delta_sharing_client.spark.plan import check_partition_size, divide
+from delta_sharing_client.model.actions import DeletionVector, Metadata, Protocol
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE, pack
+from delta_sharing_client.spark.partition_plan import check_partition_size, divide
 
 MB = 1024 * 1024
 

@@ -22,12 +22,12 @@ import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import SparkError, StorageError, UrlExpiredError
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import plan as plans
-from delta_sharing_client.spark import renewal as renewals
+from delta_sharing_client.spark import partition_plan as plans
+from delta_sharing_client.spark import url_renewal as renewals
 from delta_sharing_client.spark.executor import read_part
 from delta_sharing_client.spark.job import decode
-from delta_sharing_client.spark.plan import divide, encode_plan
-from delta_sharing_client.spark.renewal import Renewal
+from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.url_renewal import Renewal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -102,8 +102,8 @@ def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
 def test_what_travels_does_not_show_itself(spark: SparkSession, tables: dict[str, Path]) -> None:
     from pyspark import cloudpickle
 
-    from delta_sharing_client.spark.plan import divide, encode_plan
-    from delta_sharing_client.spark.shipping import package_loader, partition_reader
+    from delta_sharing_client.spark.code_distribution import package_loader, partition_reader
+    from delta_sharing_client.spark.partition_plan import divide, encode_plan
 
     with SharingServer({"s.d.good": tables["good"]}, token=TOKEN) as server:
         client = ds.SharingClient(server.profile)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "changes"))
+sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from change_tables import ChangeTable, rows
 
@@ -174,7 +174,7 @@ def test_what_goes_to_executors_holds_no_credential(follower: Follower) -> None:
     from pyspark import cloudpickle
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from delta_sharing_client.spark.shipping import data_source, package_loader
+    from delta_sharing_client.spark.code_distribution import data_source, package_loader
 
     given = follower.fields | {"path": "s.s.t", "executorCredentials": "false", "startingVersion": "0"}
     token = follower.fields["bearerToken"].encode()

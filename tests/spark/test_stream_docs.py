@@ -15,7 +15,7 @@ from test_stream_planning import PASSES, deleting, rewriting
 import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
-from delta_sharing_client.spark.source_options import OPTIONS, STREAM_OPTIONS
+from delta_sharing_client.spark.data_source_options import OPTIONS, STREAM_OPTIONS
 from delta_sharing_client.spark.stream_options import INTERVAL, MAX_FILES, MAX_VERSIONS, MIN_INTERVAL
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_every_option_is_there() -> None:
 
 
 def test_the_least_interval_is_that_of_pollers() -> None:
-    from delta_sharing_client.poll.options import MIN_INTERVAL as OF_POLLERS
+    from delta_sharing_client.cdf.poll_options import MIN_INTERVAL as OF_POLLERS
 
     assert OF_POLLERS.total_seconds() == MIN_INTERVAL
 

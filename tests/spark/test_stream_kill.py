@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 
 import spark_processes
 
-sys.path.append(str(Path(__file__).parents[1] / "changes"))
+sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from change_tables import ChangeTable, rows
 

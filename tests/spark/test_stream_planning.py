@@ -26,8 +26,8 @@ from delta_sharing_client.errors import (
     TransportError,
     UnsupportedTableError,
 )
-from delta_sharing_client.http.options import TransportOptions
-from delta_sharing_client.rest import RestClient
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]

@@ -1,0 +1,1 @@
+"""Change data feed: planning of change scans, the poller, its checkpoint."""

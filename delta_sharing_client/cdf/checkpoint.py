@@ -1,0 +1,243 @@
+"""How far a poller came: a small file with a checksum, and the lock of the one poller that uses it.
+
+The file is replaced as a whole, once what it replaces has been kept as its previous generation. A damaged
+file falls back to that one: its batches come again, none is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from delta_sharing_client.delta.log.durable_files import make_directories, replace_file
+from delta_sharing_client.errors import CheckpointError
+from delta_sharing_client.locks import Timeout, file_lock, holder_of
+from delta_sharing_client.model.actions import ResponseFormat
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: The form of the file that is written, and those that are read. A range of the first does not name its format.
+_FORMAT: Final = 2
+_READABLE: Final = (1, 2)
+_MAX_SIZE: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRange:
+    """What a batch holds.
+
+    Attributes:
+        first, last: its versions, both included.
+        kind: ``changes``, or ``snapshot`` for the whole table as of `last`.
+        response_format: the response format that its files were listed in, on which their ids, and so their order,
+            may depend; None where they were not listed yet, and in checkpoints of the first releases.
+    """
+
+    first: int
+    last: int
+    kind: Literal["changes", "snapshot"] = "changes"
+    response_format: ResponseFormat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMark:
+    """The table's columns at the end of a batch, which those of the next one are compared with.
+
+    Attributes:
+        schema_string: the schema as JSON text.
+        mapping: the column mapping in force.
+    """
+
+    schema_string: str
+    mapping: Literal["none", "name", "id"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Position:
+    """How far a poller came.
+
+    Attributes:
+        table: the table's full name.
+        next_version: the first version of which no batch was made yet.
+        committed: the last version that was committed; None before the first commit.
+        pending: the batches that were handed out and not committed, which come again after a crash.
+        table_id: the table's id, once it is known.
+        schema: the columns at the end of the last batch that was committed.
+        poller_id: names the poller, for sinks that keep note of what they took from whom.
+    """
+
+    table: str
+    next_version: int
+    committed: int | None = None
+    pending: tuple[BatchRange, ...] = ()
+    table_id: str | None = None
+    schema: SchemaMark | None = None
+    poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def handed_out(self, batch: BatchRange, table_id: str) -> Position:
+        """Return the position after a batch was made."""
+        return replace(self, pending=(*self.pending, batch), next_version=batch.last + 1, table_id=table_id)
+
+    def listed(self, batch: BatchRange, again: BatchRange) -> Position:
+        """Return the position after a batch that comes again was listed, perhaps in another response format."""
+        return replace(self, pending=tuple(again if item == batch else item for item in self.pending))
+
+    def taken(self, batch: BatchRange, schema: SchemaMark) -> Position:
+        """Return the position after a batch, and with it those before it, was committed."""
+        if self.committed is not None and self.committed >= batch.last:
+            return self
+        left = tuple(item for item in self.pending if item.first > batch.last)
+        return replace(self, pending=left, committed=batch.last, schema=schema)
+
+
+class CheckpointFile:
+    """A poller's position in a file; only one poller at a time may use it.
+
+    Args:
+        path: the file; its previous generation is `<path>.previous`, its lock `<path>.lock`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._lock: FileLock | None = None
+        self.path = Path(path).absolute()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def lock(self) -> None:
+        """Make sure that no other poller uses the file; does nothing if that was done before.
+
+        Raises:
+            CheckpointError: another poller does, or the file system refuses.
+        """
+        if self._is_locked:
+            return
+        path = self.path.with_name(self.path.name + ".lock")
+        try:
+            make_directories(self.path.parent)
+            lock = file_lock(path, private=True)
+            lock.acquire(blocking=False)
+        except Timeout:
+            process = holder_of(path)
+            holder = "" if process is None else f" (process {process})"
+            raise self._error(
+                f"another poller{holder} uses it; stop that one, or give this one a checkpoint of its own"
+            ) from None
+        except OSError as error:
+            raise self._error(f"cannot be used: {error.strerror}") from None
+        self._lock = lock
+
+    @property
+    def _is_locked(self) -> bool:
+        return self._lock is not None and self._lock.is_locked
+
+    def close(self) -> None:
+        """Let another poller have the file."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def load(self, table: str) -> Position | None:
+        """Return the position; None where there is no file yet.
+
+        Args:
+            table: the full name of the table that it has to be for.
+
+        Raises:
+            CheckpointError: neither the file nor its previous generation can be read, or it is another table's.
+        """
+        try:
+            position = self._read(self.path)
+        except FileNotFoundError:
+            return None
+        except IsADirectoryError:
+            raise self._error("it is a directory; name a file in it, which is made when it is not there") from None
+        except (ValueError, OSError) as error:
+            position = self._load_previous(error)
+        if position.table != table:
+            raise self._error(f"it is for table {position.table}, not for {table}; give each table its own")
+        return position
+
+    def _load_previous(self, damage: Exception) -> Position:
+        previous = self.path.with_name(self.path.name + ".previous")
+        try:
+            position = self._read(previous)
+        except (ValueError, OSError):
+            raise self._error(
+                f"it is damaged ({damage}), and its previous generation cannot be read either. Restore it, or "
+                "delete it to start over from the starting version or the snapshot"
+            ) from None
+        _LOGGER.warning(
+            "checkpoint %s is damaged (%s): going on from its previous generation, the batches since come again",
+            self.path,
+            damage,
+        )
+        return position
+
+    def save(self, position: Position) -> None:
+        """Write the position, durably; what was there becomes the previous generation.
+
+        Raises:
+            CheckpointError: the lock is not held, or the file system refuses.
+        """
+        if not self._is_locked:
+            raise self._error("the poller was closed; commit before that")
+        try:
+            self._keep_previous()
+            replace_file(self.path, _encode(position), private=True)
+        except OSError as error:
+            raise self._error(f"it cannot be written: {error.strerror}; the batch is not committed") from None
+
+    def _keep_previous(self) -> None:
+        try:
+            data = self.path.read_bytes()
+            _decode(data)
+        except (ValueError, FileNotFoundError):
+            return  # a damaged one must not take the place of a good one
+        replace_file(self.path.with_name(self.path.name + ".previous"), data, private=True)
+
+    @staticmethod
+    def _read(path: Path) -> Position:
+        with path.open("rb") as file:
+            data = file.read(_MAX_SIZE + 1)
+        return _decode(data)
+
+    def _error(self, reason: str) -> CheckpointError:
+        return CheckpointError(reason, path=str(self.path))
+
+
+def _encode(position: Position) -> bytes:
+    """A line with the checksum, and one with what it is of."""
+    text = json.dumps({"format": _FORMAT} | asdict(position), separators=(",", ":")).encode()
+    return hashlib.sha256(text).hexdigest().encode() + b"\n" + text + b"\n"
+
+
+def _decode(data: bytes) -> Position:
+    """Return what `_encode` wrote.
+
+    Raises:
+        ValueError: the bytes are not what was written, or were written by a newer release.
+    """
+    checksum, _, text = data.partition(b"\n")
+    text = text.removesuffix(b"\n")
+    if hashlib.sha256(text).hexdigest().encode() != checksum:
+        raise ValueError("its checksum does not fit")
+    fields: dict[str, Any] = json.loads(text)
+    if fields.pop("format") not in _READABLE:
+        raise ValueError("it was written by another release")
+    pending: Sequence[dict[str, Any]] = fields.pop("pending")
+    schema: dict[str, Any] | None = fields.pop("schema")
+    return Position(
+        pending=tuple(BatchRange(**item) for item in pending),
+        schema=None if schema is None else SchemaMark(**schema),
+        **fields,
+    )

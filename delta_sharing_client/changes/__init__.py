@@ -1,1 +1,0 @@
-"""The changes of a shared table: rows inserted, updated and deleted between two versions."""

@@ -1,0 +1,1 @@
+"""Local Delta tables: the transaction log, materialized tables, mirrors."""

@@ -1,0 +1,272 @@
+"""Writing checkpoints: classic ones in one file, and V2 ones with sidecars where the table asks for them.
+
+Serves "Checkpoints", "Checkpoint Schema" and "Last Checkpoint File".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from delta_sharing_client.delta.log.actions import AddFile, Metadata, RemoveFile
+from delta_sharing_client.delta.log.durable_files import (
+    make_directories,
+    remove_quietly,
+    rename_durably,
+    replace_file,
+    temporary_name,
+)
+from delta_sharing_client.delta.log.log_segment import (
+    LAST_CHECKPOINT,
+    SIDECARS,
+    checkpoint_name,
+    v2_checkpoint_name,
+)
+from delta_sharing_client.delta.log.snapshot import Snapshot
+from delta_sharing_client.delta.log.table_properties import flag_property, interval_property
+from delta_sharing_client.delta.log.typed_statistics import StatsLayout
+
+DELETED_FILE_RETENTION: Final = timedelta(days=7)
+
+_ROWS: Final = 16_384
+_ROWS_PER_SIDECAR: Final = 50_000
+
+
+def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
+    """Write a checkpoint of a committed version, and `_last_checkpoint` after it.
+
+    Tombstones older than `delta.deletedFileRetentionDuration` (7 days where not set) are left out. A table
+    whose `delta.checkpointPolicy` is `v2` gets a V2 checkpoint. Writing one twice does no harm.
+
+    Args:
+        table: the table's directory.
+        snapshot: the version.
+        now_ms: the time to hold the tombstones against, in milliseconds since the epoch; now without.
+
+    Returns:
+        The checkpoint's top-level file.
+
+    Raises:
+        OSError: it cannot be written.
+        DeltaLogError: a property of the table that it depends on is malformed.
+    """
+    log = table / "_delta_log"
+    configuration = snapshot.metadata.configuration
+    retention = interval_property(configuration, "delta.deletedFileRetentionDuration", DELETED_FILE_RETENTION)
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    removes = _kept(snapshot.tombstones, now - int(retention / timedelta(milliseconds=1)))
+    adds = snapshot.files_as_written
+    columns = _Columns(snapshot.metadata)
+    small = list(_small_actions(snapshot))
+    last: dict[str, Any] = {"version": snapshot.version, "numOfAddFiles": len(adds)}
+    if configuration.get("delta.checkpointPolicy", "classic").lower() == "v2":
+        files = _write_sidecars(log, columns, adds, removes)
+        small += [{"sidecar": item} for item in files]
+        target = log / v2_checkpoint_name(snapshot.version, uuid.uuid4())
+        head = {"checkpointMetadata": {"version": snapshot.version}}
+        lines = (json.dumps(item, separators=(",", ":"), ensure_ascii=False) for item in (head, *small))
+        replace_file(target, "".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"))
+        size = 1 + len(small) + len(adds) + len(removes)
+        stat = target.stat()
+        last["v2Checkpoint"] = {
+            "path": target.name,
+            "sizeInBytes": stat.st_size,
+            "modificationTime": stat.st_mtime_ns // 1_000_000,
+        }
+    else:
+        target = log / checkpoint_name(snapshot.version)
+        small = [_pairs(item) for item in small]
+        size = _write_parquet(target, columns.schema(), _rows(columns, small, adds, removes))
+    last["size"] = size
+    last["sizeInBytes"] = target.stat().st_size
+    if _last_version(log) <= snapshot.version:
+        replace_file(log / LAST_CHECKPOINT, json.dumps(last, separators=(",", ":")).encode())
+    return target
+
+
+def _kept(removes: Iterable[RemoveFile], expired_before: int) -> list[RemoveFile]:
+    return [item for item in removes if int(item.raw.get("deletionTimestamp") or 0) > expired_before]
+
+
+def _last_version(log: Path) -> int:
+    """Return the version that `_last_checkpoint` names; -1 where it is missing or damaged."""
+    try:
+        version = json.loads((log / LAST_CHECKPOINT).read_bytes())["version"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return -1
+    return version if isinstance(version, int) else -1
+
+
+def _small_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield everything but the files, each as the object that a commit would hold."""
+    yield {"protocol": dict(snapshot.protocol.raw)}
+    yield {"metaData": dict(snapshot.metadata.raw)}
+    yield from ({"txn": dict(item.raw)} for item in snapshot.state.transactions.values())
+    yield from ({"domainMetadata": dict(item.raw)} for item in snapshot.state.domains.values())
+
+
+def _rows(
+    columns: _Columns, small: Iterable[dict[str, Any]], adds: Iterable[AddFile], removes: Iterable[RemoveFile]
+) -> Iterator[dict[str, Any]]:
+    yield from small
+    yield from ({"remove": columns.remove(item)} for item in removes)
+    yield from ({"add": columns.add(item)} for item in adds)
+
+
+def _write_sidecars(
+    log: Path, columns: _Columns, adds: Iterable[AddFile], removes: Iterable[RemoveFile]
+) -> list[dict[str, Any]]:
+    rows = _rows(columns, (), adds, removes)
+    directory = log / SIDECARS
+    make_directories(directory)
+    written = []
+    while chunk := list(islice(rows, _ROWS_PER_SIDECAR)):
+        file = directory / f"{uuid.uuid4()}.parquet"
+        _write_parquet(file, columns.files_schema(), iter(chunk))
+        stat = file.stat()
+        written.append(
+            {
+                "path": file.name,
+                "sizeInBytes": stat.st_size,
+                "modificationTime": stat.st_mtime_ns // 1_000_000,
+            }
+        )
+    return written
+
+
+def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
+    """Write rows to a Parquet file that is there whole or not at all; return how many there were."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    temporary = temporary_name(target)
+    count = 0
+    try:
+        with temporary.open("xb") as file:
+            with pq.ParquetWriter(file, schema, compression="snappy", version="2.4") as writer:
+                while chunk := list(islice(rows, _ROWS)):
+                    count += len(chunk)
+                    writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+            file.flush()
+            os.fsync(file.fileno())
+        rename_durably(temporary, target)
+    except BaseException:
+        remove_quietly(temporary)
+        raise
+    return count
+
+
+class _Columns:
+    """The columns of one table's checkpoints, and how actions fill them."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        configuration = metadata.configuration
+        self._json = flag_property(configuration, "delta.checkpoint.writeStatsAsJson", default=True)
+        self._struct = flag_property(configuration, "delta.checkpoint.writeStatsAsStruct")
+        self._layout = StatsLayout(metadata) if self._struct else None
+
+    def add(self, action: AddFile) -> dict[str, Any]:
+        row: dict[str, Any] = _pairs(dict(action.raw))
+        row["dataChange"] = False
+        row["stats"] = action.stats if self._json else None
+        if self._layout is not None:
+            row["stats_parsed"] = self._layout.stats(action.stats)
+            row["partitionValues_parsed"] = self._layout.partition_values(action.partition_values)
+        return row
+
+    def remove(self, action: RemoveFile) -> dict[str, Any]:
+        row: dict[str, Any] = _pairs(dict(action.raw))
+        row["dataChange"] = False
+        return row
+
+    def files_schema(self) -> Any:
+        import pyarrow as pa
+
+        strings = pa.map_(pa.string(), pa.string())
+        vector = pa.struct(
+            [
+                ("storageType", pa.string()),
+                ("pathOrInlineDv", pa.string()),
+                ("offset", pa.int32()),
+                ("sizeInBytes", pa.int32()),
+                ("cardinality", pa.int64()),
+                ("maxRowIndex", pa.int64()),
+            ]
+        )
+        tracking = [("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64())]
+        add = [
+            ("path", pa.string()),
+            ("partitionValues", strings),
+            ("size", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("tags", strings),
+            ("deletionVector", vector),
+            *tracking,
+            ("clusteringProvider", pa.string()),
+        ]
+        if self._json:
+            add.append(("stats", pa.string()))
+        if self._layout is not None:
+            add.append(("stats_parsed", self._layout.stats_type()))
+            partitions = self._layout.partition_type()
+            if partitions is not None:
+                add.append(("partitionValues_parsed", partitions))
+        remove = [
+            ("path", pa.string()),
+            ("deletionTimestamp", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("extendedFileMetadata", pa.bool_()),
+            ("partitionValues", strings),
+            ("size", pa.int64()),
+            ("deletionVector", vector),
+            *tracking,
+        ]
+        return pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
+
+    def schema(self) -> Any:
+        import pyarrow as pa
+
+        strings = pa.map_(pa.string(), pa.string())
+        names = pa.list_(pa.string())
+        versions = [("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())]
+        described = [
+            ("id", pa.string()),
+            ("name", pa.string()),
+            ("description", pa.string()),
+            ("format", pa.struct([("provider", pa.string()), ("options", strings)])),
+            ("schemaString", pa.string()),
+            ("partitionColumns", names),
+            ("createdTime", pa.int64()),
+            ("configuration", strings),
+        ]
+        domain = [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
+        return pa.schema(
+            [
+                ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
+                *self.files_schema(),
+                ("metaData", pa.struct(described)),
+                ("protocol", pa.struct([*versions, ("readerFeatures", names), ("writerFeatures", names)])),
+                ("domainMetadata", pa.struct(domain)),
+            ]
+        )
+
+
+_MAPS: Final = frozenset({"partitionValues", "tags", "options", "configuration"})
+
+
+def _pairs(value: Any) -> Any:
+    """Copy an action for a Parquet row; maps become lists of pairs, which every release of Arrow takes."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: list(item.items()) if key in _MAPS and isinstance(item, dict) else _pairs(item)
+        for key, item in value.items()
+    }

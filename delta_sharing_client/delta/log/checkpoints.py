@@ -1,0 +1,173 @@
+"""Reading checkpoints: classic, multi-part and V2 with sidecars. The one place here that reads Parquet.
+
+Serves "Checkpoints" and "Checkpoint Schema". A row is turned into the JSON object that a commit would
+have held, so that replay knows one form only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from delta_sharing_client.delta.log.actions import Action, OtherAction, make_action
+from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.log_segment import SIDECARS, Checkpoint
+from delta_sharing_client.errors import DeltaLogError
+
+_ACTIONS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "remove", "add")
+_BATCH_ROWS: Final = 16_384
+#: The statistics in the types of their columns.
+_TYPED: Final = "stats_parsed"
+
+
+def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
+    """Yield the actions of a checkpoint, those of its sidecars included.
+
+    Args:
+        checkpoint: a complete checkpoint.
+
+    Raises:
+        DeltaLogError: a file of it is missing or damaged.
+    """
+    for file in checkpoint.files:
+        actions = read_commit(file) if file.suffix == ".json" else _read_parquet(file)
+        for action in actions:
+            if isinstance(action, OtherAction) and action.name == "sidecar":
+                yield from _read_parquet(_sidecar_path(file.parent, action))
+            else:
+                yield action
+
+
+def sidecars(checkpoint: Checkpoint) -> list[Path]:
+    """Return the files that the top-level files of a checkpoint name as its sidecars.
+
+    Raises:
+        DeltaLogError: a top-level file is missing or damaged.
+    """
+    return [
+        _sidecar_path(file.parent, action)
+        for file in checkpoint.files
+        for action in (read_commit(file) if file.suffix == ".json" else _read_parquet(file))
+        if isinstance(action, OtherAction) and action.name == "sidecar"
+    ]
+
+
+def _sidecar_path(log: Path, sidecar: OtherAction) -> Path:
+    # Sidecars always lie in _delta_log/_sidecars, so only the name counts, however it is written.
+    name = unquote(str(sidecar.raw.get("path", ""))).rsplit("/", 1)[-1]
+    if not name or name in (".", ".."):
+        raise DeltaLogError("a sidecar without a name", path=str(log.parent))
+    return log / SIDECARS / name
+
+
+def _read_parquet(file: Path) -> Iterator[Action]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = str(file.parent.parent)
+    try:
+        # Bounds may be stored in 96 bits, for which nanoseconds are too fine: they would become other times.
+        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+            columns = _wanted_columns(parquet.schema_arrow, pa)
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    yield from _actions_of(name, column, file)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DeltaLogError(f"the checkpoint file {file.name} cannot be read: {error}", path=table) from error
+
+
+def _wanted_columns(schema: Any, pa: Any) -> list[str]:
+    """Leave out what the JSON form holds already: it is half of a large checkpoint."""
+    columns = []
+    for field in schema:
+        if field.name not in _ACTIONS:
+            continue
+        if not pa.types.is_struct(field.type):
+            continue
+        names = [field.type.field(i).name for i in range(field.type.num_fields)]
+        skipped = {"partitionValues_parsed"} | ({_TYPED} if "stats" in names else set())
+        columns += [f"{field.name}.{name}" for name in names if name not in skipped]
+    return columns
+
+
+def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
+    if column.null_count == len(column):
+        return
+    plain = _plain_form(column.type)
+    for value in _values(column.drop_null()):
+        raw = value if plain is None else plain(value)
+        # Some writers leave the struct itself non-null in every row, with nothing in it.
+        if raw:
+            parsed = raw.pop(_TYPED, None)
+            if parsed and "stats" not in raw:
+                raw["stats"] = json.dumps(_json_stats(parsed), separators=(",", ":"))
+            yield make_action(name, raw, where=file.name)
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        # Typed bounds beyond the years that Python has; a file need not have statistics.
+        import pyarrow as pa
+
+        names = [column.type.field(i).name for i in range(column.type.num_fields)]
+        kept = {name: part for name, part in zip(names, column.flatten(), strict=True) if name != _TYPED}
+        return pa.StructArray.from_arrays(list(kept.values()), list(kept)).to_pylist()  # type: ignore[no-any-return]
+
+
+def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
+    """Return what turns a value into what JSON would have held: maps as objects, absent fields left out.
+
+    None for a type whose values are so already. It is made once for all values of a column.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_struct(data_type):
+        children = [data_type.field(i) for i in range(data_type.num_fields)]
+        forms = [(child.name, _plain_form(child.type)) for child in children]
+
+        def plain_struct(value: Any) -> Any:
+            plain = {}
+            for name, form in forms:
+                item = value.get(name)
+                if item is not None and form is not None:
+                    item = form(item)
+                if item is not None:
+                    plain[name] = item
+            # A struct whose fields are all null stands for one that is not there (an empty deletion vector).
+            return plain or None
+
+        return plain_struct
+    if pa.types.is_map(data_type):
+        return dict
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        inner = _plain_form(data_type.value_type)
+        if inner is not None:
+            return lambda value: [None if item is None else inner(item) for item in value]
+    return None
+
+
+def _json_stats(value: Any) -> Any:
+    """Write typed statistics the way their JSON form has them; what JSON cannot hold exactly is left out."""
+    if isinstance(value, dict):
+        converted = {key: _json_stats(item) for key, item in value.items()}
+        return {key: item for key, item in converted.items() if item is not None}
+    if isinstance(value, datetime):
+        # Milliseconds and Z are the JSON form; a reader of it knows that a maximum is cut.
+        if value.tzinfo is not None:
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value) if Decimal(repr(float(value))) == value else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else None

@@ -1,0 +1,228 @@
+"""The protocol's rules for one commit, checked before anything is written.
+
+Serves "Requirements for Writers" of the Delta transaction protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from delta_sharing_client.delta.log.actions import (
+    Action,
+    AddFile,
+    CdcFile,
+    Metadata,
+    OtherAction,
+    Protocol,
+    RemoveFile,
+    Transaction,
+)
+from delta_sharing_client.delta.log.log_schema import all_fields, fields_of, maps_columns, partition_fields
+from delta_sharing_client.delta.log.paths import is_absolute
+from delta_sharing_client.delta.log.table_features import (
+    READER_WITH_FEATURES,
+    WRITER_WITH_FEATURES,
+    canonical,
+    check_write,
+    has_feature,
+)
+from delta_sharing_client.delta.log.table_properties import flag_property
+from delta_sharing_client.errors import DeltaLogError
+
+_NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+_REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
+_REQUIRED_ADD: Final = ("partitionValues", "size", "modificationTime", "dataChange")
+
+
+def check_commit(
+    actions: Sequence[Action],
+    *,
+    protocol: Protocol | None,
+    metadata: Metadata | None,
+    table: str,
+    allow_absolute_paths: bool,
+) -> tuple[Protocol, Metadata]:
+    """Hold the actions of one commit against the protocol's rules.
+
+    Args:
+        actions: what is to be committed.
+        protocol: the protocol in force before; None for the first commit of a table.
+        metadata: the metadata in force before; None for the first commit of a table.
+        table: the table's directory, for messages.
+        allow_absolute_paths: whether files may be named by absolute paths.
+
+    Returns:
+        The protocol and the metadata in force after the commit.
+
+    Raises:
+        DeltaLogError: a rule is broken.
+        UnsupportedFeatureError: the table has features that this release cannot write.
+    """
+    try:
+        _check_unique(actions)
+        after = next((action for action in actions if isinstance(action, Protocol)), protocol)
+        described = next((action for action in actions if isinstance(action, Metadata)), None)
+        now = described or metadata
+        if after is None or now is None:
+            missing = "protocol" if after is None else "metaData"
+            raise DeltaLogError(f"the first commit of a table needs a {missing} action")
+        _check_protocol(after)
+        if described is not None:
+            _check_metadata(described)
+        _check_properties(now, after)
+        _check_files(actions, now, after, allow_absolute_paths=allow_absolute_paths)
+    except DeltaLogError as error:
+        raise DeltaLogError(f"the commit is refused: {error}", path=table) from None
+    adds_rows = any(isinstance(action, AddFile) and action.data_change for action in actions)
+    check_write(after, table, adds_rows=adds_rows, in_use=_features_about_rows(now))
+    return after, now
+
+
+def _check_unique(actions: Sequence[Action]) -> None:
+    """A log entry must not hold two actions that reconcile with each other."""
+    seen: set[tuple[str, ...]] = set()
+    vectors: dict[str, set[tuple[str, str]]] = {}
+    for action in actions:
+        match action:
+            case Metadata():
+                key: tuple[str, ...] = ("metaData",)
+            case Protocol():
+                key = ("protocol",)
+            case Transaction():
+                key = ("txn", action.app_id)
+            case AddFile():
+                key = ("add", action.path)
+            case RemoveFile():
+                key = ("remove", action.path)
+            case OtherAction(name="domainMetadata"):
+                key = ("domainMetadata", str(action.raw.get("domain")))
+            case OtherAction(name="commitInfo"):
+                key = ("commitInfo",)
+            case _:
+                continue
+        if key in seen:
+            raise DeltaLogError(f"it has two {key[0]} actions" + (f" for {key[1]!r}" if len(key) > 1 else ""))
+        seen.add(key)
+        if isinstance(action, AddFile | RemoveFile):
+            both = vectors.setdefault(action.path, set())
+            if action.key in both:
+                raise DeltaLogError(f"it adds and removes the same file {action.path!r}")
+            both.add(action.key)
+
+
+def _check_protocol(protocol: Protocol) -> None:
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    listed = protocol.raw.get("readerFeatures"), protocol.raw.get("writerFeatures")
+    if min(reader, writer) < 1:
+        raise DeltaLogError("the protocol's versions begin at 1")
+    if (reader >= READER_WITH_FEATURES) != (listed[0] is not None):
+        raise DeltaLogError(f"readerFeatures belong to reader version {READER_WITH_FEATURES}, and only to it")
+    if (writer >= WRITER_WITH_FEATURES) != (listed[1] is not None):
+        raise DeltaLogError(f"writerFeatures belong to writer version {WRITER_WITH_FEATURES}, and only to it")
+    if reader >= READER_WITH_FEATURES and writer < WRITER_WITH_FEATURES:
+        raise DeltaLogError("reader features need writer version 7")
+    alone = set(protocol.reader_features) - set(protocol.writer_features)
+    if alone:
+        raise DeltaLogError(f"the reader features {', '.join(sorted(alone))} are not among the writer features")
+
+
+def _check_metadata(metadata: Metadata) -> None:
+    missing = [name for name in _REQUIRED_METADATA if metadata.raw.get(name) is None]
+    if missing:
+        raise DeltaLogError(f"the metadata lacks {', '.join(missing)}")
+    names: set[str] = set()
+    for field in fields_of(metadata):
+        folded = str(field["name"]).lower()
+        if folded in names:
+            raise DeltaLogError(f"the schema has the column {field['name']!r} twice (names ignore case)")
+        names.add(folded)
+    partitions = partition_fields(metadata)
+    if len(partitions) != len(metadata.partition_columns):
+        raise DeltaLogError("a partition column is named twice")
+    if names and len(partitions) == len(names):
+        raise DeltaLogError("every column is a partition column; the files would have none")
+    if maps_columns(metadata):
+        for field in all_fields(metadata):
+            if (
+                not {"delta.columnMapping.id", "delta.columnMapping.physicalName"}
+                <= (field.get("metadata") or {}).keys()
+            ):
+                raise DeltaLogError(f"columns are mapped, and {field['name']!r} has no id or no physical name")
+
+
+def _check_properties(metadata: Metadata, protocol: Protocol) -> None:
+    """A property that changes how the table is read needs its feature in the protocol."""
+    configuration = metadata.configuration
+    needed = {
+        "columnMapping": maps_columns(metadata),
+        "deletionVectors": flag_property(configuration, "delta.enableDeletionVectors"),
+        "changeDataFeed": flag_property(configuration, "delta.enableChangeDataFeed"),
+        "inCommitTimestamp": flag_property(configuration, "delta.enableInCommitTimestamps"),
+        "v2Checkpoint": configuration.get("delta.checkpointPolicy", "classic").lower() == "v2",
+    }
+    for feature, used in needed.items():
+        if used and not has_feature(protocol, feature):
+            raise DeltaLogError(f"the table's properties ask for {feature}, which its protocol does not list")
+
+
+def _check_files(
+    actions: Sequence[Action], metadata: Metadata, protocol: Protocol, *, allow_absolute_paths: bool
+) -> None:
+    partitions = set(partition_fields(metadata))
+    append_only = has_feature(protocol, "appendOnly") and flag_property(metadata.configuration, "delta.appendOnly")
+    for action in actions:
+        if not isinstance(action, AddFile | RemoveFile | CdcFile):
+            continue
+        _check_path(action.path, allow_absolute_paths=allow_absolute_paths)
+        if isinstance(action, RemoveFile):
+            if append_only and action.data_change:
+                raise DeltaLogError(f"the table is append-only, and {action.path!r} would be removed")
+            continue
+        if isinstance(action, AddFile):
+            missing = [name for name in _REQUIRED_ADD if action.raw.get(name) is None]
+            if missing:
+                raise DeltaLogError(f"the file {action.path!r} lacks {', '.join(missing)}")
+            if action.deletion_vector is not None and not has_feature(protocol, "deletionVectors"):
+                raise DeltaLogError(f"{action.path!r} has a deletion vector, which the protocol does not list")
+        elif not has_feature(protocol, "changeDataFeed"):
+            raise DeltaLogError(f"{action.path!r} holds changes; the protocol does not list changeDataFeed")
+        if action.partition_values.keys() != partitions:
+            given = ", ".join(sorted(action.partition_values)) or "none"
+            raise DeltaLogError(
+                f"{action.path!r} has values for the partition columns {given}; "
+                f"the table has {', '.join(sorted(partitions)) or 'none'}"
+            )
+
+
+def _check_path(path: str, *, allow_absolute_paths: bool) -> None:
+    if is_absolute(path):
+        if not allow_absolute_paths:
+            raise DeltaLogError("a file is named by an absolute path; open the log with allow_absolute_paths=True")
+        return
+    if _NOT_IN_URI.search(path):
+        raise DeltaLogError(f"the path {path!r} is not percent-encoded as a URI; quote it (uri_of does)")
+    if ".." in unquote(path).split("/"):
+        raise DeltaLogError(f"the path {path!r} leads out of the table's directory")
+
+
+def _features_about_rows(metadata: Metadata) -> set[str]:
+    """Return the canonical names of the features whose rules about rows the metadata makes use of."""
+    used = {"rowtracking", "clustering"}
+    for name, value in metadata.configuration.items():
+        folded = name.lower()
+        if folded.startswith("delta.constraints."):
+            used.add("checkconstraints")
+        elif folded.startswith("delta.enableicebergcompat") and value.lower() == "true":
+            used.add(canonical(folded.removeprefix("delta.enable")))
+    for field in all_fields(metadata):
+        for key in field.get("metadata") or {}:
+            if key == "delta.invariants":
+                used.add("invariants")
+            elif key == "delta.generationExpression":
+                used.add("generatedcolumns")
+            elif key.startswith("delta.identity."):
+                used.add("identitycolumns")
+    return used

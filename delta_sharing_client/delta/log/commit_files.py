@@ -1,0 +1,54 @@
+"""Reading one commit file ("Delta Log Entries"): a JSON object a line, each with one action."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from delta_sharing_client.delta.log.actions import Action, make_action
+from delta_sharing_client.errors import DeltaLogError
+
+
+def read_commit(file: Path) -> list[Action]:
+    """Return the actions of a commit (or of a JSON checkpoint) in the order written.
+
+    Args:
+        file: the commit file.
+
+    Raises:
+        DeltaLogError: the file is gone, or is not what the protocol says.
+    """
+    try:
+        with file.open("rb") as lines:
+            return list(parse_lines(lines, where=file.name))
+    except OSError as error:
+        raise DeltaLogError(
+            f"{file.name} cannot be read: {error.strerror}", path=str(file.parent.parent)
+        ) from error
+    except DeltaLogError as error:
+        raise DeltaLogError(str(error), path=str(file.parent.parent)) from error
+
+
+def parse_lines(lines: Iterable[bytes], *, where: str) -> Iterable[Action]:
+    """Yield the actions of newline-delimited JSON.
+
+    Args:
+        lines: the lines, with or without their ends; blank ones are skipped.
+        where: the name of the file, for errors.
+
+    Raises:
+        DeltaLogError: a line is no JSON object.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            wrapper = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DeltaLogError(f"{where}, line {number}: not JSON") from error
+        if not isinstance(wrapper, dict):
+            raise DeltaLogError(f"{where}, line {number}: not a JSON object")
+        for name, raw in wrapper.items():
+            if raw is not None:
+                yield make_action(name, raw, where=f"{where}, line {number}")

@@ -1,0 +1,72 @@
+"""When versions were committed: in-commit timestamps, or the times of the commit files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from delta_sharing_client.delta.log.actions import Metadata, OtherAction
+from delta_sharing_client.delta.log.commit_files import parse_lines
+from delta_sharing_client.delta.log.log_segment import LogListing
+from delta_sharing_client.delta.log.table_properties import flag_property
+from delta_sharing_client.errors import DeltaLogError
+
+
+def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None = None) -> dict[int, int]:
+    """Return the commit times of every version in a log up to one, in milliseconds since the epoch.
+
+    A later version never has an earlier or equal time: file times are moved forward where needed. A commit that
+    was removed since the log was listed has none.
+
+    Args:
+        listing: the log.
+        metadata: what says whether the table keeps in-commit timestamps.
+        up_to: the last version wanted; None for all.
+
+    Raises:
+        DeltaLogError: a commit lacks the timestamp that the table keeps, or is damaged.
+    """
+    first_in_commit = first_in_commit_version(metadata)
+    timestamps: dict[int, int] = {}
+    previous: int | None = None
+    for version, file in listing.commits.items():
+        if up_to is not None and version > up_to:
+            break
+        kept_in_commit = first_in_commit is not None and version >= first_in_commit
+        try:
+            timestamp = _in_commit_timestamp(file) if kept_in_commit else file.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            continue  # expired since the log was listed: nothing that is left depends on its time
+        if not kept_in_commit and previous is not None and timestamp <= previous:
+            timestamp = previous + 1
+        timestamps[version] = previous = timestamp
+    if first_in_commit is not None and first_in_commit in listing.commits:
+        # A copy of a table has new file times; those before the in-commit ones still lie before them.
+        try:
+            following = _in_commit_timestamp(listing.commits[first_in_commit])
+        except FileNotFoundError:
+            return timestamps  # expired, and those before it as well
+        for version in range(first_in_commit - 1, -1, -1):
+            following -= 1
+            if version in timestamps:
+                following = timestamps[version] = min(timestamps[version], following)
+    return timestamps
+
+
+def first_in_commit_version(metadata: Metadata) -> int | None:
+    """Return the first version whose time stands in its commit, where the table keeps such times."""
+    configuration = metadata.configuration
+    if not flag_property(configuration, "delta.enableInCommitTimestamps"):
+        return None
+    return int(configuration.get("delta.inCommitTimestampEnablementVersion", 0))
+
+
+def _in_commit_timestamp(file: Path) -> int:
+    """Return the time that stands in a commit; the protocol has it in the first line."""
+    with file.open("rb") as lines:
+        for action in parse_lines(lines, where=file.name):
+            if isinstance(action, OtherAction) and action.name == "commitInfo":
+                timestamp = action.raw.get("inCommitTimestamp")
+                if isinstance(timestamp, int):
+                    return timestamp
+    table = str(file.parent.parent)
+    raise DeltaLogError(f"{file.name} has no in-commit timestamp, though the table keeps them", path=table)

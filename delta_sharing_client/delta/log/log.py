@@ -1,0 +1,349 @@
+"""`DeltaLog`: versions, timestamps, snapshots, changes and commits of a local Delta table."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from delta_sharing_client.delta.log.actions import Metadata, OtherAction
+from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
+from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_timestamps import commit_times
+from delta_sharing_client.delta.log.durable_files import writing
+from delta_sharing_client.delta.log.log_cache import ExpiringCache
+from delta_sharing_client.delta.log.log_segment import LogListing, list_log
+from delta_sharing_client.delta.log.metadata_cleanup import clean_up
+from delta_sharing_client.delta.log.replay import Replay
+from delta_sharing_client.delta.log.snapshot import Commit, LogState, Snapshot
+from delta_sharing_client.delta.log.table_features import check_replay
+from delta_sharing_client.delta.log.table_properties import number_property
+from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.representation import representation
+
+_CHECKPOINT_INTERVAL: Final = 10
+_STALE_AFTER: Final = timedelta(hours=1)
+_logger = logging.getLogger(__name__)
+
+
+class DeltaLog:
+    """The transaction log of one local Delta table; safe to use from several threads.
+
+    Nothing is kept open. Each call looks at the directory again, so that commits made in the meantime are
+    seen; the last few snapshots are kept, and a newer one is replayed on top of them.
+
+    Attributes:
+        table_path: the table's directory, with every link resolved.
+        allow_absolute_paths: whether the log may name files outside that directory.
+    """
+
+    _cache: ClassVar[ExpiringCache[DeltaLog]] = ExpiringCache()
+
+    def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
+        self.table_path = table
+        self.allow_absolute_paths = allow_absolute_paths
+        self._any_features = any_features
+        self._replay = Replay(table, allow_absolute_paths=allow_absolute_paths)
+        self._lock = threading.Lock()
+        self._seen: tuple[float, Snapshot] | None = None
+
+    @classmethod
+    def for_table(
+        cls, path: str | os.PathLike[str], *, allow_absolute_paths: bool = False, any_features: bool = False
+    ) -> DeltaLog:
+        """Open the log of a table, which need not be there yet: see `table_exists`.
+
+        The same log is returned for the same directory, however it is written, until it has not been asked
+        for during an hour.
+
+        Args:
+            path: the table's directory, the one that holds `_delta_log`.
+            allow_absolute_paths: accept a log that names files outside the table's directory, by absolute
+                paths or URLs. Only for logs whose writer you trust.
+            any_features: replay the log whatever reader features the table lists.
+        """
+        table = Path(os.path.realpath(path))
+        return cls._cache.get(
+            (str(table), allow_absolute_paths, any_features),
+            lambda: cls(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features),
+        )
+
+    @classmethod
+    def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
+        """Let go of the logs kept for one directory; the next `for_table` reads it anew."""
+        table = os.path.realpath(path)
+        cls._cache.discard(lambda key: isinstance(key, tuple) and key[0] == table)
+
+    @classmethod
+    def clear_cache(cls) -> None:
+        """Let go of all logs that are kept."""
+        cls._cache.clear()
+
+    @property
+    def table_exists(self) -> bool:
+        """Whether there is a table in the directory: a log with at least one version."""
+        try:
+            list_log(self.table_path)
+        except DeltaTableNotFoundError:
+            return False
+        return True
+
+    def latest_version(self) -> int:
+        """Return the newest version.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+        """
+        return list_log(self.table_path).latest_version
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot; where there is no table, one of version -1 without files.
+
+        Raises:
+            UnsupportedFeatureError: the table lists reader features that are not known here.
+            DeltaLogError: the log is damaged.
+        """
+        try:
+            listing = list_log(self.table_path)
+        except DeltaTableNotFoundError:
+            return Snapshot(version=-1, timestamp=-1, state=LogState(), table_path=self.table_path)
+        return self._load(listing.latest_version, listing)
+
+    def update(self, staleness_acceptable: bool | timedelta = False) -> Snapshot:
+        """Return the newest snapshot, or one seen a while ago, where that will do.
+
+        Args:
+            staleness_acceptable: how long ago the directory may have been looked at; True for an hour,
+                False for a fresh look.
+
+        Raises:
+            DeltaLogError: the log is damaged.
+        """
+        acceptable = _STALE_AFTER if staleness_acceptable is True else staleness_acceptable or timedelta()
+        seen = self._seen
+        if seen is not None and time.monotonic() - seen[0] < acceptable.total_seconds():
+            return seen[1]
+        started = time.monotonic()
+        snapshot = self.snapshot()
+        with self._lock:
+            if self._seen is None or self._seen[0] <= started:
+                self._seen = (started, snapshot)
+        return snapshot
+
+    def snapshot_at(self, version: int | None = None, timestamp: int | None = None) -> Snapshot:
+        """Return the snapshot of a version, or the one that was current at a time.
+
+        Args:
+            version: a table version.
+            timestamp: milliseconds since the epoch; the newest version committed then or before is taken.
+
+        Raises:
+            ValueError: both are given, or neither.
+            VersionNotFoundError: the table does not have that version, or cannot go back so far.
+            DeltaTableNotFoundError: there is no table.
+            DeltaLogError: the log is damaged.
+        """
+        if (version is None) == (timestamp is None):
+            raise ValueError("give either a version or a timestamp")
+        if version is None:
+            version = self.version_at_or_before(timestamp or 0)
+        listing = list_log(self.table_path)
+        if not 0 <= version <= listing.latest_version:
+            raise self._not_there(version, listing)
+        return self._load(version, listing)
+
+    def commit_timestamp(self, version: int) -> int:
+        """Return when a version was committed, in milliseconds since the epoch.
+
+        It is the in-commit timestamp where the table keeps them, else the modification time of the commit
+        file, moved forward where needed so that a later version never has an earlier or equal time.
+
+        Raises:
+            VersionNotFoundError: the log has no commit of that version (any more).
+        """
+        listing = list_log(self.table_path)
+        timestamps = self._timestamps(listing, up_to=version)
+        if version not in timestamps:
+            raise self._not_there(version, listing)
+        return timestamps[version]
+
+    def version_at_or_after(self, timestamp: int) -> int:
+        """Return the earliest version committed at a time or after it.
+
+        Args:
+            timestamp: milliseconds since the epoch.
+
+        Raises:
+            VersionNotFoundError: every version is older.
+        """
+        timestamps = self._timestamps(list_log(self.table_path))
+        found = next((version for version, at in timestamps.items() if at >= timestamp), None)
+        if found is None:
+            raise VersionNotFoundError("every version is older than the timestamp", path=str(self.table_path))
+        return found
+
+    def version_at_or_before(self, timestamp: int) -> int:
+        """Return the latest version committed at a time or before it.
+
+        Args:
+            timestamp: milliseconds since the epoch.
+
+        Raises:
+            VersionNotFoundError: every version that is still in the log is newer.
+        """
+        timestamps = self._timestamps(list_log(self.table_path))
+        found = next((version for version, at in reversed(timestamps.items()) if at <= timestamp), None)
+        if found is None:
+            raise VersionNotFoundError("every version is newer than the timestamp", path=str(self.table_path))
+        return found
+
+    def changes(self, start_version: int, end_version: int | None = None) -> Iterator[Commit]:
+        """Return the commits of a range of versions, oldest first; each is read when it is asked for.
+
+        Args:
+            start_version: the first version.
+            end_version: the last version, inclusive; None for the newest.
+
+        Raises:
+            VersionNotFoundError: a version is not in the log (any more); raised before the first commit.
+            DeltaLogError: a commit is damaged; raised when its turn comes.
+        """
+        listing = list_log(self.table_path)
+        end = listing.latest_version if end_version is None else end_version
+        timestamps = self._timestamps(listing, up_to=end)
+        for version in range(start_version, end + 1):
+            if version not in timestamps:
+                raise self._not_there(version, listing)
+        return (
+            Commit(version=v, timestamp=timestamps[v], actions=tuple(read_commit(listing.commits[v])))
+            for v in range(start_version, end + 1)
+        )
+
+    def history(self, limit: int | None = None) -> list[CommitInfo]:
+        """Return what the commits that are still in the log say of themselves, newest first.
+
+        Args:
+            limit: how many at the most; all without.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+            DeltaLogError: a commit is damaged.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it takes 0 or more commits")
+        listing = list_log(self.table_path)
+        timestamps = self._timestamps(listing)
+        newest = sorted(timestamps, reverse=True)[:limit]
+        return [_info(version, timestamps[version], listing) for version in newest]
+
+    def start_transaction(self) -> OptimisticTransaction:
+        """Begin a commit on top of the newest version, or of none where there is no table yet."""
+        return OptimisticTransaction(self, self.snapshot())
+
+    def commit(
+        self,
+        actions: Iterable[ActionLike],
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Write the next version; the same as a transaction that begins now. See `OptimisticTransaction.commit`.
+
+        Args:
+            actions: what changes, as actions or as the objects of a commit's lines.
+            operation: what is done, for the history.
+            operation_parameters: how, for the history.
+
+        Returns:
+            The version written.
+
+        Raises:
+            CommitConflictError: another writer committed that version first.
+            DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
+            UnsupportedFeatureError: the table has features that this release cannot write.
+        """
+        return self.start_transaction().commit(actions, operation, operation_parameters)
+
+    def checkpoint(self, version: int | None = None) -> Path:
+        """Write a checkpoint, of the newest version unless another is asked for.
+
+        Returns:
+            Its top-level file.
+
+        Raises:
+            VersionNotFoundError: the table does not have that version.
+            DeltaTableNotFoundError: there is no table.
+            DeltaLogError: it cannot be written.
+        """
+        snapshot = self.snapshot_at(self.latest_version() if version is None else version)
+        check_replay(snapshot.protocol, str(self.table_path))
+        with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
+            return write_checkpoint(self.table_path, snapshot)
+
+    def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
+        """Write the checkpoint of a version that was just committed, where the table's interval says so.
+
+        What the log no longer needs since then is removed; see `cleanup`.
+        """
+        try:
+            interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
+            if version == 0 or version % interval:
+                return
+            self.checkpoint(version)
+        except DeltaLogError as error:
+            # The commit counts; a checkpoint only makes reading faster, and the next one is due soon.
+            _logger.warning("no checkpoint of version %d was written: %s", version, error)
+            return
+        try:
+            clean_up(self.table_path, metadata)
+        except (DeltaLogError, OSError) as error:
+            _logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self.table_path), self.allow_absolute_paths, self._any_features)
+
+    @representation
+    def __repr__(self) -> str:
+        return f"DeltaLog({str(self.table_path)!r})"
+
+    def _load(self, version: int, listing: LogListing) -> Snapshot:
+        snapshot = self._replay.load(version, listing)
+        if not self._any_features:
+            check_replay(snapshot.protocol, str(self.table_path))
+        return snapshot
+
+    def _timestamps(self, listing: LogListing, *, up_to: int | None = None) -> dict[int, int]:
+        return commit_times(listing, self._load(listing.latest_version, listing).metadata, up_to=up_to)
+
+    def _not_there(self, version: int, listing: LogListing) -> DeltaLogError:
+        oldest = min([*listing.commits, *(c.version for c in listing.checkpoints)])
+        if oldest <= version <= listing.latest_version:
+            return DeltaLogError(
+                f"the log has a gap: the commit of version {version} is missing", path=str(self.table_path)
+            )
+        return VersionNotFoundError(
+            f"there is no version {version}; the log has versions {oldest} to {listing.latest_version}",
+            path=str(self.table_path),
+        )
+
+
+def _reopen(path: str, allow_absolute_paths: bool, any_features: bool) -> DeltaLog:
+    return DeltaLog.for_table(path, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
+
+
+def _info(version: int, timestamp: int, listing: LogListing) -> CommitInfo:
+    actions = read_commit(listing.commits[version])
+    raw = next((a.raw for a in actions if isinstance(a, OtherAction) and a.name == "commitInfo"), {})
+    operation = raw.get("operation")
+    return CommitInfo(
+        version=version,
+        timestamp=timestamp,
+        operation=None if operation is None else str(operation),
+        operation_parameters=dict(raw.get("operationParameters") or {}),
+        raw=raw,
+    )

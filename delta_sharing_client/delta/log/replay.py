@@ -1,0 +1,182 @@
+"""From a listing of a log to snapshots; the last few are kept, and newer ones replayed on top of them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from delta_sharing_client.delta.log.checkpoints import read_checkpoint
+from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_timestamps import commit_times
+from delta_sharing_client.delta.log.log_segment import Checkpoint, LogListing
+from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
+from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
+
+_Fingerprint: TypeAlias = tuple[int, int, int]
+
+_KEPT_SNAPSHOTS: Final = 4
+
+
+class Replay:
+    """Builds the snapshots of one log. May be used by several threads.
+
+    Args:
+        table: the table's directory.
+        allow_absolute_paths: handed on to the snapshots.
+    """
+
+    def __init__(self, table: Path, *, allow_absolute_paths: bool) -> None:
+        self._table = table
+        self._allow_absolute_paths = allow_absolute_paths
+        self._snapshots: OrderedDict[int, tuple[_Fingerprint, Snapshot]] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def load(self, version: int, listing: LogListing) -> Snapshot:
+        """Return the snapshot of a version.
+
+        Raises:
+            VersionNotFoundError: the log has been cleaned up.
+            DeltaLogError: the log is damaged.
+        """
+        with self._lock:
+            fingerprint = _fingerprint(version, listing)
+            kept = self._snapshots.get(version)
+            if kept is not None and fingerprint is not None and kept[0] == fingerprint:
+                self._snapshots.move_to_end(version)
+                return kept[1]
+            state = self._replay(version, listing)
+            if state.protocol is None or state.metadata is None:
+                raise DeltaLogError(
+                    f"the log up to version {version} lacks the protocol or the metadata", path=str(self._table)
+                )
+            timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
+            if timestamp is None:
+                timestamp = self._time_without_commit(version, listing)
+            snapshot = Snapshot(
+                version=version,
+                timestamp=timestamp,
+                state=state,
+                table_path=self._table,
+                allow_absolute_paths=self._allow_absolute_paths,
+            )
+            if fingerprint is not None:
+                self._snapshots[version] = (fingerprint, snapshot)
+                self._snapshots.move_to_end(version)
+            while len(self._snapshots) > _KEPT_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+            return snapshot
+
+    def _replay(self, version: int, listing: LogListing) -> LogState:
+        base = self._kept_base(version, listing)
+        if base is not None:
+            return _apply_commits(base.state.copy(), base.version + 1, version, listing)
+        damaged: DeltaLogError | None = None
+        for checkpoint in listing.checkpoints:
+            if checkpoint.version > version or _gap(checkpoint.version + 1, version, listing) is not None:
+                continue
+            state = LogState()
+            try:
+                state.apply(read_checkpoint(checkpoint))
+            except DeltaLogError as error:
+                # An older checkpoint, or the commits alone, may say the same.
+                damaged = damaged or error
+                continue
+            self._check_complete(checkpoint, state)
+            return _apply_commits(state, checkpoint.version + 1, version, listing)
+        if _gap(0, version, listing) is None:
+            return _apply_commits(LogState(), 0, version, listing)
+        if damaged is not None:
+            raise damaged
+        raise self._gap_error(version, listing)
+
+    def _time_without_commit(self, version: int, listing: LogListing) -> int:
+        """Return the time of a version whose commit is gone: that of what stands in for it."""
+        holders = [c.files[0] for c in listing.checkpoints if c.version == version]
+        holders += [file for (_, end), file in listing.compacted.items() if end == version]
+        for file in holders:
+            with contextlib.suppress(FileNotFoundError):
+                return file.stat().st_mtime_ns // 1_000_000
+        raise self._cleaned_up(version)
+
+    def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
+        """Return the newest kept snapshot that leads to `version` and is still the log's own."""
+        for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
+            fingerprint, snapshot = self._snapshots[kept_version]
+            same = fingerprint == _fingerprint(kept_version, listing)  # never for one that has gone
+            if same and _gap(kept_version + 1, version, listing) is None:
+                return snapshot
+        return None
+
+    def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
+        """Raise if a checkpoint that can be read is none: who wrote it may have left out files as well."""
+        missing = [name for name in ("protocol", "metadata") if getattr(state, name) is None]
+        if missing:
+            raise DeltaLogError(
+                f"the checkpoint {checkpoint.files[0].name} lacks the {' and the '.join(missing)}, which every "
+                "checkpoint holds, and cannot be trusted; if the commits before it are still there, delete it",
+                path=str(self._table),
+            )
+
+    def _gap_error(self, version: int, listing: LogListing) -> DeltaLogError:
+        usable = min((c.version for c in listing.checkpoints), default=None)
+        oldest = min(listing.commits, default=None)
+        if oldest != 0 and (usable is None or version < usable):
+            return self._cleaned_up(version)
+        gap = _gap((oldest or 0) if usable is None else usable + 1, version, listing)
+        return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
+
+    def _cleaned_up(self, version: int) -> VersionNotFoundError:
+        return VersionNotFoundError(
+            f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
+        )
+
+
+def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) -> LogState:
+    for file in _files(first, last, listing)[0]:
+        state.apply(read_commit(file))
+    return state
+
+
+def _gap(first: int, last: int, listing: LogListing) -> int | None:
+    """Return the first version of a range that neither a commit file nor a compacted one holds."""
+    return _files(first, last, listing)[1]
+
+
+def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int | None]:
+    """Return the files that hold a range of versions, and the first version that none holds.
+
+    Serves "Log Compaction Files": they stand in for commits that are gone.
+    """
+    files = []
+    version = first
+    while version <= last:
+        if version in listing.commits:
+            files.append(listing.commits[version])
+            version += 1
+            continue
+        ends = [end for start, end in listing.compacted if start == version and end <= last]
+        if not ends:
+            return files, version
+        files.append(listing.compacted[version, max(ends)])
+        version = max(ends) + 1
+    return files, None
+
+
+def _fingerprint(version: int, listing: LogListing) -> _Fingerprint | None:
+    """Tell whether a version is still the one that was read: a table may be deleted and made again.
+
+    None where its file has gone since the log was listed.
+    """
+    file = listing.commits.get(version)
+    if file is None:
+        file = next((c.files[0] for c in listing.checkpoints if c.version == version), None)
+    if file is None:
+        return (0, 0, 0)
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return None
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -1,0 +1,196 @@
+"""Replay of a log into a snapshot ("Action Reconciliation")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from delta_sharing_client.delta.log.actions import (
+    Action,
+    AddFile,
+    FileKey,
+    Metadata,
+    OtherAction,
+    Protocol,
+    RemoveFile,
+    Transaction,
+)
+from delta_sharing_client.delta.log.paths import is_absolute
+from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.representation import representation
+
+
+@dataclass(kw_only=True)
+class LogState:
+    """The state that replay builds; files are told apart by path and deletion vector.
+
+    Attributes:
+        protocol: the latest protocol action.
+        metadata: the latest metadata action.
+        adds: the files of the table.
+        removes: the tombstones.
+        transactions: the latest transaction of each application.
+        domains: the latest metadata of each domain.
+    """
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    adds: dict[FileKey, AddFile] = field(default_factory=dict)
+    removes: dict[FileKey, RemoveFile] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    domains: dict[str, OtherAction] = field(default_factory=dict)
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Reconcile the actions of the next version, or of a checkpoint, with the state."""
+        for action in actions:
+            match action:
+                case AddFile():
+                    self.removes.pop(action.key, None)
+                    self.adds[action.key] = action
+                case RemoveFile():
+                    self.adds.pop(action.key, None)
+                    self.removes[action.key] = action
+                case Metadata():
+                    self.metadata = action
+                case Protocol():
+                    self.protocol = action
+                case Transaction():
+                    self.transactions[action.app_id] = action
+                case OtherAction(name="domainMetadata"):
+                    self._apply_domain(action)
+                case _:
+                    pass
+
+    def _apply_domain(self, action: OtherAction) -> None:
+        domain = str(action.raw.get("domain"))
+        if action.raw.get("removed"):
+            self.domains.pop(domain, None)
+        else:
+            self.domains[domain] = action
+
+    def copy(self) -> LogState:
+        """Return a state that can be taken further without changing this one."""
+        return LogState(
+            protocol=self.protocol,
+            metadata=self.metadata,
+            adds=dict(self.adds),
+            removes=dict(self.removes),
+            transactions=dict(self.transactions),
+            domains=dict(self.domains),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """One version of the table, as it was committed.
+
+    Attributes:
+        version: the table version.
+        timestamp: when it was committed, in milliseconds since the epoch.
+        actions: the actions in the order written.
+    """
+
+    version: int
+    timestamp: int
+    actions: tuple[Action, ...]
+
+
+class Snapshot:
+    """The table at one version.
+
+    Attributes:
+        version: the table version; -1 where there is no table, which has no files, protocol or metadata.
+        timestamp: when it was committed, in milliseconds since the epoch.
+        state: everything that replay knows; not to be changed.
+        table_path: the table's directory.
+        allow_absolute_paths: whether files may lie outside the table's directory.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: int,
+        timestamp: int,
+        state: LogState,
+        table_path: Path,
+        allow_absolute_paths: bool = False,
+    ) -> None:
+        """Freeze a replayed state, which belongs to the snapshot from here on."""
+        self.version = version
+        self.timestamp = timestamp
+        self.state = state
+        self.table_path = table_path
+        self.allow_absolute_paths = allow_absolute_paths
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol in force; `protocol.raw` is the action as written.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+        """
+        if self.state.protocol is None:
+            raise self._no_table()
+        return self.state.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata in force; `metadata.raw` is the action as written.
+
+        Raises:
+            DeltaTableNotFoundError: there is no table.
+        """
+        if self.state.metadata is None:
+            raise self._no_table()
+        return self.state.metadata
+
+    @property
+    def schema_string(self) -> str:
+        """The table's schema as JSON text."""
+        return self.metadata.schema_string
+
+    @cached_property
+    def files(self) -> tuple[AddFile, ...]:
+        """The table's files: oldest first, by path within a moment; the same whether read from a checkpoint.
+
+        Raises:
+            DeltaLogError: a file is named by an absolute path, and the log was opened without
+                `allow_absolute_paths`.
+        """
+        if not self.allow_absolute_paths and any(is_absolute(path) for path, _ in self.state.adds):
+            raise DeltaLogError(
+                "the log names files by absolute paths, outside the table's directory; if you trust whoever wrote "
+                "it, open it with allow_absolute_paths=True",
+                path=str(self.table_path),
+            )
+        return self.files_as_written
+
+    @cached_property
+    def files_as_written(self) -> tuple[AddFile, ...]:
+        """The table's files, wherever the log says that they lie."""
+        return tuple(sorted(self.state.adds.values(), key=lambda add: (add.modification_time, add.key)))
+
+    @property
+    def tombstones(self) -> tuple[RemoveFile, ...]:
+        """The files that are no longer part of the table, as far as the log still tells."""
+        return tuple(self.state.removes.values())
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]:
+        """The latest transaction of each application."""
+        return MappingProxyType(self.state.transactions)
+
+    @cached_property
+    def size_in_bytes(self) -> int:
+        """The sizes of all files together."""
+        return sum(add.size or 0 for add in self.state.adds.values())
+
+    def _no_table(self) -> DeltaTableNotFoundError:
+        return DeltaTableNotFoundError("there is no Delta table here", path=str(self.table_path))
+
+    @representation
+    def __repr__(self) -> str:
+        return f"Snapshot(version={self.version}, files={len(self.state.adds)})"

@@ -1,0 +1,147 @@
+"""Which tables a log may be replayed for, and which may be written, by feature name.
+
+Serves "Protocol Evolution" and "Table Features". A feature is refused for the operation that it concerns:
+a table whose CHECK constraints nobody here can evaluate may still have files removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from delta_sharing_client.delta.log.actions import Protocol
+from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
+
+#: The versions from which on features are listed by name.
+READER_WITH_FEATURES: Final = 3
+WRITER_WITH_FEATURES: Final = 7
+
+#: Reader features whose logs are replayed; what they ask of the reader of data files is not decided here.
+READABLE: Final = frozenset(
+    {
+        "columnmapping",
+        "deletionvectors",
+        "timestampntz",
+        "typewidening",
+        "v2checkpoint",
+        "vacuumprotocolcheck",
+        "variantshredding",
+        "varianttype",
+    }
+)
+#: What is not known from the log: whether the commits in it are all there are.
+_CATALOG: Final = frozenset({"catalogmanaged", "catalogowned"})
+#: Writer features that any commit respects.
+_WRITABLE: Final = READABLE | {
+    "allowcolumndefaults",
+    "appendonly",
+    "changedatafeed",
+    "domainmetadata",
+    "incommittimestamp",
+    "materializepartitioncolumns",
+}
+#: Writer features that only matter to a commit which adds rows: they are rules about values, or about what an
+#: added file must carry.
+_ABOUT_ROWS: Final = frozenset(
+    {
+        "checkconstraints",
+        "clustering",
+        "generatedcolumns",
+        "icebergcompatv1",
+        "icebergcompatv2",
+        "icebergcompatv3",
+        "identitycolumns",
+        "invariants",
+        "rowtracking",
+    }
+)
+#: What the writer versions before 7 stand for.
+_LEGACY: Final = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+
+
+def canonical(name: str) -> str:
+    """Return a feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
+    return name.lower().removesuffix("-preview").removesuffix("-dev")
+
+
+def writer_features(protocol: Protocol) -> tuple[str, ...]:
+    """Return the writer features in force, those that a legacy version stands for included."""
+    if protocol.min_writer_version >= WRITER_WITH_FEATURES:
+        return protocol.writer_features
+    return tuple(
+        name for version, names in _LEGACY.items() if version <= protocol.min_writer_version for name in names
+    )
+
+
+def has_feature(protocol: Protocol, name: str) -> bool:
+    """Tell whether a writer feature is in force."""
+    return canonical(name) in {canonical(feature) for feature in writer_features(protocol)}
+
+
+def check_replay(protocol: Protocol, table: str) -> None:
+    """Raise if a log's protocol asks for something of its reader that is not known here.
+
+    Args:
+        protocol: the protocol in force.
+        table: the table's directory, for the message.
+
+    Raises:
+        UnsupportedFeatureError: it names reader features that are not known; all are named.
+        DeltaLogError: it needs a newer reader version.
+    """
+    if protocol.min_reader_version > READER_WITH_FEATURES:
+        raise DeltaLogError(
+            f"the table needs reader version {protocol.min_reader_version}, this release reads up to "
+            f"{READER_WITH_FEATURES}: upgrade delta-sharing-client",
+            path=table,
+        )
+    managed = [f for f in protocol.reader_features if canonical(f) in _CATALOG]
+    if managed:
+        raise UnsupportedFeatureError(
+            f"{table}: the table cannot be read from its directory ({', '.join(managed)}): a catalog manages it, "
+            "and only that knows its newest versions; read it through the catalog, or have it shared",
+            features=managed,
+        )
+    _refuse(table, "read", [f for f in protocol.reader_features if canonical(f) not in READABLE])
+
+
+def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iterable[str]) -> None:
+    """Raise if a table cannot be committed to here.
+
+    Args:
+        protocol: the protocol in force after the commit.
+        table: the table's directory, for the message.
+        adds_rows: whether the commit adds files with new rows.
+        in_use: canonical names of the features about rows that the table's metadata makes use of.
+
+    Raises:
+        UnsupportedFeatureError: it has writer features that are not known, or that ask something of added
+            rows which nobody can check here; all are named.
+        DeltaLogError: it needs a newer writer version.
+    """
+    if protocol.min_writer_version > WRITER_WITH_FEATURES:
+        raise DeltaLogError(
+            f"the table needs writer version {protocol.min_writer_version}, this release writes up to "
+            f"{WRITER_WITH_FEATURES}: upgrade delta-sharing-client",
+            path=table,
+        )
+    features = writer_features(protocol)
+    _refuse(table, "committed to", [f for f in features if canonical(f) not in _WRITABLE | _ABOUT_ROWS])
+    if adds_rows:
+        used = frozenset(in_use)
+        _refuse(table, "given new rows", [f for f in features if canonical(f) in used])
+
+
+def _refuse(table: str, verb: str, names: list[str]) -> None:
+    if names:
+        raise UnsupportedFeatureError(
+            f"{table}: the table cannot be {verb}: this release does not support its features "
+            f"{', '.join(sorted(names))}; use the engine that wrote the table",
+            features=sorted(names),
+        )

@@ -1,0 +1,194 @@
+"""One commit: read a snapshot, decide, write the next version if nobody else did."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from delta_sharing_client._version import __version__
+from delta_sharing_client.delta.log.actions import (
+    Action,
+    AddFile,
+    CdcFile,
+    Metadata,
+    OtherAction,
+    Protocol,
+    RemoveFile,
+    Transaction,
+    make_action,
+)
+from delta_sharing_client.delta.log.commit_checks import check_commit
+from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
+from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
+from delta_sharing_client.delta.log.snapshot import Snapshot
+from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+
+if TYPE_CHECKING:
+    from delta_sharing_client.delta.log.log import DeltaLog
+
+#: An action, or the object that a line of a commit holds: ``{"add": {...}}``.
+ActionLike: TypeAlias = Action | Mapping[str, Any]
+
+_NAMES: Final[Mapping[type, str]] = {
+    AddFile: "add",
+    RemoveFile: "remove",
+    CdcFile: "cdc",
+    Metadata: "metaData",
+    Protocol: "protocol",
+    Transaction: "txn",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitInfo:
+    """What a commit says of itself ("Commit Provenance Information").
+
+    Attributes:
+        version: the table version.
+        timestamp: when it was committed, in milliseconds since the epoch.
+        operation: what was done, such as ``WRITE``; None where the writer did not say.
+        operation_parameters: how it was done.
+        raw: the `commitInfo` action as written; empty where there is none.
+    """
+
+    version: int
+    timestamp: int
+    operation: str | None
+    operation_parameters: Mapping[str, Any]
+    raw: Mapping[str, Any]
+
+
+class OptimisticTransaction:
+    """Reads a snapshot and commits on top of it; made by `DeltaLog.start_transaction`.
+
+    Attributes:
+        snapshot: the table as the transaction found it; version -1 where there is none yet.
+    """
+
+    def __init__(self, log: DeltaLog, snapshot: Snapshot) -> None:
+        self._log = log
+        self.snapshot = snapshot
+
+    @property
+    def read_version(self) -> int:
+        """The version that was read; -1 where there is no table yet."""
+        return self.snapshot.version
+
+    def txn_version(self, app_id: str) -> int:
+        """Return how far an application has come ("Transaction Identifiers"); -1 where it never wrote."""
+        transaction = self.snapshot.transactions.get(app_id)
+        return -1 if transaction is None else transaction.version
+
+    def commit(
+        self,
+        actions: Iterable[ActionLike],
+        operation: str = "WRITE",
+        operation_parameters: Mapping[str, Any] | None = None,
+        *,
+        private: bool = False,
+    ) -> int:
+        """Write the next version.
+
+        The actions are held against the protocol's rules first. The commit file appears at once and whole,
+        or not at all. Every 10 commits (`delta.checkpointInterval`) a checkpoint follows.
+
+        Args:
+            actions: what changes, as actions or as the objects of a commit's lines.
+            operation: what is done, for the history.
+            operation_parameters: how, for the history.
+            private: nobody but the owner may read the commit file, and no checkpoint follows.
+
+        Returns:
+            The version written.
+
+        Raises:
+            CommitConflictError: another writer committed that version first; start a new transaction.
+            DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
+            UnsupportedFeatureError: the table has features that this release cannot write.
+        """
+        table = self._log.table_path
+        typed = [_typed(action) for action in actions]
+        before = self.snapshot.state
+        _, metadata = check_commit(
+            typed,
+            protocol=before.protocol,
+            metadata=before.metadata,
+            table=str(table),
+            allow_absolute_paths=self._log.allow_absolute_paths,
+        )
+        version = self.read_version + 1
+        info = self._commit_info(typed, version, operation, operation_parameters or {})
+        lines = [{"commitInfo": info}]
+        lines += [{_name_of(action): dict(action.raw)} for action in typed if not _is_info(action)]
+        text = "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
+        file = table / LOG_DIRECTORY / commit_name(version)
+        with writing(f"version {version}", table):
+            make_directories(file.parent)
+            written = put_if_absent(file, text.encode("utf-8", "surrogatepass"), private=private)
+        if not written:
+            raise CommitConflictError(
+                f"version {version} was committed by another writer meanwhile; nothing was written: read the "
+                "table again and commit on top of that",
+                path=str(table),
+                version=version,
+            )
+        if not private:
+            self._log.checkpoint_if_due(version, metadata)
+        return version
+
+    def _commit_info(
+        self, actions: list[Action], version: int, operation: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        metadata = next((a for a in actions if isinstance(a, Metadata)), None) or self.snapshot.metadata
+        now = int(time.time() * 1000)
+        info: dict[str, Any] = {}
+        first = first_in_commit_version(metadata)
+        if first is not None and version >= first:
+            if self.read_version >= 0 and first_in_commit_version(self.snapshot.metadata) is None:
+                _check_enablement(metadata, version, str(self._log.table_path))
+            # Strictly growing, whatever the clock does.
+            info["inCommitTimestamp"] = now = max(now, self.snapshot.timestamp + 1)
+        info |= {
+            "timestamp": now,
+            "operation": operation,
+            "operationParameters": {
+                key: value if isinstance(value, str) else json.dumps(value) for key, value in parameters.items()
+            },
+            "readVersion": self.read_version,
+            "engineInfo": f"delta-sharing-client/{__version__}",
+        }
+        if self.read_version < 0:
+            del info["readVersion"]
+        given = next((dict(action.raw) for action in actions if _is_info(action)), {})
+        return info | given
+
+
+def _check_enablement(metadata: Metadata, version: int, table: str) -> None:
+    names = ("delta.inCommitTimestampEnablementVersion", "delta.inCommitTimestampEnablementTimestamp")
+    missing = [name for name in names if name not in metadata.configuration]
+    if missing or metadata.configuration[names[0]] != str(version):
+        raise DeltaLogError(
+            f"in-commit timestamps begin with version {version}: {' and '.join(names)} have to say so",
+            path=table,
+        )
+
+
+def _typed(action: ActionLike) -> Action:
+    if not isinstance(action, Mapping):
+        return action
+    if len(action) != 1:
+        raise DeltaLogError('an action is an object with one key, such as {"add": {...}}')
+    ((name, raw),) = action.items()
+    return make_action(name, raw, where="the commit")
+
+
+def _name_of(action: Action) -> str:
+    return action.name if isinstance(action, OtherAction) else _NAMES[type(action)]
+
+
+def _is_info(action: Action) -> bool:
+    return isinstance(action, OtherAction) and action.name == "commitInfo"

@@ -1,0 +1,1 @@
+"""Mirrors: local Delta tables that follow shared tables."""

@@ -1,0 +1,118 @@
+"""Which files of a mirror a server lists now: known again by their ids, or else by what does not change of a file.
+
+A server may give a file another id in another response format. What stays is the unsigned part of its URL, its
+size, its partition values and its number of rows. Where those leave a doubt, the file is another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.delta.mirror.state import data_of, file_id_of, key_of, tags_of
+from delta_sharing_client.delta.table.file_download import Fetched
+from delta_sharing_client.delta.table.local_actions import LOCATION, LocalFile, location_of
+from delta_sharing_client.expressions.statistics import num_records
+from delta_sharing_client.model.actions import FileAction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What separates a mirror's version from what a server lists.
+
+    Attributes:
+        files: the files that are listed; those that the mirror has have their places in it.
+        new: those that it lacks, and those whose deletion vector is another one.
+        renamed: those that it has under another id.
+        gone: the mirror's files that are not listed any more.
+        fetched: size and checksum of the mirror's files, by path.
+    """
+
+    files: list[LocalFile]
+    new: list[LocalFile]
+    renamed: list[LocalFile]
+    gone: list[AddFile]
+    fetched: dict[str, Fetched]
+
+
+def compare(
+    snapshot: Snapshot, directory: Path, listed: Iterable[LocalFile], locations: Mapping[str, str]
+) -> Comparison:
+    """Compare a mirror's version with what a server lists.
+
+    Args:
+        snapshot: the version.
+        directory: the mirror's directory.
+        listed: the files that the server lists.
+        locations: what the mirror's files are by their URLs, by id, where its log does not say so.
+    """
+    by_key = {file.key: file for file in listed}
+    named = {file.action.id for file in by_key.values()}
+    ids = {file_id_of(add): add for add in snapshot.files}
+    once = _single((location_of(file.action), file) for file in by_key.values())
+    places = _single(
+        (tags_of(add).get(LOCATION) or locations.get(file_id_of(add)), add)
+        for add in snapshot.files
+        if file_id_of(add) not in named
+    )
+    data = {key_of(add): data_of(add, directory) for add in snapshot.files}
+    gone = {key_of(add): add for add in snapshot.files}
+    files: list[LocalFile] = []
+    new: list[LocalFile] = []
+    renamed: list[LocalFile] = []
+    for key, file in by_key.items():
+        add = ids.get(file.action.id)
+        location = location_of(file.action)
+        if add is None and location in once and location in places and _may_be(places[location], file.action):
+            add = places[location]
+        if add is None or not _same_values(add, file):
+            files.append(file)
+            new.append(file)
+            continue
+        there = replace(file, path=data[key_of(add)][0].path)
+        files.append(there)
+        # The local name of a vector's file is made of both ids: under other ids it is another vector to the log.
+        if key_of(add)[1] != key[1] or (key_of(add) != key and there.vector_path is not None):
+            new.append(there)
+            continue
+        del gone[key_of(add)]
+        if key_of(add) != key:
+            renamed.append(there)
+    return Comparison(
+        files=files,
+        new=new,
+        renamed=renamed,
+        gone=list(gone.values()),
+        fetched={item.path: item.known for items in data.values() for item in items if item.known is not None},
+    )
+
+
+def has_any_of(snapshot: Snapshot, files: Iterable[FileAction]) -> bool:
+    """Tell whether a mirror knows the id of any of the files that a server lists."""
+    known = {file_id_of(add) for add in snapshot.files}
+    return any(file.id in known for file in files)
+
+
+T = TypeVar("T")
+
+
+def _single(items: Iterable[tuple[str | None, T]]) -> dict[str, T]:
+    """Return the items by their keys; without those whose key is not told, or not theirs alone."""
+    pairs = [(key, item) for key, item in items if key is not None]
+    counts = Counter(key for key, _ in pairs)
+    return {key: item for key, item in pairs if counts[key] == 1}
+
+
+def _may_be(add: AddFile, action: FileAction) -> bool:
+    """Tell whether nothing that is known of a file speaks against its being another one under another id."""
+    rows, listed = num_records(add.stats), num_records(action.stats)
+    return 0 < action.size == add.size and (rows is None or listed is None or rows == listed)
+
+
+def _same_values(add: AddFile, file: LocalFile) -> bool:
+    values = {name: value or None for name, value in add.partition_values.items()}
+    return values == {name: value or None for name, value in file.values.items()}

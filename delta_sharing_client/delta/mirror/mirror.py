@@ -1,0 +1,230 @@
+"""`Mirror`: a shared table as a local Delta table."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delta_sharing_client.delta.log import DeltaLog, Snapshot
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.delta.log.symbolic_links import refuse_links
+from delta_sharing_client.delta.mirror.state import check_source, local_version_of, shared_version
+from delta_sharing_client.delta.mirror.sync_lock import exclusive
+from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
+from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.expressions.predicates import Filters
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.representation import representation
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.wire.requests import check_version
+
+if TYPE_CHECKING:
+    from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+    from delta_sharing_client.delta.mirror.sync import SyncResult
+    from delta_sharing_client.delta.mirror.vacuum import VacuumResult
+    from delta_sharing_client.delta.mirror.verify import Verification
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A local Delta table that follows a shared one. Made by `SharedTable.mirror`.
+
+    The directory is a Delta table that any Delta engine opens. Files come first and the commit last, so that
+    its newest version is always whole, whatever happens to the process; several processes may sync at a time.
+
+    Attributes:
+        table: the shared table's three names.
+        directory: the local table's directory.
+    """
+
+    table: Table
+    directory: Path
+    _rest: RestClient = field(repr=False, compare=False)
+    _storage: StorageReader = field(repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls, table: Table, directory: str | os.PathLike[str], rest: RestClient, storage: StorageReader
+    ) -> Mirror:
+        """Return the mirror of a table in a directory; nothing is read, made or asked."""
+        return cls(table, Path(os.path.realpath(directory)), rest, storage)
+
+    @property
+    def log(self) -> DeltaLog:
+        """The local table's log.
+
+        Raises:
+            DeltaLogError: there is a link among the mirror's own files.
+        """
+        refuse_links(self.directory, LOG_DIRECTORY, PRIVATE_FOLDER)
+        return DeltaLog.for_table(self.directory)
+
+    @property
+    def shared_version(self) -> int | None:
+        """The version of the shared table that the newest local version holds; None before the first sync.
+
+        Raises:
+            DeltaLogError: the directory holds something else than this table's mirror.
+        """
+        return shared_version(self._snapshot())
+
+    def holds(self, version: int) -> bool:
+        """Tell whether a sync stopped at a version of the shared table, which can then be read.
+
+        Raises:
+            DeltaLogError: the directory holds something else than this table's mirror.
+        """
+        return shared_version(self._snapshot()) == version or local_version_of(self.log, version) is not None
+
+    def sync(
+        self,
+        at_version: int | None = None,
+        *,
+        every_version: bool = False,
+        repair: bool = False,
+        progress: bool | None = None,
+    ) -> SyncResult:
+        """Bring the local table up to date with the shared one.
+
+        The first sync downloads the table. Later ones ask for its version, one request, and stop there when
+        nothing has changed; else they fetch the files with new ids and append one commit with what came and
+        went. Another sync of the same directory is waited for.
+
+        Args:
+            at_version: the shared version to bring it to, newer or older (needs a table shared with its
+                history); the latest without.
+            every_version: append one commit for each shared version since the last sync, rather than one for all
+                of them (needs the history too).
+            repair: read all files first, as `verify` does, and fetch those again that are missing or damaged.
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Raises:
+            DeltaLogError: the directory holds something else, or cannot be written.
+            DiskFullError: there is no room; the local table is as it was.
+            DeltaSharingError: the server could not be asked, or a file could not be fetched; the local table
+                is as it was, and the next sync goes on from the files that have come.
+        """
+        from delta_sharing_client.delta.mirror.sync import Syncer
+
+        version = check_version(at_version, "at_version")
+        syncer = Syncer(self._rest, self._storage, self.table, self.directory, progress)
+        return syncer.sync(at_version=version, every_version=every_version, repair=repair)
+
+    def verify(self) -> Verification:
+        """Read all files of the newest local version, and compare sizes and checksums with the log's.
+
+        Raises:
+            DeltaTableNotFoundError: the mirror was never synced.
+            DeltaLogError: the log is damaged.
+        """
+        from delta_sharing_client.delta.mirror.verify import verify_files
+
+        return verify_files(self._synced(), self.directory)
+
+    def vacuum(self, retain: timedelta = timedelta(days=7), *, dry_run: bool = False) -> VacuumResult:
+        """Remove files that only old local versions name; those versions can then no longer be read.
+
+        Versions that have expired in the log (`delta.logRetentionDuration`, 30 days where not set) cannot be read
+        anyway, and their files are removed however long they were to be kept.
+
+        Args:
+            retain: the files of versions that were current within this time are kept; 7 days by default.
+            dry_run: remove nothing, only count.
+
+        Raises:
+            ValueError: `retain` is less than zero.
+            DeltaTableNotFoundError: the mirror was never synced.
+            DeltaLogError: the log is damaged, or a file cannot be removed.
+        """
+        from delta_sharing_client.delta.mirror.vacuum import vacuum_files
+
+        if not isinstance(retain, timedelta):
+            raise TypeError(f"retain is a timedelta, not {type(retain).__name__}")
+        if retain < timedelta(0):
+            raise ValueError(f"retain is {retain}; it takes a time of zero or more")
+        self._synced()
+        with exclusive(self.directory):
+            return vacuum_files(self.log, retain, dry_run=dry_run)
+
+    def scan(
+        self,
+        columns: Iterable[str] | None = None,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        version: int | None = None,
+        *,
+        variant: VariantForm = "struct",
+    ) -> MirrorScan:
+        """Say what to read of the local table; the server is not asked.
+
+        Args:
+            columns: names of the columns to return, in that order; all without.
+            filters: rows to return, as for `SharedTable.scan`.
+            limit: rows to return at the most.
+            version: the version of the shared table to read, if a sync stopped at it; the newest without.
+            variant: ``struct`` or ``json``, as for `SharedTable.scan`.
+
+        Raises:
+            DeltaTableNotFoundError: the mirror was never synced.
+            VersionNotFoundError: no sync stopped at that version, or it has expired in the log.
+            DeltaLogError: the directory holds something else, or its log is damaged.
+        """
+        return self.scan_with(
+            ScanOptions(columns=columns, filters=filters, limit=limit, version=version, variant=variant)
+        )
+
+    def scan_with(self, options: ScanOptions) -> MirrorScan:
+        """Return the scan of the local table that some options ask for; as `scan` otherwise.
+
+        Args:
+            options: what to read; hints for the server and the response format count for nothing.
+        """
+        from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+        from delta_sharing_client.storage.local import LocalStorage
+
+        snapshot, wanted = self._synced(), options.version
+        if wanted is not None and wanted != shared_version(snapshot):
+            local = local_version_of(self.log, wanted)
+            if local is None:
+                raise VersionNotFoundError(
+                    f"no sync stopped at version {wanted} of {self.table.full_name}, or the log no longer has it "
+                    "(delta.logRetentionDuration); sync(at_version=...) gets it",
+                    path=str(self.directory),
+                )
+            snapshot = self.log.snapshot_at(local)
+        return MirrorScan(
+            self.table,
+            self.directory,
+            snapshot,
+            options,
+            _storage=LocalStorage(self._storage.options),
+            _rest=self._rest,
+        )
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = self.log.snapshot()
+        check_source(snapshot, self.table, self.directory)
+        return snapshot
+
+    def _synced(self) -> Snapshot:
+        snapshot = self._snapshot()
+        if snapshot.version < 0:
+            raise DeltaTableNotFoundError("the mirror was never synced; call sync()", path=str(self.directory))
+        return snapshot
+
+    @representation
+    def __repr__(self) -> str:
+        return f"Mirror({self.table.full_name!r}, {str(self.directory)!r})"
+
+    @representation
+    def _repr_html_(self) -> str:
+        name, directory = html.escape(self.table.full_name), html.escape(str(self.directory))
+        return f"<code>Mirror</code> <b>{name}</b> in <code>{directory}</code>"

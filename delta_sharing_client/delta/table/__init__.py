@@ -1,0 +1,1 @@
+"""Materialized tables: a shared table's snapshot or changes as a local Delta table."""

@@ -1,0 +1,358 @@
+"""Fetching data files to disk: side by side, each whole under its name or not there, resumed after a crash.
+
+A file is written under a temporary name in a folder of its own, checked, fsynced and renamed. Of a large one
+it is noted now and then how far it has come, so that the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+from typing import Any, Final
+
+from delta_sharing_client.delta.log.durable_files import (
+    make_directories,
+    remove_quietly,
+    replace_file,
+    sync_directory,
+    writing,
+)
+from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
+from delta_sharing_client.errors import DataError
+from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
+from delta_sharing_client.storage.download import Download, Refresh, RetryBudget
+from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.transport.connections import Cancellation
+
+#: The folder for everything that is not part of the table; its name begins with an underscore, so that every
+#: engine leaves it alone.
+PRIVATE_FOLDER: Final = "_delta_sharing"
+PARTIAL: Final = "partial"
+
+_PIECE: Final = 8 * 1024 * 1024
+_AHEAD: Final = 8
+_NOTED_EVERY: Final = 64 * 1024 * 1024
+_VERSION_BYTE: Final = b"\x01"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A file to fetch.
+
+    Attributes:
+        url: its signed URL; never shown.
+        file_id: its id in the sharing protocol, under which its URL is renewed.
+        path: where it shall lie, relative to the table's directory.
+        size: its size in bytes; 0 where not told.
+        num_records: how many rows it has, where told.
+        vector: what the descriptor says, where it is a deletion vector.
+    """
+
+    url: str = field(repr=False)
+    file_id: str
+    path: str
+    size: int = 0
+    num_records: int | None = None
+    vector: DeletionVector | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """A file that lies in its place.
+
+    Attributes:
+        size: its size in bytes.
+        sha256: the checksum of its bytes, in hexadecimal digits.
+        fetched: bytes that were fetched for it; 0 for one that was there already.
+    """
+
+    size: int
+    sha256: str
+    fetched: int
+
+
+def fetch_files(
+    storage: StorageReader,
+    directory: Path,
+    wanted: Sequence[Wanted],
+    *,
+    refresh: Refresh | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, Fetched]:
+    """Fetch files into a table's directory; those that are there already are kept.
+
+    Args:
+        storage: fetches.
+        directory: the table's directory.
+        wanted: the files.
+        refresh: gives a fresh URL for one that has expired.
+        advance: told several times a second how many bytes of data files have come since; those that were there
+            already count.
+
+    Returns:
+        What became of each file, by its path. All of them are durable.
+
+    Raises:
+        DiskFullError: there is no room; what is there already stays, and the next run goes on from it.
+        DeltaLogError: a file cannot be written.
+        DeltaSharingError: a file cannot be fetched, or is damaged.
+    """
+    if not wanted:
+        return {}
+    job = _Job(storage, directory, refresh, sum(1 + item.size // _PIECE for item in wanted))
+    with writing("the data", directory):
+        links = LinkCheck(directory)
+        for folder in (job.partial, *sorted({(directory / item.path).parent for item in wanted})):
+            links.folder(folder)
+            make_directories(folder)
+    workers = min(storage.options.max_connections, len(wanted))
+    files = ThreadPoolExecutor(workers, "delta-sharing-fetch")
+    try:
+        futures: dict[Future[Fetched], Wanted] = {files.submit(job.one, item): item for item in wanted}
+        done: dict[str, Fetched] = {}
+        pending = set(futures)
+        while pending:
+            finished, pending = wait(pending, return_when=FIRST_EXCEPTION, timeout=0.2)
+            for future in finished:
+                done[futures[future].path] = future.result()
+            if advance is not None and (came := job.count_anew()):
+                advance(came)
+    finally:
+        # Also on Ctrl-C: nobody wants the rest any more.
+        job.close()
+        files.shutdown(wait=True, cancel_futures=True)
+    with writing("the data", directory):
+        _sync_folders(directory / item.path for item in wanted)
+    return done
+
+
+def _sync_folders(files: Iterable[Path]) -> None:
+    for folder in sorted({file.parent for file in files}):
+        sync_directory(folder)
+
+
+class _Job:
+    """What the threads of one run share."""
+
+    def __init__(self, storage: StorageReader, directory: Path, refresh: Refresh | None, pieces: int) -> None:
+        self.partial = directory / PRIVATE_FOLDER / PARTIAL
+        self._storage = storage
+        self._directory = directory
+        self._refresh = refresh
+        self._cancelled = Cancellation()
+        connections = storage.options.max_connections
+        self._budget = RetryBudget(pieces, connections)
+        self._connections = BoundedSemaphore(connections)
+        self._pieces = ThreadPoolExecutor(connections, "delta-sharing-piece")
+        self._came = 0
+        self._counting = Lock()
+
+    def count_anew(self) -> int:
+        """Return how many bytes have come since this was last asked; less than 0 where a file began anew."""
+        with self._counting:
+            came, self._came = self._came, 0
+        return came
+
+    def _count(self, size: int) -> None:
+        with self._counting:
+            self._came += size
+
+    def close(self) -> None:
+        self._cancelled.set()
+        self._pieces.shutdown(wait=True, cancel_futures=True)
+
+    def one(self, item: Wanted) -> Fetched:
+        target = self._directory / item.path
+        with writing("the data", self._directory):
+            there = target.is_file() and not is_link(target)
+            if there and (item.vector is not None or not item.size or _size(target) == item.size):
+                # It was given its name after it had been checked and made durable.
+                self._count(item.size)
+                return Fetched(size=_size(target), sha256=sha256_of(target), fetched=0)
+            if item.vector is not None:
+                return self._vector(item, item.vector, target)
+            temporary = self.partial / f"{target.name}.part"
+            fetched = (self._in_pieces if item.size > _PIECE else self._whole)(item, temporary)
+            try:
+                _check(item, temporary)
+            except DataError:
+                remove_quietly(temporary)
+                remove_quietly(_note(temporary))
+                raise
+            found = Fetched(size=_size(temporary), sha256=sha256_of(temporary), fetched=fetched)
+            # The folder is made durable once, after all of its files.
+            temporary.replace(target)
+            remove_quietly(_note(temporary))
+            return found
+
+    def _download(self, item: Wanted, etag: str | None = None) -> Download:
+        return self._storage.download(
+            item.url,
+            file_id=item.file_id,
+            size=item.size,
+            refresh=self._refresh,
+            cancelled=self._cancelled,
+            budget=self._budget,
+            etag=etag,
+        )
+
+    def _whole(self, item: Wanted, temporary: Path) -> int:
+        download = self._download(item)
+        with self._connections:
+            data = memoryview(download.restarting(download.whole) or b"").cast("B")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        self._count(len(data))
+        return len(data)
+
+    def _in_pieces(self, item: Wanted, temporary: Path) -> int:
+        etag, begun = _read_note(temporary, item.size)
+        download = self._download(item, etag)
+        fetched = counted = 0
+
+        def come(size: int) -> None:
+            nonlocal counted
+            counted += size
+            self._count(size)
+
+        def read() -> int:
+            nonlocal fetched, counted
+            # After a change of the file the download has forgotten its ETag: then it begins anew.
+            start = begun if etag is not None and download.etag == etag else 0
+            fetched = item.size - start
+            self._count(start - counted)
+            counted = start
+            with temporary.open("r+b" if start else "wb") as file:
+                file.truncate(start)
+                self._fill(file.fileno(), download, temporary, start, item.size, come)
+                os.fsync(file.fileno())
+            return fetched
+
+        download.restarting(read)
+        return fetched
+
+    def _fill(
+        self,
+        descriptor: int,
+        download: Download,
+        temporary: Path,
+        start: int,
+        size: int,
+        come: Callable[[int], None],
+    ) -> None:
+        """Fetch pieces side by side, and note how far the file has come without a gap."""
+        running: deque[tuple[int, Future[None]]] = deque()
+        position = noted = done = start
+
+        def piece(begin: int, stop: int) -> None:
+            with self._connections:
+                data = download.range(begin, stop)
+            self._budget.give_back()
+            _write_at(descriptor, memoryview(data).cast("B"), begin)
+
+        try:
+            while position < size or running:
+                while position < size and len(running) < _AHEAD:
+                    stop = min(position + _PIECE, size)
+                    running.append((stop, self._pieces.submit(piece, position, stop)))
+                    position = stop
+                stop, future = running.popleft()
+                future.result()
+                come(stop - done)
+                done = stop
+                if stop - noted >= _NOTED_EVERY and stop < size and download.etag is not None:
+                    os.fsync(descriptor)
+                    note = {"etag": download.etag, "size": size, "done": stop}
+                    replace_file(_note(temporary), json.dumps(note).encode())
+                    noted = stop
+        finally:
+            # Nobody may write to the file once it is closed. One that was cancelled is not waited for: if the pool
+            # has been shut down meanwhile, nobody would ever say that it is over.
+            wait([future for _, future in running if not future.cancel()])
+
+    def _vector(self, item: Wanted, vector: DeletionVector, target: Path) -> Fetched:
+        (data,) = self._storage.fetch_ranges(
+            item.url,
+            file_id=item.file_id,
+            size=0,
+            ranges=[file_range(vector)],
+            refresh=self._refresh,
+            cancelled=self._cancelled,
+            budget=self._budget,
+        )
+        stored = bytes(data)
+        decode_stored(stored, vector, item.file_id)
+        content = _VERSION_BYTE + stored
+        temporary = self.partial / f"{target.name}.part"
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        return Fetched(size=len(content), sha256=hashlib.sha256(content).hexdigest(), fetched=len(stored))
+
+
+_seeking: Final = Lock()
+
+
+def _write_at(descriptor: int, data: memoryview, position: int) -> None:
+    while data:
+        if hasattr(os, "pwrite"):
+            written = os.pwrite(descriptor, data, position)
+        else:  # pragma: no cover  # Windows
+            with _seeking:
+                os.lseek(descriptor, position, os.SEEK_SET)
+                written = os.write(descriptor, data)
+        data = data[written:]
+        position += written
+
+
+def _note(temporary: Path) -> Path:
+    return temporary.with_name(temporary.name + ".json")
+
+
+def _read_note(temporary: Path, size: int) -> tuple[str | None, int]:
+    """Return the ETag and the length of what an earlier run left of a file; nothing where that is unsure."""
+    try:
+        note: Any = json.loads(_note(temporary).read_bytes())
+        etag, done = note["etag"], note["done"]
+        usable = note["size"] == size and isinstance(etag, str) and 0 < done < size and _size(temporary) >= done
+    except (OSError, ValueError, LookupError, TypeError):
+        return None, 0
+    return (etag, done) if usable else (None, 0)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def _check(item: Wanted, file: Path) -> None:
+    """Hold a fetched file against what the table says: its size, its footer, its number of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = _size(file)
+    if item.size and size != item.size:
+        raise DataError(f"it has {size} bytes; the table says {item.size}", file_id=item.file_id)
+    try:
+        rows = pq.read_metadata(file).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"not a readable Parquet file: {error}", file_id=item.file_id) from None
+    if item.num_records is not None and rows != item.num_records:
+        raise DataError(f"it has {rows} rows; the table says {item.num_records}", file_id=item.file_id)
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

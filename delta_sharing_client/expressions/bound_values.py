@@ -1,0 +1,164 @@
+"""Bounds in statistics as values to compare with, moved outwards or unknown where writers change them.
+
+What writers were seen to do, or may do within their number types:
+
+* decimals are written as doubles (the last digits differ) or as 64-bit integers that saturate at their limits;
+* integers pass through a double as well, doubles through a 32-bit float, and both saturate at the greatest value;
+* times are cut to milliseconds, downward or towards the epoch; those out of range become the first or the last
+  that a library has;
+* strings are cut after 32 UTF-16 units or so, even inside a character, whose half then becomes `?` or U+FFFD.
+
+A bound of another JSON type than the column's, or out of the type's range, is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+from decimal import Context, Decimal
+from typing import Any, Final
+
+from delta_sharing_client.model.partition_values import (
+    INTEGER_BITS,
+    Value,
+    parse_date,
+    parse_timestamp,
+    to_float32,
+)
+from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType
+
+_MILLISECOND: Final = 1000
+_SECOND: Final = 1_000_000
+#: Times that stand for all beyond them: the first and the last of Python and of Java's formats, and of 64-bit
+#: nanoseconds.
+_TIME_LIMITS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 // 1000, -(2**63) // 1000)
+#: Bytes of UTF-8 from which on a string may have been cut.
+_CUT: Final = 32
+#: What half a character, and all that follow it in UTF-16, may have become.
+_HALVES: Final = re.compile("[\ud800-\U0010ffff]")
+#: Numbers of so many digits survive a double; longer ones are off by less than the given part of them.
+_DOUBLE_DIGITS: Final = 15
+_DOUBLE_ERROR: Final = Decimal("1e-14")
+_WIDE: Final = Context(prec=80)
+#: Digits before the point that no column has.
+_FAR: Final = 40
+#: The digits of numbers at which 64-bit integers saturate, as numbers from 1 to 10.
+_SATURATED: Final = (Decimal("9.223372036854775807"), Decimal("1.8446744073709551615"))
+_FLOAT_MOST: Final = 3.4028234663852886e38
+_DOUBLE_MOST: Final = 1.7976931348623157e308
+_FLOAT_ERROR: Final = 2.0**-23
+_FLOAT_LEAST: Final = 2.0**-149
+
+
+def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
+    """Return a JSON bound as a value that compares with literals of the type; None where it cannot be trusted.
+
+    Args:
+        value: the bound, numbers with a point as `Decimal`.
+        data_type: the column's type.
+        upper: whether it is the greatest value, rather than the least.
+    """
+    try:
+        if value is None or isinstance(value, dict | list | bool):
+            return None
+        if isinstance(data_type, DecimalType):
+            return _decimal(_number(value), data_type, upper=upper)
+        if not isinstance(data_type, PrimitiveType):
+            return None
+        name = data_type.name
+        if name in INTEGER_BITS:
+            return _integer(_number(value), INTEGER_BITS[name], upper=upper)
+        if name in ("float", "double"):
+            return _real(float(value), name, upper=upper)
+        if not isinstance(value, str):
+            return None
+        if name == "string":
+            return _text(value, upper=upper)
+        if name == "date":
+            day = parse_date(value)
+            return None if day in (date.min, date.max) else day
+        if name in ("timestamp", "timestamp_ntz"):
+            return _time(value, wall_clock=name == "timestamp_ntz", upper=upper)
+    except (ValueError, ArithmeticError):
+        pass
+    return None
+
+
+def _number(value: Any) -> Decimal:
+    """A number that some column may hold; its exponent is looked at before it is expanded.
+
+    Raises:
+        ValueError: it is far out of every column's range, or not finite.
+        ArithmeticError: it is none.
+    """
+    number = Decimal(value)
+    if not number.is_finite() or (number and number.adjusted() > _FAR):
+        raise ValueError
+    return number
+
+
+def _moved(number: Decimal, *, upper: bool) -> Decimal:
+    """A number moved outwards by what a double may have changed."""
+    slack = _WIDE.multiply(number.copy_abs(), _DOUBLE_ERROR)
+    return _WIDE.add(number, slack) if upper else _WIDE.subtract(number, slack)
+
+
+def _decimal(number: Decimal, data_type: DecimalType, *, upper: bool) -> Decimal | None:
+    if number and number.adjusted() > data_type.precision - data_type.scale:
+        return None
+    if data_type.precision <= _DOUBLE_DIGITS:
+        return number
+    digits = number.copy_abs().scaleb(-number.adjusted(), _WIDE)
+    if any(abs(_WIDE.subtract(digits, limit)) < _DOUBLE_ERROR for limit in _SATURATED):
+        return None
+    return _moved(number, upper=upper)
+
+
+def _integer(number: Decimal, bits: int, *, upper: bool) -> int | None:
+    whole = int(number)
+    limit = 1 << (bits - 1)
+    if number != whole or not -limit <= whole < limit:
+        return None
+    return whole if abs(whole) < 10**_DOUBLE_DIGITS else int(_moved(number, upper=upper))
+
+
+def _real(real: float, name: str, *, upper: bool) -> float | None:
+    """A bound that may have been rounded to 32 bits, or be the shortest text of such a number."""
+    single = to_float32(real)
+    if abs(single) < _FLOAT_MOST:
+        slack = abs(single) * _FLOAT_ERROR + _FLOAT_LEAST
+        return single + slack if upper else single - slack
+    is_wide = name == "double" and math.isinf(single) and abs(real) < _DOUBLE_MOST
+    return real if is_wide else None
+
+
+def _text(value: str, *, upper: bool) -> str | None:
+    try:
+        if len(value.encode()) < _CUT:
+            return value
+    except UnicodeEncodeError:
+        pass  # cut inside a character
+    half = _HALVES.search(value)
+    whole = value[: half.start()] if half else value
+    return _after_cut(whole.rstrip("?")) if upper else whole
+
+
+def _after_cut(value: str) -> str | None:
+    """The least string that comes after all that begin with `value`; None where there is none."""
+    if not value:
+        return None
+    following = ord(value[-1]) + 1
+    return value[:-1] + chr(0xE000 if following == 0xD800 else following)
+
+
+def _time(value: str, *, wall_clock: bool, upper: bool) -> int | None:
+    # A date is a time where a column of dates was widened, and that has no zone.
+    if ":" not in value and not wall_clock:
+        return None
+    micros = parse_timestamp(value, wall_clock=wall_clock)
+    if any(abs(micros - limit) < _SECOND for limit in _TIME_LIMITS):
+        return None
+    if upper:
+        return micros + _MILLISECOND
+    return micros if micros > 0 else micros - _MILLISECOND

@@ -1,0 +1,420 @@
+"""Row filters as one tree that every place understands: server hints, file pruning, the exact row filter.
+
+A filter comes as `pandas.read_parquet` takes it, is bound to the table's schema once (names to columns,
+literals to the columns' types), and is then
+
+* written as `jsonPredicateHints` and `predicateHints` for the server (`hints`),
+* evaluated over what is known of a file, to leave out files that cannot hold a matching row (`possible`),
+* evaluated exactly over the rows, by the floor that knows Arrow.
+
+NULL follows SQL: a comparison with null is neither true nor false, and only rows whose filter is true
+remain. NaN follows IEEE 754: it equals nothing, not even itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeAlias
+
+from delta_sharing_client.errors import ColumnError, FilterError
+from delta_sharing_client.model.partition_values import (
+    INTEGER_BITS,
+    Value,
+    parse_date,
+    parse_timestamp,
+)
+from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
+
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+#: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed; or SQL.
+Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = 86_400_000_000
+_BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
+#: Decimal digits that no column has before or behind the point.
+_FAR: Final = 100
+_OPERATORS: Final[Mapping[str, Operator]] = {
+    "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A column against a literal of the column's type."""
+
+    column: StructField
+    op: Operator
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A column against several literals; without any it is false for every value, null for null."""
+
+    column: StructField
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a column is null; true or false, never null."""
+
+    column: StructField
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of them."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any of them."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; null stays null."""
+
+    part: Predicate
+
+
+Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
+
+
+def freeze_filters(filters: Any) -> Any:
+    """Return filters that can be bound again and again, and that later changes to the caller's lists do not reach.
+
+    A malformed term stays as it is.
+
+    Raises:
+        FilterError: they are neither a list nor SQL text.
+    """
+    if isinstance(filters, str) and not filters.strip():
+        raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
+    if filters is None or isinstance(filters, str):
+        return filters
+    if not isinstance(filters, list | tuple):
+        raise FilterError(
+            "filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
+            f"not {type(filters).__name__}"
+        )
+    if len(filters) == 3 and isinstance(filters[0], str) and isinstance(filters[1], str):
+        raise FilterError(f"filters takes a list of tuples: write [({filters[0]!r}, {filters[1]!r}, ...)]")
+    return _frozen(filters)
+
+
+def _frozen(filters: Any) -> Any:
+    if isinstance(filters, list | tuple):
+        return tuple(_frozen(item) for item in filters)
+    if isinstance(filters, Iterator):  # its values come once, and are looked at several times
+        return tuple(filters)
+    return frozenset(filters) if isinstance(filters, set) else filters
+
+
+def columns_of(predicate: Predicate) -> Iterator[StructField]:
+    """Yield the columns a predicate looks at, as often as they occur."""
+    if isinstance(predicate, And | Or):
+        for part in predicate.parts:
+            yield from columns_of(part)
+    elif isinstance(predicate, Not):
+        yield from columns_of(predicate.part)
+    else:
+        yield predicate.column
+
+
+def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
+    """Bind filters to a table's columns.
+
+    Args:
+        filters: ``[(column, operator, value), ...]``, AND-ed, or a list of such lists, OR-ed. Operators:
+            ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not`` (the last two take None). Or SQL text, see
+            `sql_filters`.
+        schema: the table's columns.
+
+    Returns:
+        The predicate; None where `filters` is empty.
+
+    Raises:
+        FilterError: a term is malformed, its operator unknown, or its value no value of the column's type.
+        ColumnError: a column is unknown.
+        MissingDependencyError: SQL text needs sqlglot, which is not installed.
+    """
+    if isinstance(filters, str):
+        from delta_sharing_client.expressions.sql_filters import parse_sql_filter  # which builds on this module
+
+        return parse_sql_filter(filters, schema)
+    if isinstance(filters, bytes) or not isinstance(filters, Iterable):
+        raise FilterError(
+            f"filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
+            f"not {type(filters).__name__}"
+        )
+    items = list(filters)
+    if not items:
+        return None
+    if all(_is_term(item) for item in items):
+        return _all([_bind_term(item, schema) for item in items])
+    groups: list[Predicate] = []
+    for group in items:
+        if isinstance(group, str | bytes) or not isinstance(group, Iterable):
+            raise FilterError(f"{group!r} in filters is no (column, operator, value) tuple")
+        terms = list(group)
+        if not terms:
+            raise FilterError("filters has an empty group; an empty AND would match every row")
+        groups.append(_all([_bind_term(term, schema) for term in terms]))
+    return groups[0] if len(groups) == 1 else Or(tuple(groups))
+
+
+def _is_term(item: Any) -> bool:
+    if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != 3:
+        return False
+    return isinstance(item[0], str) and isinstance(item[1], str)
+
+
+def _all(parts: list[Predicate]) -> Predicate:
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def _bind_term(term: Any, schema: StructType) -> Predicate:
+    if not _is_term(term):
+        raise FilterError(f"{term!r} in filters is no (column, operator, value) tuple")
+    name, operator, value = term
+    column = schema.find(name)
+    if column is None:
+        raise ColumnError(
+            f"filters names the column {name!r}, which the table does not have; it has {', '.join(schema.names)}",
+            columns=[name],
+        )
+    op = " ".join(operator.lower().split())
+    if op in ("is", "is not"):
+        if value is not None:
+            raise FilterError(f"filters: {operator!r} takes None, not {value!r}")
+        return IsNull(column) if op == "is" else Not(IsNull(column))
+    if op in ("in", "not in"):
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            raise FilterError(f"filters: {operator!r} on {column.name!r} takes a list, not {value!r}")
+        return _bind_in(column, list(value), negated=op == "not in")
+    if op not in _OPERATORS:
+        raise FilterError(
+            f"filters: unknown operator {operator!r} on {column.name!r}; "
+            "there are = != < <= > >= in, not in, is, is not"
+        )
+    if value is None:
+        raise FilterError(
+            f"filters: {column.name!r} {operator} None is never true; "
+            f"write ({column.name!r}, 'is', None) or ({column.name!r}, 'is not', None)"
+        )
+    if isinstance(value, list | tuple | set | frozenset | range):
+        word = "not in" if _OPERATORS[op] == "!=" else "in"
+        raise FilterError(
+            f"filters: {column.name!r} {operator} takes one value, not a {type(value).__name__}; "
+            f"write ({column.name!r}, {word!r}, [...]) for several"
+        )
+    return bind_comparison(column, _OPERATORS[op], value)
+
+
+def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
+    if column.type == PrimitiveType("variant"):
+        raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
+    known = [value for value in values if value is not None]
+    bound: list[Value] = []
+    for value in known:
+        term = bind_comparison(column, "=", value)
+        if isinstance(term, Compare):
+            bound.append(term.value)
+    if len(known) < len(values) and negated:
+        # x NOT IN (..., NULL) is false or null in SQL: no row remains.
+        return And((IsNull(column), Not(IsNull(column))))
+    membership = In(column, tuple(dict.fromkeys(bound)))
+    return Not(membership) if negated else membership
+
+
+def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
+    """Bind one comparison; the literal becomes a value of the column's type without changing the answer.
+
+    Raises:
+        FilterError: the value does not fit the column's type, or the type cannot be compared.
+    """
+    try:
+        return _bind_comparison(column, op, _plain(value))
+    except InvalidOperation:
+        raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is no number") from None
+    except ValueError as error:
+        if isinstance(error, FilterError):
+            raise
+        raise FilterError(f"filters: {column.name!r} is {column.type}: {error}") from None
+
+
+def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
+    kind = column.type
+    if isinstance(kind, PrimitiveType):
+        name = kind.name
+        if name in INTEGER_BITS or name in ("float", "double"):
+            return _bind_number(column, op, value)
+        if name == "string" and isinstance(value, str):
+            return Compare(column, op, value)
+        if name == "boolean" and isinstance(value, bool):
+            return Compare(column, op, value)
+        if name == "binary" and isinstance(value, bytes | bytearray | memoryview):
+            return Compare(column, op, bytes(value))
+        if name == "date":
+            return Compare(column, op, _date_literal(value))
+        if name in ("timestamp", "timestamp_ntz"):
+            return _bind_time(column, op, value, wall_clock=name == "timestamp_ntz")
+    elif isinstance(kind, DecimalType):
+        return _bind_number(column, op, value)
+    else:
+        raise FilterError(f"filters: {column.name!r} is {kind}, which cannot be compared")
+    raise FilterError(
+        f"filters: {column.name!r} is {kind}; {value!r} ({type(value).__name__}) cannot be compared with it"
+    )
+
+
+def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise FilterError(
+            f"filters: {column.name!r} is {column.type}; "
+            f"{value!r} ({type(value).__name__}) cannot be compared with it"
+        )
+    number = Decimal(value.strip()) if isinstance(value, str) else value
+    kind = column.type
+    if is_float(kind):
+        return (
+            _bind_int_to_float(column, op, number)
+            if isinstance(number, int)
+            else Compare(column, op, float(number))
+        )
+    if isinstance(number, float | Decimal) and not math.isfinite(number):
+        return _never_or_always(column, op, above=not _is_nan(number) and number > 0, nan=_is_nan(number))
+    if isinstance(number, float) and isinstance(kind, DecimalType):
+        # 0.05 means five hundredths here, and not the double next to it, which no decimal is equal to.
+        number = Decimal(repr(float(number)))
+    scale = kind.scale if isinstance(kind, DecimalType) else 0
+    digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
+    bits = INTEGER_BITS[kind.name] if isinstance(kind, PrimitiveType) else 0
+    least, most = (-digits, digits) if digits else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    exact = _fraction(number) * 10**scale
+    unscaled = math.floor(exact)
+    if exact != unscaled:
+        # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is never so.
+        if op in ("=", "!="):
+            return _never_or_always(column, op, above=False, nan=True)
+        if op in ("<", ">="):
+            unscaled += 1
+    if not least <= unscaled <= most:
+        return _never_or_always(column, op, above=unscaled > most, nan=False)
+    return Compare(column, op, _scaled(unscaled, scale) if digits else unscaled)
+
+
+def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predicate:
+    """An integer against floats: exact, also where no float is equal to it."""
+    try:
+        real = float(number)
+    except OverflowError:
+        real = sys.float_info.max if number > 0 else -sys.float_info.max
+    nearest = int(real)
+    if nearest != number:
+        if op in ("=", "!="):
+            return _never_or_always(column, op, above=False, nan=True)
+        # No float lies between the two, so that the nearest one is on the one side for sure.
+        less_or_greater: tuple[Operator, Operator] = ("<=", ">") if nearest < number else ("<", ">=")
+        op = less_or_greater[op not in ("<", "<=")]
+    return Compare(column, op, real)
+
+
+def _fraction(number: int | float | Decimal) -> Fraction:
+    """The number itself; one far beyond every column's range or scale as one that is as far out."""
+    if isinstance(number, Decimal) and number:
+        if number.adjusted() > _FAR:
+            return Fraction(10**_FAR) * (-1 if number < 0 else 1)
+        if number.adjusted() < -_FAR:
+            return Fraction(-1 if number < 0 else 1, 10**_FAR)
+    return Fraction(number) if number else Fraction(0)
+
+
+def _scaled(unscaled: int, scale: int) -> Decimal:
+    """`unscaled / 10**scale` without the rounding of the decimal context."""
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
+def _is_nan(value: float | Decimal) -> bool:
+    return value != value
+
+
+def _never_or_always(column: StructField, op: Operator, *, above: bool, nan: bool) -> Predicate:
+    """A comparison whose answer is the same for every value of the column (null stays null)."""
+    always = op == "!=" if nan or op in ("=", "!=") else (op in ("<", "<=")) == above
+    return Not(In(column, ())) if always else In(column, ())
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy and pandas scalars into Python's own, without importing either."""
+    if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
+        if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
+            return str(value)  # refused further on; as microseconds it would be another time
+        micros = value.astype("datetime64[us]")
+        # A seventh digit stands for what is beyond microseconds.
+        return f"{micros}1" if micros < value else str(micros)
+    if hasattr(value, "as_py"):
+        return _plain(value.as_py())
+    return value.item() if hasattr(value, "item") else value
+
+
+def _date_literal(value: Any) -> date:
+    if isinstance(value, str):
+        text = value.strip()
+        parsed = parse_date(text)
+        if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
+            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+        return parsed
+    if isinstance(value, datetime) and value == value:
+        if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
+            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+        return value.date()
+    if isinstance(value, date) and value == value:
+        return value
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no date")
+
+
+def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: bool) -> Predicate:
+    micros, beyond = _time_literal(value, wall_clock=wall_clock)
+    if beyond:
+        # Between two microseconds, as with numbers.
+        if op in ("=", "!="):
+            return _never_or_always(column, op, above=False, nan=True)
+        if op in ("<", ">="):
+            micros += 1
+    return Compare(column, op, micros)
+
+
+def _time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
+    """Microseconds since the epoch, rounded down, and whether there is something beyond them."""
+    if isinstance(value, str):
+        return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
+    if isinstance(value, datetime) and value == value:
+        beyond = bool(getattr(value, "nanosecond", 0))
+        plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+        moment = plain.replace(tzinfo=UTC) if wall_clock or plain.tzinfo is None else plain
+        return (moment - _EPOCH) // timedelta(microseconds=1), beyond
+    if isinstance(value, date) and value == value:
+        return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no time")
+
+
+def is_float(data_type: DataType) -> bool:
+    """Whether a column of that type can hold NaN."""
+    return isinstance(data_type, PrimitiveType) and data_type.name in ("float", "double")

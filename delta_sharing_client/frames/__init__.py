@@ -1,0 +1,1 @@
+"""Record batches to Arrow tables, pandas, polars and DuckDB; progress bars."""

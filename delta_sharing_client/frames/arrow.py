@@ -1,0 +1,37 @@
+"""Arrow tables and record batch readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.parquet.tasks import VariantForm
+
+
+def to_table(batches: Iterable[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct") -> pa.Table:
+    """Return one table of all batches; an empty one has the full schema.
+
+    Args:
+        batches: batches of `schema`.
+        schema: the columns of the result.
+        variant: what variants were read as.
+
+    Returns:
+        A table whose chunks are the batches; nothing is copied.
+    """
+    collected = list(batches)
+    if schema.fields or not collected:
+        return pa.Table.from_batches(collected, arrow_schema(schema, variant))
+    # Rows without columns: a table built from batches would forget how many there are.
+    rows = sum(batch.num_rows for batch in collected)
+    return pa.table({"rows": pa.nulls(rows)}).select([])
+
+
+def to_reader(
+    batches: Iterator[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct"
+) -> pa.RecordBatchReader:
+    """Return a reader that pulls the batches as it is read."""
+    return pa.RecordBatchReader.from_batches(arrow_schema(schema, variant), batches)

@@ -1,1 +1,0 @@
-"""The only sockets of the package: two transports, their options, their retries."""

@@ -1,1 +1,0 @@
-"""From record batches to what users hold: Arrow tables and readers, pandas frames."""

@@ -1,1 +1,0 @@
-"""Mirrors: local Delta tables that follow shared ones."""

@@ -1,0 +1,1 @@
+"""Tables, schemas, actions and profiles as data. Pure: no input or output, no columns."""

@@ -1,0 +1,265 @@
+"""The typed actions that the lines of a /metadata, /query or /changes answer are decoded into.
+
+One set of classes serves both response formats; what only the delta format tells (deletion vectors,
+reader features) is absent in the parquet format. URLs are signed and never part of a repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
+from delta_sharing_client.model.schema import StructType, parse_schema
+
+ResponseFormat: TypeAlias = Literal["parquet", "delta"]
+
+#: The newest Delta reader version, and the newest version of the parquet response format, that is known.
+MAX_DELTA_READER_VERSION: Final = 3
+MAX_PARQUET_READER_VERSION: Final = 1
+
+#: Reader features that ask nothing of the reader of files that a server hands out.
+PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
+#: Reader features that this release reads; the capabilities header advertises exactly these.
+SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
+    "columnmapping",
+    "deletionvectors",
+    "typewidening",
+    "varianttype",
+    "variantshredding",
+}
+
+#: What features were called as previews, where the ending is not all that changed.
+_EARLIER_NAMES: Final = {"catalogowned": "catalogmanaged"}
+
+
+def canonical_feature(name: str) -> str:
+    """Return a reader feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
+    folded = name.lower()
+    for ending in ("-preview", "-dev"):
+        folded = folded.removesuffix(ending)
+    return _EARLIER_NAMES.get(folded, folded)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """What a reader must support to read the table ("Protocol", "Protocol in Delta Format").
+
+    Attributes:
+        min_reader_version: the least reader version; of the response format itself in parquet format.
+        min_writer_version: the least writer version (delta format only).
+        reader_features: the reader features in use (delta format, reader version 3).
+        writer_features: the writer features in use (delta format).
+        response_format: the format of the answer that held it.
+    """
+
+    min_reader_version: int
+    min_writer_version: int | None = None
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+    response_format: ResponseFormat = "parquet"
+
+    @property
+    def required_features(self) -> tuple[str, ...]:
+        """The reader features in use, with what the legacy reader version 2 stands for."""
+        if self.response_format == "delta" and self.min_reader_version == 2:
+            return ("columnMapping",)
+        return self.reader_features or ()
+
+    @property
+    def maps_columns(self) -> bool:
+        """Whether column mapping is in force; a property that asks for it counts for nothing otherwise."""
+        return any(canonical_feature(feature) == "columnmapping" for feature in self.required_features)
+
+    def check_readable(self, what: str) -> None:
+        """Raise if the table cannot be read by this release.
+
+        Args:
+            what: the table, for the message.
+
+        Raises:
+            UnsupportedFeatureError: it needs reader features that are not supported; all are named.
+            UnsupportedTableError: it needs a newer reader version.
+        """
+        newest = MAX_DELTA_READER_VERSION if self.response_format == "delta" else MAX_PARQUET_READER_VERSION
+        if self.min_reader_version > newest:
+            raise UnsupportedTableError(
+                f"{what} needs reader version {self.min_reader_version} of the {self.response_format} format; "
+                f"this release reads up to {newest}: upgrade delta-sharing-client"
+            )
+        missing = [f for f in self.required_features if canonical_feature(f) not in SUPPORTED_FEATURES]
+        if missing:
+            raise UnsupportedFeatureError(
+                f"{what} needs reader features that this release does not support: {', '.join(missing)}; "
+                "upgrade delta-sharing-client, or ask the provider to share the table without them",
+                features=missing,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The encoding of the data files; `parquet` is the only one there is."""
+
+    provider: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A table's metadata ("Metadata", "Metadata in Delta Format").
+
+    Attributes:
+        id: the table's unique id.
+        name, description: what the provider calls it, where told.
+        format: the encoding of its files.
+        schema_string: the schema as JSON text; `schema` is the same, decoded.
+        partition_columns: names of the columns it is partitioned by.
+        configuration: the table's properties.
+        version: the version this metadata is for, where told.
+        size: bytes of the table's files, where told.
+        num_files: how many files the table has, where told.
+        created_time: milliseconds since the epoch, where told.
+    """
+
+    id: str
+    schema_string: str = field(repr=False)
+    name: str | None = None
+    description: str | None = None
+    format: Format = field(default_factory=Format, repr=False)
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    version: int | None = None
+    size: int | None = None
+    num_files: int | None = None
+    created_time: int | None = None
+
+    @property
+    def schema(self) -> StructType:
+        """The table's columns, decoded from `schema_string`."""
+        return parse_schema(self.schema_string)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """The descriptor of a deletion vector (delta format).
+
+    Attributes:
+        storage_type: `i` inline, `u` a file named by its UUID, `p` a URL.
+        path_or_inline: the text, name or URL; signed, so never shown.
+        size_in_bytes: length of the serialized bitmap.
+        cardinality: how many rows it deletes.
+        offset: where the bitmap starts in its file, in bytes.
+    """
+
+    storage_type: str
+    path_or_inline: str = field(repr=False)
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+
+class RedactedStruct(Struct, frozen=True, gc=False):
+    """A struct that shows neither people nor rich, which would show all of it, the fields in `redacted_fields`."""
+
+    redacted_fields: ClassVar[frozenset[str]] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What may be shown, by name."""
+        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in self.redacted_fields]
+
+
+class FileAction(RedactedStruct, frozen=True, gc=False):
+    """A data file of an answer; `AddFile`, `CdcFile` or `RemoveFile`.
+
+    A `Struct`, and one that the garbage collector passes over, because an answer may have 300,000 of them;
+    `msgspec.structs.replace` makes one with other values. When the URL expires counts for nothing in comparing.
+
+    Attributes:
+        url: the pre-signed URL; never shown.
+        id: the file's id, the same in every answer.
+        partition_values: raw partition values by column name (physical under column mapping).
+        size: the file's size in bytes; 0 where not told.
+        stats: the statistics' JSON text, where told.
+        version: the table version of the file, where told.
+        timestamp: milliseconds since the epoch of that version, where told.
+        expiration_timestamp: milliseconds since the epoch at which the URL expires, where told.
+        deletion_vector: rows of the file that do not count (delta format).
+        deletion_vector_file_id: the id of the deletion vector's file.
+        data_change: false for files that rearrange rows without changing any.
+    """
+
+    redacted_fields: ClassVar = frozenset({"url", "stats"})
+
+    url: str
+    id: str
+    partition_values: Mapping[str, str | None]
+    size: int
+    stats: str | None = None
+    version: int | None = None
+    timestamp: int | None = None
+    expiration_timestamp: int | None = None
+    deletion_vector: DeletionVector | None = None
+    deletion_vector_file_id: str | None = None
+    data_change: bool = True
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        names = (name for name in self.__struct_fields__ if name != "expiration_timestamp")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.url, self.id, self.size, self.version, self.deletion_vector_file_id))
+
+
+class AddFile(FileAction, frozen=True, gc=False):
+    """A file of the snapshot, or rows inserted by a change ("File", "Add File")."""
+
+
+class CdcFile(FileAction, frozen=True, gc=False):
+    """A file of change rows with their `_change_type` ("CDF File", "Add CDC File")."""
+
+
+class RemoveFile(FileAction, frozen=True, gc=False):
+    """A file whose rows a change deleted ("Remove File")."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndStreamAction:
+    """The last line of a complete answer.
+
+    Attributes:
+        refresh_token: asks for the same snapshot again with fresh URLs; never shown.
+        next_page_token: asks for the next page; never shown.
+        min_url_expiration_timestamp: milliseconds since the epoch at which the first URL expires.
+        error_message: why the query failed, although it had begun.
+        http_status_error_code: the status that goes with it.
+    """
+
+    refresh_token: str | None = field(default=None, repr=False)
+    next_page_token: str | None = field(default=None, repr=False)
+    min_url_expiration_timestamp: int | None = None
+    error_message: str | None = None
+    http_status_error_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """What stands in for an answer that is not there yet ("Asynchronous query").
+
+    Attributes:
+        query_id: the name under which the answer is asked for.
+        retry_after: seconds after which to ask, where the server told.
+    """
+
+    query_id: str
+    retry_after: float | None = None
+
+
+Action: TypeAlias = Protocol | Metadata | FileAction | EndStreamAction

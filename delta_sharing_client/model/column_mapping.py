@@ -1,0 +1,62 @@
+"""Column mapping: by what a table's columns are found in its files, its partition values and its stats.
+
+Serves "Column Mapping" of the Delta protocol. Without mapping a column goes by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from delta_sharing_client.errors import ProtocolError, UnsupportedFeatureError
+from delta_sharing_client.model.schema import StructField
+
+MappingMode: TypeAlias = Literal["none", "name", "id"]
+
+_MODE: Final = "delta.columnMapping.mode"
+_NAME: Final = "delta.columnMapping.physicalName"
+_ID: Final = "delta.columnMapping.id"
+
+
+def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
+    """Return the mode a table's properties ask for.
+
+    Raises:
+        UnsupportedFeatureError: a mode that the protocol does not know.
+    """
+    mode = configuration.get(_MODE, "none").lower()
+    if mode in ("", "none"):
+        return "none"
+    if mode == "name":
+        return "name"
+    if mode == "id":
+        return "id"
+    raise UnsupportedFeatureError(
+        f"the table's column mapping mode {mode!r} is unknown", features=["columnMapping"]
+    )
+
+
+def physical_name(field: StructField, mode: MappingMode) -> str:
+    """Return the name a column has in partition values and stats, and in files unless ids are used.
+
+    Raises:
+        ProtocolError: the table maps columns and this one has no physical name.
+    """
+    if mode == "none":
+        return field.name
+    name = field.metadata.get(_NAME)
+    if not isinstance(name, str) or not name:
+        raise ProtocolError(f"the table maps columns, but {field.name!r} has no physical name")
+    return name
+
+
+def field_id(field: StructField) -> int:
+    """Return the Parquet field id of a column of a table that maps columns by id.
+
+    Raises:
+        ProtocolError: the column has none.
+    """
+    value = field.metadata.get(_ID)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ProtocolError(f"the table maps columns by id, but {field.name!r} has none")
+    return value

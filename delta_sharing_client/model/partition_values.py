@@ -1,0 +1,187 @@
+"""Partition values: the text of a file action to a Python value of the column's type.
+
+Serves "Partition Value Serialization" of both protocols. An empty string is null, for every type. Times
+without a zone are UTC; writers use both the form with a blank and ISO 8601.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from datetime import date, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from typing import Final, TypeAlias
+
+from delta_sharing_client.errors import UnsupportedTypeError
+from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType
+
+#: A value of a column in Python's terms. Times are microseconds since the epoch: UTC for `timestamp`,
+#: wall clock for `timestamp_ntz`.
+Value: TypeAlias = bool | int | float | str | bytes | date | Decimal | None
+
+INTEGER_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DATE = re.compile(r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?\s*", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
+    r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?"
+    r"\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?\s*",
+    re.ASCII,
+)
+#: What Python, Java and SQL agree to be a number; Python alone takes `1_000` and other scripts' digits too.
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE
+)
+
+
+def parse_partition_value(text: str | None, data_type: DataType) -> Value:
+    """Decode a partition value.
+
+    Args:
+        text: the serialized value; None and the empty string are null.
+        data_type: the column's type.
+
+    Returns:
+        The value, None for null.
+
+    Raises:
+        ValueError: the text is no value of that type; the message says so without naming the column.
+        UnsupportedTypeError: columns of that type cannot partition a table.
+    """
+    if text is None or text in ("", _HIVE_NULL):
+        return None
+    if isinstance(data_type, DecimalType):
+        return _decimal(text, data_type)
+    if not isinstance(data_type, PrimitiveType):
+        raise UnsupportedTypeError(
+            f"a column of type {data_type} cannot partition a table", type_name=str(data_type)
+        )
+    name = data_type.name
+    if name == "string":
+        return text if text.isascii() else text.encode().decode()
+    if name in INTEGER_BITS:
+        return _integer(text, name)
+    if name in ("float", "double"):
+        number = float(_number(text))
+        return to_float32(number) if name == "float" else number
+    if name == "boolean":
+        folded = text.strip().lower()
+        if folded not in ("true", "false"):
+            raise ValueError(f"{text!r} is not a boolean")
+        return folded == "true"
+    if name == "date":
+        return parse_date(text)
+    if name == "timestamp":
+        return parse_timestamp(text)
+    if name == "timestamp_ntz":
+        return parse_timestamp(text, wall_clock=True)
+    if name == "binary":
+        return text.encode()
+    return None
+
+
+def parse_date(text: str) -> date:
+    """Decode ``YYYY-MM-DD``, also with a time behind it, which is dropped.
+
+    Raises:
+        ValueError: the text is no date, or one outside the years 1 to 9999.
+    """
+    match = _DATE.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a date (YYYY-MM-DD)")
+    return _day(text, *match.groups())
+
+
+def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
+    """Decode a time to microseconds since the epoch; fractions beyond microseconds are cut.
+
+    Args:
+        text: ``YYYY-MM-DD HH:MM:SS[.ffffff]`` or ISO 8601, with or without zone; UTC without one.
+        wall_clock: pay no heed to a zone.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    match = _TIMESTAMP.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a timestamp")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    days = _day(text, year, month, day).toordinal() - _EPOCH
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(f"{text!r} is not a timestamp: no such time of day")
+    micros = int((fraction or "0")[:6].ljust(6, "0"))
+    total = ((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1_000_000 + micros
+    offset = _offset(zone) * 1_000_000
+    return total if wall_clock else total - offset
+
+
+def _day(text: str, year: str, month: str, day: str) -> date:
+    if len(year) > 9 or not 1 <= int(year) <= 9999:
+        raise ValueError(f"{text!r} is outside the years 1 to 9999, beyond which there are no dates here")
+    return date(int(year), int(month), int(day))
+
+
+def _offset(zone: str | None) -> int:
+    """Seconds east of UTC of a zone's text."""
+    if zone is None or zone[0] not in "+-":
+        return 0
+    digits = zone[1:].replace(":", "")
+    if len(digits) % 2:
+        digits = "0" + digits
+    # Local mean time, which zones kept before 1900, has seconds.
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4] or 0), int(digits[4:] or 0)
+    delta = timezone(timedelta(hours=hours, minutes=minutes, seconds=seconds)).utcoffset(None)
+    return int(delta.total_seconds()) * (-1 if zone[0] == "-" else 1)
+
+
+def to_float32(value: float) -> float:
+    """Return the nearest number that a column of type `float` can hold."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _number(text: str) -> str:
+    """Return a number's text as it is; raise `ValueError` if it is none."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a number")
+    return text
+
+
+def _integer(text: str, name: str) -> int:
+    value = int(_number(text))
+    limit = 1 << (INTEGER_BITS[name] - 1)
+    if not -limit <= value < limit:
+        raise ValueError(f"{text!r} is out of range for the type {name}")
+    return value
+
+
+def _decimal(text: str, data_type: DecimalType) -> Decimal:
+    try:
+        value = Decimal(_number(text).strip())
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is not a decimal") from None
+    return fit_decimal(value, data_type)
+
+
+def fit_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
+    """Return `value` with the scale of `data_type`.
+
+    Raises:
+        ValueError: it does not fit without loss.
+    """
+    if value.is_finite():
+        sign, digits, exponent = value.as_tuple()
+        shift = int(exponent) + data_type.scale
+        unscaled = int("".join(map(str, digits)) or "0")
+        if shift <= 0:
+            unscaled, lost = divmod(unscaled, 10 ** min(-shift, len(digits)))
+        else:
+            unscaled, lost = unscaled * 10 ** min(shift, data_type.precision), 0
+        if not lost and unscaled < 10**data_type.precision:
+            return Decimal((sign, tuple(map(int, str(unscaled))), -data_type.scale))
+    raise ValueError(f"{value} does not fit {data_type}")

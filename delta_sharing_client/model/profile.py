@@ -1,0 +1,152 @@
+"""The profile of a recipient: where the sharing server is, and the credential for it ("Profile File Format").
+
+The kinds of credential are in `credentials`; a profile holds whichever it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+from delta_sharing_client.errors import ProfileError, UnsupportedProfileError
+from delta_sharing_client.model.credentials import (
+    KINDS,
+    BearerToken,
+    Credential,
+    ExternalCredential,
+    kind_of,
+    required_field,
+    text_field,
+    url_field,
+)
+from delta_sharing_client.secrets import Secret
+
+#: The newest `shareCredentialsVersion` that is known.
+MAX_VERSION: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A recipient's profile. Safe to show: the credential is a `Secret`, which cannot be pickled either.
+
+    Attributes:
+        share_credentials_version: version of the profile's format.
+        type: the kind of credential, as the format names it.
+        endpoint: the sharing server's URL, without a slash at its end.
+        credential: the credential, of the class for its kind.
+        source: where the profile came from, for messages.
+    """
+
+    share_credentials_version: int
+    type: str
+    endpoint: str
+    credential: Credential
+    source: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], source: str | None = None, *, external: bool = False) -> Self:
+        """Build a profile from the object in a profile file; unknown fields are ignored.
+
+        Args:
+            fields: the decoded JSON object.
+            source: where it came from, for messages.
+            external: tokens come from elsewhere: only the endpoint counts, and a credential is not looked at.
+
+        Raises:
+            UnsupportedProfileError: it is of a newer version, or of a kind this release does not support.
+            ProfileError: a field is missing, empty, of the wrong type or malformed.
+        """
+        if not isinstance(fields, Mapping):
+            raise ProfileError(f"it is a JSON {type(fields).__name__}, not an object", source=source)
+        if external:
+            version = _version({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
+            return cls(version, ExternalCredential.TYPE, _endpoint(fields, source), ExternalCredential(), source)
+        version = _version(fields, source)
+        kind = "bearer_token" if version == 1 else text_field(fields, "type", source)
+        credential_class = KINDS.get(kind)
+        if credential_class is None:
+            raise UnsupportedProfileError(
+                f"the credential type {kind[:60]!r} is unknown to this release (known: {', '.join(KINDS)}); "
+                "upgrade delta-sharing-client, or ask the provider for a bearer token",
+                field="type",
+                source=source,
+            )
+        endpoint = _endpoint(fields, source)
+        return cls(version, kind, endpoint, credential_class.from_dict(fields, source), source)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, source: str | None = None, *, external: bool = False) -> Self:
+        """Build a profile from JSON text; what it holds is never part of an error.
+
+        Args:
+            text: the content of a profile file, UTF-8 with or without a byte-order mark.
+            source: where it came from, for messages.
+            external: as for `from_dict`.
+
+        Raises:
+            ProfileError: it is not JSON, or see `from_dict`.
+        """
+        try:
+            decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
+            fields = json.loads(decoded)
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8 text"
+        except json.JSONDecodeError as error:
+            reason = f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        except (ValueError, RecursionError):
+            reason = "it is not JSON"
+        else:
+            return cls.from_dict(fields, source, external=external)
+        raise ProfileError(f"{reason}; download the profile again", source=source)
+
+    @property
+    def bearer_token(self) -> Secret:
+        """The bearer token.
+
+        Raises:
+            ProfileError: the profile is of another type.
+        """
+        if not isinstance(self.credential, BearerToken):
+            raise ProfileError(
+                f"it is of type {self.type} and holds no bearer token", field="bearerToken", source=self.source
+            )
+        return self.credential.token
+
+    @property
+    def expiration_time(self) -> datetime | None:
+        """When the credential expires, in UTC; None if it does not."""
+        return self.credential.expiration_time
+
+    def expired(self, now: datetime | None = None) -> bool:
+        """Tell whether the credential has expired.
+
+        Args:
+            now: the time to compare with; the present without.
+        """
+        expires = self.expiration_time
+        return expires is not None and expires <= (datetime.now(UTC) if now is None else now)
+
+
+def _version(fields: Mapping[str, Any], source: str | None) -> int:
+    name = "shareCredentialsVersion"
+    value = required_field(fields, name, source)
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    ):
+        raise ProfileError(f"{name!r} has to be a whole number, not {kind_of(value)}", field=name, source=source)
+    if value > MAX_VERSION:
+        raise UnsupportedProfileError(
+            f"its {name} is {value}; this release reads up to {MAX_VERSION}: upgrade delta-sharing-client",
+            field=name,
+            source=source,
+        )
+    if value < 1:
+        raise ProfileError(f"its {name} is {value}; it starts at 1", field=name, source=source)
+    return int(value)
+
+
+def _endpoint(fields: Mapping[str, Any], source: str | None) -> str:
+    return url_field(fields, "endpoint", source, example="https://host/delta-sharing").rstrip("/")

@@ -1,0 +1,101 @@
+"""What a table's columns became from one version's metadata to another's.
+
+A column that is new is null in the rows before it. Anything else (a rename, a drop, another type) means
+that one schema cannot hold the rows before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from delta_sharing_client.model.actions import Metadata
+from delta_sharing_client.model.column_mapping import MappingMode, physical_name
+from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructType
+
+ChangeKind: TypeAlias = Literal["added", "renamed", "dropped", "type"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """What became of one column, or of one field inside it.
+
+    Attributes:
+        kind: what happened to it.
+        column: its path, by the names before the change; by the names after it where it is new.
+        top: the name of the top-level column, in the schema that has it; the one after where both have it.
+        before, after: its name or its type before and after; empty where there is none.
+    """
+
+    kind: ChangeKind
+    column: str
+    top: str
+    before: str = ""
+    after: str = ""
+
+    @property
+    def additive(self) -> bool:
+        """Whether the rows before the change fit the schema after it."""
+        return self.kind == "added"
+
+    def __str__(self) -> str:
+        if self.kind == "renamed":
+            return f"column {self.column!r} was renamed to {self.after!r}"
+        if self.kind == "type":
+            return f"column {self.column!r} changed its type from {self.before} to {self.after}"
+        return f"column {self.column!r} was {self.kind}"
+
+
+def column_changes(
+    before: Metadata, after: Metadata, modes: tuple[MappingMode, MappingMode]
+) -> tuple[ColumnChange, ...]:
+    """Return what became of a table's columns, in their order; those that stayed the same are left out.
+
+    A column is the same as before where it is stored under the same name. Without column mapping that is its
+    name, so that a rename cannot be told from a drop.
+
+    Args:
+        before: the metadata of one version.
+        after: that of a later one.
+        modes: the column mapping that is in force before and after.
+    """
+    if before.schema_string == after.schema_string and modes[0] == modes[1]:
+        return ()
+    return tuple(_fields(before.schema, after.schema, modes, "", ""))
+
+
+def _fields(
+    before: StructType, after: StructType, modes: tuple[MappingMode, MappingMode], path: str, top: str
+) -> Iterator[ColumnChange]:
+    now = {physical_name(f, modes[1]): f for f in after.fields}
+    known = set()
+    for old in before.fields:
+        key = physical_name(old, modes[0])
+        known.add(key)
+        new = now.get(key)
+        where = f"{path}{old.name}"
+        column = top or (old.name if new is None else new.name)
+        if new is None:
+            yield ColumnChange("dropped", where, column)
+            continue
+        if new.name != old.name:
+            yield ColumnChange("renamed", where, column, old.name, new.name)
+        yield from _types(old.type, new.type, modes, where, column)
+    for key, field in now.items():
+        if key not in known:
+            yield ColumnChange("added", f"{path}{field.name}", top or field.name)
+
+
+def _types(
+    before: DataType, after: DataType, modes: tuple[MappingMode, MappingMode], path: str, top: str
+) -> Iterator[ColumnChange]:
+    if isinstance(before, StructType) and isinstance(after, StructType):
+        yield from _fields(before, after, modes, f"{path}.", top)
+    elif isinstance(before, ArrayType) and isinstance(after, ArrayType):
+        yield from _types(before.element, after.element, modes, f"{path}.element", top)
+    elif isinstance(before, MapType) and isinstance(after, MapType):
+        yield from _types(before.key, after.key, modes, f"{path}.key", top)
+        yield from _types(before.value, after.value, modes, f"{path}.value", top)
+    elif before != after:
+        yield ColumnChange("type", path, top, str(before), str(after))

@@ -1,0 +1,137 @@
+"""Temporary credentials for the directory of a table ("accessModes", "temporary-table-credentials")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from delta_sharing_client.errors import DirectoryAccessError, ProtocolError
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.secrets import Secret
+
+#: How a table can be read: files by pre-signed URLs, or its directory with temporary credentials.
+URL_ACCESS: Final = "url"
+DIRECTORY_ACCESS: Final = "dir"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """Temporary credentials for S3.
+
+    Attributes:
+        access_key_id: names the key.
+        secret_access_key: signs requests.
+        session_token: goes with each request.
+    """
+
+    access_key_id: Secret
+    secret_access_key: Secret
+    session_token: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class AzureSas:
+    """A user delegation SAS for Azure storage.
+
+    Attributes:
+        token: the SAS, without a question mark.
+    """
+
+    token: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class GcpToken:
+    """An OAuth token for Google Cloud Storage.
+
+    Attributes:
+        token: the token.
+    """
+
+    token: Secret
+
+
+StorageCredential: TypeAlias = AwsCredentials | AzureSas | GcpToken
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryCredentials:
+    """What opens a table's directory for a while.
+
+    Attributes:
+        location: the directory's URL: ``s3://``, ``abfss://`` or ``gs://``.
+        credential: of the kind that the store takes.
+        expires: milliseconds since the epoch at which it expires; None where not told.
+    """
+
+    location: str
+    credential: StorageCredential
+    expires: int | None
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any], what: str) -> TemporaryCredentials:
+        """Take them from the server's answer.
+
+        Args:
+            answer: the decoded answer.
+            what: the table, for messages.
+
+        Raises:
+            ProtocolError: a field is missing or malformed, or it is a credential of an unknown kind.
+        """
+        item = answer.get("credentials")
+        if not isinstance(item, Mapping):
+            raise ProtocolError(f"{what}: the answer has no object 'credentials'")
+        expires = item.get("expirationTime")
+        if isinstance(expires, str) and expires.isascii() and expires.isdigit():
+            expires = int(expires)
+        if expires is not None and (isinstance(expires, bool) or not isinstance(expires, int)):
+            raise ProtocolError(f"{what}: 'expirationTime' of the temporary credentials is not a number")
+        return cls(_text(item, "location", what), _credential(item, what), expires)
+
+
+def offers_directory_alone(modes: tuple[str, ...]) -> bool:
+    """Tell whether a table's access modes leave nothing but its directory; none named means URLs."""
+    folded = {mode.lower() for mode in modes}
+    return DIRECTORY_ACCESS in folded and URL_ACCESS not in folded
+
+
+def directory_only(table: Table) -> DirectoryAccessError:
+    """Return the error for what cannot be done with a table that is offered by its directory only."""
+    return DirectoryAccessError(
+        f"table {table.full_name} is offered by its directory only (temporary credentials). Scans read it: "
+        "load_as_pandas, scan() and their like; changes, pollers, mirrors, copies and Spark need a table that is "
+        "shared by URL: ask the provider for that",
+        location=table.location,
+        access_modes=table.access_modes or (DIRECTORY_ACCESS,),
+    )
+
+
+def need_urls(table: Table) -> None:
+    """Refuse a table that was listed as offered by its directory only.
+
+    Raises:
+        DirectoryAccessError: it was.
+    """
+    if offers_directory_alone(table.access_modes):
+        raise directory_only(table)
+
+
+def _credential(item: Mapping[str, Any], what: str) -> StorageCredential:
+    aws, azure, gcp = (item.get(k) for k in ("awsTempCredentials", "azureUserDelegationSas", "gcpOauthToken"))
+    if isinstance(aws, Mapping):
+        names = ("accessKeyId", "secretAccessKey", "sessionToken")
+        return AwsCredentials(*(Secret(_text(aws, name, what)) for name in names))
+    if isinstance(azure, Mapping):
+        return AzureSas(Secret(_text(azure, "sasToken", what).removeprefix("?")))
+    if isinstance(gcp, Mapping):
+        return GcpToken(Secret(_text(gcp, "oauthToken", what)))
+    raise ProtocolError(f"{what}: the temporary credentials are of no kind that this release knows")
+
+
+def _text(item: Mapping[str, Any], name: str, what: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise ProtocolError(f"{what}: {name!r} of the temporary credentials is missing or no text")
+    return value

@@ -1,0 +1,109 @@
+"""Which changes of a column's type older files may have been through.
+
+Serves "Reader Requirements for Type Widening" of the Delta protocol: a reader checks the changes that the schema
+tells of, and fails where one is none that it knows. Files from before such a change would be misread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from delta_sharing_client.errors import ProtocolError, UnsupportedFeatureError
+from delta_sharing_client.model.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    UnknownType,
+    parse_type_name,
+)
+
+_KEY: Final = "delta.typeChanges"
+_INTEGERS: Final = ("byte", "short", "integer", "long")
+_OTHERS: Final = {("float", "double"), ("date", "timestamp_ntz"), *((name, "double") for name in _INTEGERS[:3])}
+#: Digits that a decimal must have before the point to hold every integer.
+_DIGITS: Final = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+
+
+def check_type_changes(columns: Iterable[StructField]) -> None:
+    """Raise if a column that is read has been through a change of type that is not known here.
+
+    Args:
+        columns: the columns that are read.
+
+    Raises:
+        UnsupportedFeatureError: a change is not one of those that the protocol lists.
+        ProtocolError: the schema's account of the changes is malformed.
+    """
+    for path, before, after in _changes(columns, ""):
+        if not is_widening(parse_type_name(before), parse_type_name(after)):
+            raise UnsupportedFeatureError(
+                f"column {path!r} was changed from {before} to {after}, and this release does not know how older "
+                "files are to be read; upgrade delta-sharing-client, or leave the column out with columns=[...]",
+                features=["typeWidening"],
+            )
+
+
+def is_widening(before: DataType, after: DataType) -> bool:
+    """Tell whether every value of a type is one of another, by a change that the protocol lists."""
+    if before == after or (_is_text(before) and _is_text(after)):
+        return True
+    if isinstance(after, DecimalType):
+        if isinstance(before, DecimalType):
+            return after.precision - before.precision >= after.scale - before.scale >= 0
+        digits = _DIGITS.get(before.name) if isinstance(before, PrimitiveType) else None
+        return digits is not None and after.precision - after.scale >= digits
+    if not isinstance(before, PrimitiveType) or not isinstance(after, PrimitiveType):
+        return False
+    if before.name in _INTEGERS and after.name in _INTEGERS:
+        return _INTEGERS.index(before.name) < _INTEGERS.index(after.name)
+    return (before.name, after.name) in _OTHERS
+
+
+def _is_text(kind: DataType) -> bool:
+    """Whether a type is string; engines that know collations list another one as another type."""
+    name = kind.name if isinstance(kind, PrimitiveType | UnknownType) else ""
+    return name == "string" or name.startswith("string collate ")
+
+
+def _changes(fields: Iterable[StructField], parent: str) -> Iterator[tuple[str, str, str]]:
+    """The path of each field whose type changed, also of what is nested in it, with both types."""
+    for field in fields:
+        path = f"{parent}{field.name}"
+        for change in _listed(field.metadata.get(_KEY), path):
+            inner = change.get("fieldPath")
+            where = f"{path}.{inner}" if inner else path
+            before, after = change.get("fromType"), change.get("toType")
+            if not isinstance(before, str) or not isinstance(after, str):
+                raise ProtocolError(f"the schema tells of a change of {where!r} without its types")
+            yield where, before, after
+        yield from _inside(field.type, f"{path}.")
+
+
+def _inside(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(kind, StructType):
+        yield from _changes(kind.fields, path)
+    elif isinstance(kind, ArrayType):
+        yield from _inside(kind.element, f"{path}element.")
+    elif isinstance(kind, MapType):
+        yield from _inside(kind.key, f"{path}key.")
+        yield from _inside(kind.value, f"{path}value.")
+
+
+def _listed(value: Any, path: str) -> list[dict[str, Any]]:
+    """The changes as the schema lists them; some writers put the list into a text."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ProtocolError(f"the schema's list of changes of {path!r} is malformed")
+    return value

@@ -1,0 +1,89 @@
+"""The Arrow type of each type of a table's schema; one place, used by every loader.
+
+`timestamp` is an instant (`timestamp[us, UTC]`), `timestamp_ntz` a wall clock (`timestamp[us]`), `void` is
+`null`. A `variant` is a struct of its two binaries, or the text of its JSON, as the reader asks. All
+columns and fields are nullable: what the provider promises, a file may not hold.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from delta_sharing_client.errors import UnsupportedTypeError
+from delta_sharing_client.model.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    UnknownType,
+)
+from delta_sharing_client.parquet.tasks import VariantForm
+
+#: A variant as its encoding defines it.
+VARIANT: Final = pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())])
+
+_PRIMITIVES: Final[dict[str, pa.DataType]] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+
+
+def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataType:
+    """Return the Arrow type of a column's type.
+
+    Args:
+        data_type: the type in the table's schema.
+        variant: what variants are read as.
+
+    Raises:
+        UnsupportedTypeError: it is, or holds, a type that this release does not know.
+    """
+    if isinstance(data_type, PrimitiveType):
+        if data_type.name == "variant":
+            return VARIANT if variant == "struct" else pa.string()
+        return _PRIMITIVES[data_type.name]
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, ArrayType):
+        return pa.list_(arrow_type(data_type.element, variant))
+    if isinstance(data_type, MapType):
+        return pa.map_(arrow_type(data_type.key, variant), arrow_type(data_type.value, variant))
+    if isinstance(data_type, StructType):
+        return pa.struct([pa.field(f.name, arrow_type(f.type, variant)) for f in data_type.fields])
+    if isinstance(data_type, UnknownType):
+        raise data_type.error()
+    raise UnsupportedTypeError(f"no Arrow type for {data_type}", type_name=str(data_type))
+
+
+@lru_cache(maxsize=64)
+def _cached_schema(schema: StructType, variant: VariantForm) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type, variant)) for f in schema.fields])
+
+
+def arrow_schema(schema: StructType, variant: VariantForm = "struct") -> pa.Schema:
+    """Return the Arrow schema of a table or of a projection of it.
+
+    Args:
+        schema: the columns.
+        variant: what variants are read as.
+
+    Raises:
+        UnsupportedTypeError: a column has a type that this release does not know.
+    """
+    return _cached_schema(schema, variant)

@@ -1,0 +1,253 @@
+"""One Parquet file, in memory, to record batches of the table's types.
+
+Columns that the file does not hold come from its partition values or are null. Row groups are decoded one
+at a time, so that the first rows are there before the last ones are decoded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sharing_client.errors import DataError
+from delta_sharing_client.expressions.predicates import Predicate
+from delta_sharing_client.parquet.assemble import reason
+from delta_sharing_client.parquet.column_lookup import Layouts, locate
+from delta_sharing_client.parquet.deletion_vector import RowPositions
+from delta_sharing_client.parquet.footer import check_chunks, check_values, flat_leaf, row_counts
+from delta_sharing_client.parquet.layout import PIECE, Piece, plan_pieces
+from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
+from delta_sharing_client.parquet.residual_filter import filter_batch
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+
+#: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
+_THRIFT_LIMIT: Final = 256 * 1024 * 1024
+#: What the Parquet reader raises for bytes that are not what they should be.
+_READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
+
+
+def decode_file(
+    buffer: Any,
+    task: FileScanTask,
+    spec: ReadSpec,
+    *,
+    deleted: RowPositions | None = None,
+    use_threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Decode a whole Parquet file.
+
+    Args:
+        buffer: the file's bytes, anything with the buffer protocol.
+        task: the file.
+        spec: what to read of it.
+        deleted: positions of rows that do not count.
+        use_threads: decode columns side by side.
+
+    Yields:
+        Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+
+    Raises:
+        DataError: the bytes are no Parquet file, are damaged, or do not hold what the table says.
+        UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
+    """
+    with ParquetSource(buffer, task, spec, deleted=deleted) as source:
+        yield from source.decode_all(use_threads=use_threads)
+
+
+class ParquetSource:
+    """An open Parquet file, of which only the footer and the pieces being decoded have to be there.
+
+    Several threads may decode pieces of it at a time.
+
+    Args:
+        buffer: the file's bytes; those of pieces not yet fetched may be anything.
+        task: the file.
+        spec: what to read of it.
+        deleted: positions of rows that do not count.
+        layouts: shared by the files of a load, to find the columns of like files once.
+
+    Raises:
+        DataError: the bytes are no Parquet file, or do not hold what the table says.
+    """
+
+    def __init__(
+        self,
+        buffer: Any,
+        task: FileScanTask,
+        spec: ReadSpec,
+        *,
+        deleted: RowPositions | None = None,
+        layouts: Layouts | None = None,
+    ) -> None:
+        self._buffer = pa.py_buffer(buffer)
+        self._task = task
+        self._spec = spec
+        self._deleted = deleted
+        self._spare: list[pq.ParquetFile] = []
+        try:
+            file = self._open(None)
+            self._spare.append(file)
+            self._metadata = file.metadata
+            layout = (layouts or Layouts()).of(file.schema_arrow)
+            self.columns, self._assembly = locate(layout, task, spec)
+            self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
+        except _READ_ERRORS as error:
+            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=task.file_id) from None
+        self._calendar = LegacyCalendar.of(self._metadata.metadata)
+        if deleted is not None:
+            deleted.check(self._starts[-1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the bytes go; batches that were decoded stay."""
+        self._buffer = None
+        self._spare.clear()
+
+    @property
+    def group_count(self) -> int:
+        """How many row groups the file has."""
+        return len(self._starts) - 1
+
+    def pieces(self, *, piece_size: int = PIECE) -> list[Piece]:
+        """Say which row groups hold rows that may match, and which bytes they take.
+
+        Raises:
+            DataError: the footer contradicts itself.
+        """
+        try:
+            file = self._borrow()
+            check_chunks(file, self.columns, self._task)
+            self._give_back(file)
+        except _READ_ERRORS as error:
+            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=self._task.file_id) from None
+        return plan_pieces(
+            self._metadata,
+            self.columns,
+            self._predicate,
+            size=self._buffer.size,
+            piece_size=piece_size,
+            left_out=self._left_out(),
+            trust_times=self._calendar is None or self._calendar.times == "no",
+        )
+
+    def _left_out(self) -> frozenset[int]:
+        """The row groups of which no row counts."""
+        if self._deleted is None:
+            return frozenset()
+        spans = enumerate(itertools.pairwise(self._starts))
+        return frozenset(n for n, (start, stop) in spans if not self._deleted.touches(start, stop - start))
+
+    @property
+    def _predicate(self) -> Predicate | None:
+        return None if self._task.all_rows_match else self._spec.predicate
+
+    def decode_all(self, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+        """Decode the file, whose bytes are all there; see `decode`."""
+        flat = flat_leaf(self._metadata, self._assembly.leaves)
+        if self._predicate is None and flat is not None:
+            # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
+            for number in range(self.group_count):
+                piece = Piece((number,), (), 0)
+                decoded = list(self.decode(piece, use_threads=use_threads))
+                check_values(self._metadata, number, flat, self._task)  # the decoder has looked at them by now
+                yield from decoded
+            return
+        for piece in self.pieces(piece_size=1):
+            yield from self.decode(piece, use_threads=use_threads)
+
+    def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
+        """Return the pieces that hold the first `rows` rows of them."""
+        held = 0
+        for count, piece in enumerate(pieces, 1):
+            held += sum(self._starts[group + 1] - self._starts[group] for group in piece.groups)
+            if held >= rows:
+                return pieces[:count]
+        return pieces
+
+    def decode(self, piece: Piece, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+        """Decode a piece whose bytes are there.
+
+        Yields:
+            Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+
+        Raises:
+            DataError: the bytes are damaged, or do not hold what the table says.
+            UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
+        """
+        file = self._borrow()
+        for group in piece.groups:
+            rows = self._starts[group + 1] - self._starts[group]
+            keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
+            decoded = self._decode_group(file, group, rows, use_threads=use_threads)
+            if keep is not None:
+                decoded = decoded.filter(keep)
+            yield from self._select(decoded)
+        self._give_back(file)
+
+    def _borrow(self) -> pq.ParquetFile:
+        """Lend an open file: to open one takes as long as to decode a few columns."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self._open(self._metadata)
+
+    def _give_back(self, file: pq.ParquetFile) -> None:
+        """Take back a file that was lent, and of which nothing is read any more."""
+        if self._buffer is not None:
+            self._spare.append(file)
+
+    def _open(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            pa.BufferReader(self._buffer),
+            metadata=metadata,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+            thrift_string_size_limit=_THRIFT_LIMIT,
+            thrift_container_size_limit=_THRIFT_LIMIT,
+            pre_buffer=False,
+        )
+
+    def _decode_group(
+        self, file: pq.ParquetFile, group: int, rows: int, *, use_threads: bool
+    ) -> pa.Table | pa.RecordBatch:
+        """Decode one row group to the columns of the table that are read."""
+        columns, task, assembly = self.columns, self._task, self._assembly
+        if not columns:
+            return _no_columns(rows)
+        table: pa.Table | None = None
+        if assembly.leaves:
+            try:
+                table = file.reader.read_row_groups(
+                    [group], column_indices=assembly.leaves, use_threads=use_threads
+                )
+            except _READ_ERRORS as error:
+                raise DataError(
+                    f"row group {group} cannot be decoded: {reason(error)}", file_id=task.file_id
+                ) from None
+            if table.num_rows != rows:
+                raise DataError(
+                    f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
+                )
+        return assembly.build(table, columns, rows, task, self._calendar, self._metadata)
+
+    def _select(self, decoded: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Apply the row filter and drop the columns that only it needed."""
+        spec, predicate = self._spec, self._predicate
+        for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
+            kept = batch if predicate is None else filter_batch(batch, predicate)
+            if kept.num_rows:
+                yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
+
+
+def _no_columns(rows: int) -> pa.RecordBatch:
+    """Rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -1,0 +1,61 @@
+"""What a Parquet file's footer says of its rows, held against itself before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow.parquet as pq
+
+from delta_sharing_client.errors import DataError
+from delta_sharing_client.parquet.layout import LocatedColumn
+from delta_sharing_client.parquet.tasks import FileScanTask
+
+
+def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
+    """How many rows each row group has, as the footer says."""
+    for number in range(metadata.num_row_groups):
+        rows = metadata.row_group(number).num_rows
+        if rows < 0:
+            raise DataError(f"the footer says that row group {number} has {rows} rows", file_id=task.file_id)
+        yield rows
+
+
+def check_chunks(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: FileScanTask) -> None:
+    """Check that all that is said of the columns' chunks makes sense, before anything is made of it.
+
+    Without columns to read nothing else would check the number of rows.
+    """
+    metadata = file.metadata
+    leaves = {leaf for column in columns for leaf in column.leaves}
+    flat = flat_leaf(metadata, range(metadata.num_columns))
+    touched = sorted(leaves if flat is None else leaves | {flat})
+    if not touched:
+        return
+    types = [metadata.schema.column(leaf).physical_type for leaf in touched]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        # Reads nothing, but lets the reader look at the chunks. Python must not be the first to do so:
+        # pyarrow ends the process where they are malformed.
+        for _ in file.reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
+            pass
+        if [group.column(leaf).physical_type for leaf in touched] != types:
+            raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
+        if flat is not None:
+            check_values(metadata, number, flat, task)
+
+
+def flat_leaf(metadata: pq.FileMetaData, leaves: Iterable[int]) -> int | None:
+    """The first of some Parquet columns that has one value to a row; None where there is none."""
+    return next((leaf for leaf in sorted(leaves) if not metadata.schema.column(leaf).max_repetition_level), None)
+
+
+def check_values(metadata: pq.FileMetaData, number: int, flat: int, task: FileScanTask) -> None:
+    """Hold the number of rows of a row group against the values of one column; the decoder does not."""
+    group = metadata.row_group(number)
+    values = group.column(flat).num_values
+    if values != group.num_rows:
+        raise DataError(
+            f"the footer says that row group {number} has {group.num_rows} rows "
+            f"and a column of it {values} values",
+            file_id=task.file_id,
+        )

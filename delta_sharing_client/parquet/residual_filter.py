@@ -1,0 +1,90 @@
+"""The exact row filter: a bound predicate over record batches, with SQL's NULL and IEEE's NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or, Predicate, is_float
+from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
+from delta_sharing_client.model.schema import PrimitiveType, StructField
+
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def filter_batch(batch: pa.RecordBatch, predicate: Predicate) -> pa.RecordBatch:
+    """Return the rows for which the predicate is true, in order.
+
+    Args:
+        batch: rows with every column that the predicate looks at.
+        predicate: a predicate bound to the table's schema.
+    """
+    mask = _evaluate(predicate, batch)
+    return batch.filter(mask, null_selection_behavior="drop")
+
+
+def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
+    if isinstance(predicate, And | Or):
+        combine = pc.and_kleene if isinstance(predicate, And) else pc.or_kleene
+        result = _evaluate(predicate.parts[0], batch)
+        for part in predicate.parts[1:]:
+            result = combine(result, _evaluate(part, batch))
+        return result
+    if isinstance(predicate, Not):
+        return pc.invert(_evaluate(predicate.part, batch))
+    column = batch.column(batch.schema.get_field_index(predicate.column.name))
+    if isinstance(predicate, IsNull):
+        return pc.is_null(column)
+    if isinstance(predicate, Compare):
+        return _COMPARE[predicate.op](column, literal(predicate.value, predicate.column, column.type))
+    return _is_in(predicate, column)
+
+
+def _is_in(predicate: In, column: pa.Array) -> pa.Array:
+    # Three-valued: null for null, which pc.is_in does not give. NaN is in no list.
+    values = [value for value in predicate.values if value == value]
+    if is_float(predicate.column.type) and 0.0 in values:
+        values += [0.0, -0.0]  # equal, yet not to pc.is_in
+    if not values:
+        found = _falses(len(column))
+    else:
+        scalars = [literal(value, predicate.column, column.type) for value in values]
+        if column.type != scalars[0].type:
+            column = column.cast(scalars[0].type)
+        found = pc.is_in(column, value_set=_array(scalars))
+    return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), found)
+
+
+def _array(scalars: list[pa.Scalar]) -> pa.Array:
+    """Scalars of one type as an array, times without a detour over datetime objects."""
+    kind = scalars[0].type
+    if pa.types.is_timestamp(kind):
+        return pa.array([scalar.value for scalar in scalars], pa.int64()).cast(kind)
+    return pa.array([scalar.as_py() for scalar in scalars], kind)
+
+
+def _falses(length: int) -> pa.Array:
+    return pc.is_valid(pa.nulls(length))
+
+
+def literal(value: Value, column: StructField, kind: pa.DataType) -> pa.Scalar:
+    """Return a bound literal as an Arrow scalar that compares with the column."""
+    if isinstance(column.type, PrimitiveType):
+        if column.type.name in INTEGER_BITS:
+            return pa.scalar(value, pa.int64())
+        if column.type.name == "float":
+            # In double: a float column is compared exactly, as Python and SQL do.
+            return pa.scalar(value, pa.float64())
+        if column.type.name in ("timestamp", "timestamp_ntz"):
+            return pa.scalar(value, pa.int64()).cast(kind)
+    return pa.scalar(value, kind)

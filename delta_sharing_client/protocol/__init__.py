@@ -1,1 +1,0 @@
-"""The Delta Sharing protocol as data: names, schemas, actions, requests. Pure: no I/O, no pyarrow."""

@@ -1,1 +1,0 @@
-"""From tasks to Arrow record batches: fetching and decoding; the only code that touches Parquet data."""

@@ -1,0 +1,85 @@
+"""From the sharing server's error statuses to typed errors that say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from delta_sharing_client.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ForbiddenError,
+    NotFoundError,
+    RateLimitError,
+    RestError,
+    ServerError,
+)
+from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
+from delta_sharing_client.wire.ndjson import parse_object
+
+_CLASSES: Final[Mapping[int, type[RestError]]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    429: RateLimitError,
+}
+_MAX_MESSAGE: Final = 1000
+_MAX_EXCERPT: Final = 200
+
+_INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
+
+
+def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
+    """Return the error for an answer that is no success.
+
+    Args:
+        response: the answer; of its body at most 64 kB are read.
+        what: the thing asked for, for messages.
+        hints: what to do, by status.
+
+    Returns:
+        A `RestError`, of the subclass for the status where there is one; wrapped in a `RetryLater` where the
+        server also said when to come back.
+    """
+    code, message = error_in(response.excerpt())
+    kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
+    error = kind(
+        status=response.status,
+        what=what,
+        error_code=response.scrub(code) if code else None,
+        server_message=response.scrub(message) if message else None,
+        hint=hints.get(response.status),
+    )
+    if response.status in RETRYABLE_STATUSES:
+        seconds = parse_retry_after(response.headers)
+        if seconds is not None:
+            return RetryLater(error, seconds)
+    return error
+
+
+def error_in(body: bytes) -> tuple[str | None, str | None]:
+    """Return `errorCode` and `message` of an error's body; of one that is no JSON, its first words."""
+    try:
+        fields = parse_object(body)
+    except (ValueError, RecursionError):
+        return None, _excerpt(body.decode("utf-8", "replace"))
+    code = fields.get("errorCode") or fields.get("error_code")
+    message = fields.get("message") or fields.get("error_description") or fields.get("error")
+    return (
+        _printable(str(code), 100) if code else None,
+        _printable(str(message), _MAX_MESSAGE).rstrip(".") if message else None,
+    )
+
+
+def _excerpt(text: str) -> str | None:
+    """The first words of a page made for people, without its tags."""
+    return _printable(redact_text(_INVISIBLE.sub(" ", text)), _MAX_EXCERPT) or None
+
+
+def _printable(text: str, limit: int) -> str:
+    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return words if len(words) <= limit else words[:limit] + "..."

@@ -1,0 +1,309 @@
+"""Tables that a server offers by their directory only: their log is replayed here, with temporary credentials.
+
+Of the log, what the version needs is copied to a temporary folder: the newest checkpoint, and the commits after
+it. The data files become tasks like those of any other table.
+
+Serves "accessModes" and "temporary-table-credentials".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from delta_sharing_client.delta.log import DeltaLog, Snapshot
+from delta_sharing_client.delta.log.actions import AddFile as LoggedFile
+from delta_sharing_client.delta.log.checkpoints import sidecars
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
+from delta_sharing_client.delta.log.paths import deletion_vector_path
+from delta_sharing_client.errors import (
+    BadRequestError,
+    DeltaLogError,
+    DirectoryAccessError,
+    ForbiddenError,
+    RestError,
+    VersionNotFoundError,
+)
+from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata, Protocol, canonical_feature
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.storage_credentials import offers_directory_alone
+from delta_sharing_client.model.timestamps import parse_iso8601
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
+from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
+from delta_sharing_client.storage.file_systems import Directory
+from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.transport.retry import Attempt, Retrier
+from delta_sharing_client.transport.url_rules import is_loopback
+from delta_sharing_client.wire.requests import Timestamp, format_timestamp
+
+#: How a server says, beside its status, that a table cannot be queried but opened.
+_SAYS_DIRECTORY: Final = re.compile(
+    r"access.?modes?|temporary.{0,20}credential|\bdir\b|directory.based", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectoryPlan(ScanPlan):
+    """A scan of a table's directory, planned here.
+
+    Attributes:
+        reader: fetches the files from the table's own store.
+        refresh: gives their URLs again, with other credentials.
+    """
+
+    reader: StorageReader = field(repr=False)
+    refresh: Refresh = field(repr=False)
+
+    @property
+    def source(self) -> tuple[StorageReader, Refresh]:
+        """What fetches the files and renews their URLs."""
+        return self.reader, self.refresh
+
+
+def plan_table(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
+    """Plan a scan, by URLs where the server offers them and by the table's directory otherwise.
+
+    A table that was named, not listed, is queried first; only where the server refuses and says that the table is
+    offered by its directory, that is read.
+
+    Raises:
+        DirectoryAccessError: the directory cannot be read.
+        DeltaSharingError: as `plan_snapshot`.
+    """
+    if offers_directory_alone(table.access_modes):
+        return plan_directory(rest, table, query)
+    try:
+        return plan_snapshot(rest, table, query)
+    except (BadRequestError, ForbiddenError) as error:
+        if table.access_modes or not _says_directory(error):
+            raise
+        refused = error
+    try:
+        return plan_directory(rest, table, query)
+    except RestError:
+        raise refused from None
+
+
+def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> DirectoryPlan:
+    """Replay the log in a table's directory and plan what to read.
+
+    Raises:
+        DirectoryAccessError: the directory cannot be opened, or names files outside it.
+        VersionNotFoundError: the table does not have that version (any more).
+        UnsupportedTableError: the table needs something that this release cannot read.
+        ColumnError, FilterError: the projection or the filter does not fit the table.
+        DeltaLogError: the log is damaged.
+        DeltaSharingError: the server gives no credentials, or the store cannot be read.
+    """
+    what = f"table {table.full_name}"
+    files = DirectoryFiles(
+        lambda: rest.temporary_credentials(table),
+        rest.options,
+        endpoint_is_loopback=is_loopback(rest.profile.endpoint),
+    )
+    reader = directory_reader(files, rest.options)
+    snapshot = _snapshot(files, reader, query, what)
+    protocol, metadata = _protocol(snapshot), _metadata(snapshot)
+    protocol.check_readable(what)
+    if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
+        raise DirectoryAccessError(
+            f"{what}: a catalog manages it, and its newest versions need not be in its directory; "
+            "ask the provider to share it by URL",
+            access_modes=table.access_modes,
+        )
+    spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
+    make = TaskPlanner(spec)
+    action = _action_maker(files)
+    made = [] if query.limit == 0 else [make(action(logged)) for logged in snapshot.files_as_written]
+    tasks, pruned = split_skipped(made)
+    return DirectoryPlan(
+        table=table,
+        version=snapshot.version,
+        protocol=protocol,
+        metadata=metadata,
+        spec=spec,
+        tasks=tasks,
+        pruned=pruned,
+        limit=query.limit,
+        reader=reader,
+        refresh=files.renewed,
+    )
+
+
+def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, what: str) -> Snapshot:
+    """Replay the version asked for, from copies of the files of the log that it needs."""
+    with tempfile.TemporaryDirectory(prefix="delta-sharing-log-") as folder:
+        try:
+            copies = _LogCopies(files, reader, Path(folder))
+            listing = copies.listing
+            if query.timestamp is not None:
+                copies.fetch([*listing.commits.values()])
+                copies.fetch_checkpoint(_newest(listing, listing.latest_version))
+                log = DeltaLog(Path(folder), allow_absolute_paths=True, any_features=True)
+                version = log.version_at_or_before(_milliseconds(query.timestamp))
+            else:
+                version = listing.latest_version if query.version is None else query.version
+            if not 0 <= version <= listing.latest_version:
+                raise VersionNotFoundError(
+                    f"there is no version {version}; the latest is {listing.latest_version}"
+                )
+            checkpoint = _newest(listing, version)
+            first = 0 if checkpoint is None else checkpoint.version
+            copies.fetch([path for number, path in listing.commits.items() if first <= number <= version])
+            copies.fetch_checkpoint(checkpoint)
+            copies.remove_the_rest()
+            snapshot = DeltaLog(Path(folder), allow_absolute_paths=True, any_features=True).snapshot_at(version)
+            _ = snapshot.files_as_written
+        except DeltaLogError as error:
+            # The temporary folder is nothing to the user.
+            reason = str(error).removeprefix(f"{folder}: ").replace(folder, "the directory")
+            raise type(error)(f"{what}: {reason}") from None
+        return snapshot
+
+
+class _LogCopies:
+    """Copies of a log's files in a local folder; those not fetched are empty."""
+
+    def __init__(self, files: DirectoryFiles, reader: StorageReader, folder: Path) -> None:
+        self._files = files
+        self._reader = reader
+        self._folder = folder
+        self._log = folder / LOG_DIRECTORY
+        self._log.mkdir()
+        self._listed = {LOG_DIRECTORY: self._list(LOG_DIRECTORY)}
+        self._fetched: set[Path] = set()
+        for name in self._listed[LOG_DIRECTORY]:
+            if PurePosixPath(name).name == name and re.match(r"\d{20}\.", name):
+                (self._log / name).touch()
+        self.listing: LogListing = list_log(folder)
+
+    def fetch(self, paths: list[Path]) -> None:
+        """Fetch some files, side by side; those that are here already are not fetched again."""
+        wanted = [path for path in paths if path not in self._fetched]
+        with ThreadPoolExecutor(max_workers=max(1, min(8, len(wanted)))) as pool:
+            list(pool.map(self._fetch, wanted))
+        self._fetched.update(wanted)
+
+    def fetch_checkpoint(self, checkpoint: Checkpoint | None) -> None:
+        """Fetch a checkpoint, its sidecars included."""
+        if checkpoint is None:
+            return
+        self.fetch([*checkpoint.files])
+        named = sidecars(checkpoint)
+        if named:
+            (self._log / SIDECARS).mkdir(exist_ok=True)
+            self._listed[SIDECARS] = self._list(f"{LOG_DIRECTORY}/{SIDECARS}")
+            self.fetch(named)
+
+    def remove_the_rest(self) -> None:
+        """Remove the empty files, which stand for those that were not fetched."""
+        for path in self._log.iterdir():
+            if path.is_file() and path not in self._fetched:
+                path.unlink()
+
+    def _list(self, folder: str) -> Mapping[str, tuple[int, float]]:
+        def once(attempt: Attempt) -> Mapping[str, tuple[int, float]]:
+            attempt.answered()
+            return list_files(self._files, folder)
+
+        return Retrier(self._reader.options).call(once)
+
+    def _fetch(self, path: Path) -> None:
+        folder = SIDECARS if path.parent.name == SIDECARS else LOG_DIRECTORY
+        relative = path.relative_to(self._folder).as_posix()
+        known = self._listed[folder].get(path.name)
+        if known is None:
+            raise DeltaLogError(f"the file {relative} of the log is missing")
+        size, changed = known
+        url = self._files.url(self._files.directory().join(relative))
+        data = self._reader.fetch(url, file_id=relative, size=size, refresh=self._files.renewed) if size else b""
+        path.write_bytes(memoryview(data) if data else b"")
+        os.utime(path, (changed, changed))
+
+
+def _newest(listing: LogListing, version: int) -> Checkpoint | None:
+    """The newest checkpoint that is not after a version."""
+    return next((checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= version), None)
+
+
+def _milliseconds(timestamp: Timestamp) -> int:
+    moment: datetime = parse_iso8601(format_timestamp(timestamp))
+    return int(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def _protocol(snapshot: Snapshot) -> Protocol:
+    logged = snapshot.protocol
+    return Protocol(
+        logged.min_reader_version,
+        logged.min_writer_version,
+        logged.reader_features or None,
+        logged.writer_features or None,
+        "delta",
+    )
+
+
+def _metadata(snapshot: Snapshot) -> Metadata:
+    logged = snapshot.metadata
+    return Metadata(
+        id=logged.id,
+        schema_string=logged.schema_string,
+        name=logged.raw.get("name"),
+        description=logged.raw.get("description"),
+        partition_columns=logged.partition_columns,
+        configuration=logged.configuration,
+        version=snapshot.version,
+        size=snapshot.size_in_bytes,
+        num_files=len(snapshot.files_as_written),
+    )
+
+
+def _action_maker(files: DirectoryFiles) -> Callable[[LoggedFile], AddFile]:
+    """Return what makes an action of a file of the log, as a server would send it."""
+    directory = files.directory()
+
+    def make(logged: LoggedFile) -> AddFile:
+        path = directory.path_of(logged.path)
+        return AddFile(
+            files.url(path),
+            _short_hash(path),
+            logged.partition_values,
+            logged.size or 0,
+            logged.stats,
+            deletion_vector=_vector(logged, files, directory),
+            data_change=logged.data_change,
+        )
+
+    return make
+
+
+def _vector(logged: LoggedFile, files: DirectoryFiles, directory: Directory) -> DeletionVector | None:
+    vector = logged.deletion_vector
+    if vector is None:
+        return None
+    where = vector.path_or_inline
+    kind = vector.storage_type
+    if kind == "p":
+        where = files.url(directory.path_of(where))
+    elif kind != "i":
+        relative = deletion_vector_path(Path(), kind, where)
+        where, kind = files.url(directory.join(relative.as_posix() if relative is not None else "")), "p"
+    return DeletionVector(kind, where, int(vector.raw.get("sizeInBytes", 0)), vector.cardinality, vector.offset)
+
+
+def _short_hash(path: str) -> str:
+    return hashlib.sha256(path.encode()).hexdigest()[:32]
+
+
+def _says_directory(error: RestError) -> bool:
+    return _SAYS_DIRECTORY.search(f"{error.error_code or ''} {error.server_message or ''}") is not None

@@ -1,0 +1,178 @@
+"""What gives rows: a scan of a table, its changes, a batch of them. One set of methods loads them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.parquet.tasks import FileScanTask
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from delta_sharing_client.frames.pandas import DtypeBackend
+    from delta_sharing_client.rest.client import RestClient
+    from delta_sharing_client.scan.planner import ScanPlan
+    from delta_sharing_client.storage.presigned import StorageReader
+
+_SMALL_BUDGET: Final = 64 * 1024 * 1024
+
+
+class Scan(ABC):
+    """Rows that can be loaded, as often as they are asked for."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def plan(self) -> ScanPlan:
+        """Say which files are to be read; fetches none of them."""
+
+    @abstractmethod
+    def _connections(self) -> tuple[RestClient, StorageReader]:
+        """Return the server, and what fetches the files."""
+
+    def to_arrow(self, *, progress: bool | None = None) -> pa.Table:
+        """Read the rows into an Arrow table; an empty one has the full schema.
+
+        Args:
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Raises:
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.frames.arrow import to_table
+        from delta_sharing_client.frames.progress import file_progress
+
+        plan = self.plan()
+        with file_progress(plan.tasks, progress, plan.table.name) as advance:
+            return to_table(self._batches(plan, advance), plan.spec.output, plan.spec.variant)
+
+    def to_pandas(
+        self,
+        *,
+        dtype_backend: DtypeBackend | None = None,
+        convert_in_batches: bool = False,
+        progress: bool | None = None,
+    ) -> pd.DataFrame:
+        """Read the rows into a pandas frame.
+
+        Args:
+            dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where a column of
+                integers or booleans holds nulls; ``numpy_nullable`` or ``pyarrow`` as in pandas.
+            convert_in_batches: keep less on its way at a time (64 MB instead of the options' memory
+                budget), for the lowest peak of memory. Rows are converted as they come either way.
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Raises:
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.frames.pandas import check_dtype_backend, to_pandas
+        from delta_sharing_client.frames.progress import file_progress
+        from delta_sharing_client.parquet.arrow_types import arrow_schema
+
+        check_dtype_backend(dtype_backend)
+        plan = self.plan()
+        schema = arrow_schema(plan.spec.output, plan.spec.variant)
+        with file_progress(plan.tasks, progress, plan.table.name) as advance:
+            batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
+            return to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
+
+    def to_record_batch_reader(self) -> pa.RecordBatchReader:
+        """Return a reader that fetches and decodes as it is read, in bounded memory.
+
+        The files are listed at once, so that errors of the query show here.
+        """
+        from delta_sharing_client.frames.arrow import to_reader
+
+        plan = self.plan()
+        return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read the rows into a polars frame, batch by batch, without a copy of ours (extra ``polars``).
+
+        Raises:
+            MissingDependencyError: polars is not installed.
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.frames.polars import to_polars
+
+        plan = self.plan()
+        return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return a DuckDB relation over the rows (extra ``duckdb``).
+
+        Nothing is kept: the rows are fetched each time DuckDB runs the relation, as it reads them. DuckDB
+        pushes no projection and no filter down, so say what to read here. An error that occurs while DuckDB
+        reads is reported by DuckDB, with our message in it.
+
+        Args:
+            connection: the connection to make the relation in; DuckDB's default one without.
+
+        Raises:
+            MissingDependencyError: DuckDB is not installed.
+            ColumnError: there are no columns, which DuckDB has no relations for.
+            DeltaSharingError: the server could not be asked for the files.
+        """
+        from delta_sharing_client.frames.duckdb import to_duckdb
+
+        return to_duckdb(self, connection)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to anything that takes an Arrow C stream: polars, DuckDB, pandas."""
+        return self.to_record_batch_reader().__arrow_c_stream__(requested_schema)
+
+    def count(self) -> int:
+        """Return how many rows there are.
+
+        Files whose row count the server reports are not read, unless a row filter looks at more than partition
+        columns: statistics may leave files out, and never vouch for rows.
+        """
+        plan = self.plan()
+        unknown: list[FileScanTask] = []
+        total = 0
+        for task in plan.tasks:
+            rows = task.row_count if task.all_rows_match else None
+            if rows is None:
+                unknown.append(task)
+            else:
+                total += rows
+        if unknown and (plan.limit is None or total < plan.limit):
+            spec = dataclasses.replace(plan.spec, output=StructType(()), extra=_filter_columns(plan))
+            rest = dataclasses.replace(plan, tasks=unknown, spec=spec)
+            total += sum(batch.num_rows for batch in self._batches(rest, None))
+        return total if plan.limit is None else min(total, plan.limit)
+
+    def files(self) -> list[FileScanTask]:
+        """Return the files that would be read; their URLs are signed and not shown."""
+        return list(self.plan().tasks)
+
+    def _batches(
+        self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        from delta_sharing_client.scan.planner import read_plan
+
+        rest, storage = self._connections()
+        return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)
+
+
+def _likely_rows(plan: ScanPlan) -> int:
+    """How many rows a plan gives at the most, as far as the provider says and its files' sizes make likely."""
+    told = sum(task.row_count or 0 for task in plan.tasks)
+    if plan.spec.predicate is not None and not all(task.all_rows_match for task in plan.tasks):
+        return 0
+    rows = min(told, sum(task.size for task in plan.tasks))
+    return rows if plan.limit is None else min(rows, plan.limit)
+
+
+def _filter_columns(plan: ScanPlan) -> tuple[Any, ...]:
+    """The columns that only the row filter needs, when nothing is returned."""
+    from delta_sharing_client.expressions.predicates import columns_of
+
+    return tuple(dict.fromkeys(columns_of(plan.spec.predicate))) if plan.spec.predicate is not None else ()

@@ -1,0 +1,65 @@
+"""Files to partitions: small files together, large ones alone, in the server's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from delta_sharing_client.parquet.tasks import FileScanTask
+
+#: Bytes of files that make one partition; about what Spark itself takes for its own files.
+PARTITION_SIZE: Final = 128 * 1024 * 1024
+#: Below this a further partition costs more than the core that it would occupy gains.
+MIN_PARTITION_SIZE: Final = 4 * 1024 * 1024
+#: More tasks than this keep Spark's scheduler busier than its executors.
+MAX_PARTITIONS: Final = 4000
+
+_UNKNOWN_SIZE: Final = 16 * 1024 * 1024
+
+
+def partition_count(sizes: Sequence[int], cores: int, partition_size: int = PARTITION_SIZE) -> int:
+    """Return into how many partitions files should go.
+
+    Args:
+        sizes: bytes of each file.
+        cores: tasks that can run at a time.
+        partition_size: bytes of files that make one partition.
+
+    Returns:
+        One per `partition_size` bytes, but not fewer than there are cores to use, where each of them gets
+        4 MB; at most one per file, and at most 4,000.
+    """
+    total = sum(sizes)
+    wanted = max(_parts(total, partition_size), min(cores, _parts(total, MIN_PARTITION_SIZE)), 1)
+    return min(wanted, len(sizes), MAX_PARTITIONS)
+
+
+def pack(
+    tasks: Sequence[FileScanTask], cores: int, partition_size: int = PARTITION_SIZE
+) -> list[list[FileScanTask]]:
+    """Divide files among partitions of about the same size.
+
+    Args:
+        tasks: the files, in the server's order.
+        cores: tasks that can run at a time.
+        partition_size: bytes of files that make one partition.
+
+    Returns:
+        Runs of the files, none empty: one after the other they are `tasks` again, so that rows that are
+        collected come in the server's order.
+    """
+    sizes = [task.size or _UNKNOWN_SIZE for task in tasks]
+    total = sum(sizes)
+    count = partition_count(sizes, cores, partition_size)
+    parts: list[list[FileScanTask]] = [[] for _ in range(count)]
+    before = 0
+    for task, size in zip(tasks, sizes, strict=True):
+        # Where the middle of the file lies among all bytes: a large one has its place, and its neighbours
+        # in it, to itself.
+        parts[(2 * before + size) * count // (2 * total)].append(task)
+        before += size
+    return [part for part in parts if part]
+
+
+def _parts(size: int, part: int) -> int:
+    return -(-size // part)

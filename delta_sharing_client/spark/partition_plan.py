@@ -1,0 +1,139 @@
+"""A plan for the executors: its files divided among partitions, and both encoded to travel."""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from delta_sharing_client.errors import SparkError
+from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.model.storage_credentials import directory_only
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.bin_packing import PARTITION_SIZE, pack
+from delta_sharing_client.spark.job import Job, Part, encode
+from delta_sharing_client.spark.url_renewal import Renewal
+from delta_sharing_client.transport.url_rules import is_loopback
+
+#: Bytes of a plan, compressed, that are sent in the function; a message of Spark Connect holds 128 MB.
+MAX_PLAN: Final = 64 * 1024 * 1024
+
+
+def divide(plan: ScanPlan, cores: int, partition_size: int = PARTITION_SIZE) -> list[Part]:
+    """Divide a plan's files among partitions.
+
+    A limit is kept exactly: where the statistics tell how many rows each file gives, files are cut off behind
+    it; otherwise one partition reads until there are enough rows.
+    """
+    if plan.limit is None:
+        return [Part(tasks=tuple(tasks)) for tasks in pack(plan.tasks, cores, partition_size)]
+    left = plan.limit
+    kept: list[FileScanTask] = []
+    for task in plan.tasks:
+        rows = task.row_count if task.all_rows_match else None
+        if rows is None:
+            return [Part(tasks=tuple(plan.tasks), limit=plan.limit)]
+        if left <= 0:
+            break
+        kept.append(task)
+        left -= rows
+    if not kept:
+        return []
+    if left >= 0:
+        return [Part(tasks=tuple(tasks)) for tasks in pack(kept, cores, partition_size)]
+    *whole, last = kept
+    parts = [Part(tasks=tuple(tasks)) for tasks in pack(whole, cores, partition_size)] if whole else []
+    return [*parts, Part(tasks=(last,), limit=left + (last.row_count or 0))]
+
+
+def encode_plan(
+    rest: RestClient,
+    plan: ScanPlan,
+    parts: Sequence[Part],
+    *,
+    executor_credentials: bool,
+    names: tuple[str, ...] | None = None,
+    counting: bool = False,
+) -> tuple[bytes, list[bytes]]:
+    """Return a plan's job and partitions as they travel.
+
+    Of a plan that is too large with its URLs, which hardly compress, the URLs stay here: executors list them.
+
+    Raises:
+        SparkError: the plan is too large even so, or executors may not list URLs.
+        DirectoryAccessError: the table is offered by its directory only.
+    """
+    if plan.source is not None:
+        raise directory_only(plan.table)
+    renewal = None
+    if executor_credentials:
+        key = secrets.token_hex(16)
+        renewal = pickle.dumps(Renewal(rest.profile_elsewhere(), rest.options, _bare_plan(plan), key))
+    job = encode(
+        Job(
+            table=plan.table.full_name,
+            spec=plan.spec,
+            table_columns=plan.metadata.schema,
+            options=rest.options,
+            endpoint_is_loopback=is_loopback(rest.profile.endpoint),
+            executor_credentials=renewal,
+            names=names,
+            counting=counting,
+        )
+    )
+    encoded = [encode(part) for part in parts]
+    if sum(map(len, encoded)) > MAX_PLAN and executor_credentials:
+        encoded = [encode(replace(part, tasks=tuple(map(_without_urls, part.tasks)))) for part in parts]
+    size = sum(map(len, encoded))
+    if size > MAX_PLAN:
+        remedy = "fewer of them with filters=" + (
+            "" if executor_credentials else ", or turn executorCredentials on"
+        )
+        raise SparkError(
+            f"table {plan.table.full_name}: the {len(plan.tasks):,} files make a plan of {size:,} bytes, "
+            f"and Spark takes {MAX_PLAN:,}: read {remedy}"
+        )
+    return job, encoded
+
+
+def _bare_plan(plan: ScanPlan) -> ScanPlan:
+    """What it takes to ask for a plan's files again, and nothing else."""
+    return ScanPlan(
+        table=plan.table,
+        version=plan.version,
+        protocol=plan.protocol,
+        metadata=plan.metadata,
+        spec=ReadSpec(output=StructType(())),
+        tasks=(),
+        pruned={},
+        limit=None,
+        request=plan.request,
+        end=plan.end,
+    )
+
+
+def _without_urls(task: FileScanTask) -> FileScanTask:
+    def bare(vector: DeletionVector) -> DeletionVector:
+        return vector if vector.storage_type == "i" else replace(vector, path_or_inline="")
+
+    only = task.only and replace(task.only, vector=bare(task.only.vector))
+    vector = task.deletion_vector and bare(task.deletion_vector)
+    return structs.replace(task, url="", deletion_vector=vector, only=only)
+
+
+def check_partition_size(size: int | None) -> int:
+    """Return a partition size, the usual one for None, or raise `TypeError` or `ValueError`."""
+    if size is None:
+        return PARTITION_SIZE
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise TypeError(f"partition_size is an int, of bytes, not {type(size).__name__}")
+    if size < 1:
+        raise ValueError(f"partition_size is {size}; it takes at least 1 byte")
+    return size

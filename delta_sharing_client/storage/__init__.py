@@ -1,0 +1,1 @@
+"""Byte sources: pre-signed URLs, local files, directories of an object store."""

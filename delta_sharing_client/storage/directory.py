@@ -1,0 +1,286 @@
+"""The files of a table's directory, fetched through pyarrow's file systems as if by pre-signed URL.
+
+A file's "URL" is its path in the store and the number of the credentials that open it. So downloads, their
+retries and their renewals are those of all other files; only how bytes are fetched differs.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
+from delta_sharing_client.model.storage_credentials import TemporaryCredentials
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.representation import representation
+from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.storage.file_systems import Directory, open_directory
+from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.transports import StorageTransport
+
+#: Open files that are kept: those that are being read in ranges.
+_KEPT_OPEN: Final = 64
+#: Bytes that are asked of a store at once.
+_BLOCK: Final = 8 * 1024 * 1024
+#: Credentials that expire within this are renewed before they are used, seconds.
+_TOO_LATE: Final = 60
+_MAX_SAID: Final = 300
+
+#: S3 answers 400 where a session is over, and says no more than that to a HEAD.
+_EXPIRED = re.compile(
+    r"expired|EXPIRED_TOKEN|ExpiredToken|AuthenticationFailed|UNAUTHENTICATED|HTTP status 400", re.IGNORECASE
+)
+_REFUSED = re.compile(r"ACCESS_DENIED|AccessDenied|Forbidden|PERMISSION_DENIED|INVALID_ACCESS_KEY|\b403\b|\b401\b")
+_GONE = re.compile(r"NO_SUCH_KEY|NO_SUCH_BUCKET|NoSuchKey|BlobNotFound|ContainerNotFound|NOT_FOUND|\b404\b")
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+class DirectoryFiles:
+    """A table's directory, opened with temporary credentials that are renewed. Used by several threads.
+
+    Args:
+        ask: asks the sharing server for credentials.
+        options: time-outs, proxies, certificates.
+        endpoint_is_loopback: whether the sharing server is on this machine.
+        now: gives the seconds since the epoch.
+
+    Raises:
+        DirectoryAccessError: the directory cannot be opened.
+        DeltaSharingError: the server gives no credentials.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], TemporaryCredentials],
+        options: TransportOptions,
+        *,
+        endpoint_is_loopback: bool,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._ask = ask
+        self._options = options
+        self._endpoint_is_loopback = endpoint_is_loopback
+        self._now = now
+        self._lock = threading.Lock()
+        self._number = 0
+        self._open()
+
+    @representation
+    def __repr__(self) -> str:
+        return f"DirectoryFiles({self._directory.location!r})"
+
+    def directory(self) -> Directory:
+        """Return the directory, with credentials that are good for a while."""
+        with self._lock:
+            if self._expires is not None and self._expires / 1000 - self._now() < self._ahead:
+                self._open()
+            return self._directory
+
+    def url(self, path: str) -> str:
+        """Return what stands for the URL of a file.
+
+        Args:
+            path: its path in the file system.
+        """
+        return f"{path}#{self._number}"
+
+    def renewed(self, file_id: str, url: str) -> str:
+        """Return the URL of a file with other credentials than those that were refused.
+
+        Args:
+            file_id: the file's id.
+            url: its URL until now.
+
+        Raises:
+            DeltaSharingError: the server gives none.
+        """
+        rest, _, number = url.rpartition("#")
+        with self._lock:
+            if number == str(self._number):
+                self._open()
+            return f"{rest}#{self._number}"
+
+    def _open(self) -> None:
+        credentials = self._ask()
+        self._directory = open_directory(
+            credentials, self._options, endpoint_is_loopback=self._endpoint_is_loopback
+        )
+        self._expires = credentials.expires
+        left = 0.0 if credentials.expires is None else credentials.expires / 1000 - self._now()
+        # Credentials that live shorter than that would be renewed at each file.
+        self._ahead = min(_TOO_LATE, max(left, 0.0) / 5)
+        self._number += 1
+
+
+class DirectoryTransport(StorageTransport):
+    """Fetches the files of a directory; opens no connection of its own, pyarrow's file system does.
+
+    Args:
+        files: the directory.
+        options: time-outs, connections.
+    """
+
+    def __init__(self, files: DirectoryFiles, options: TransportOptions) -> None:
+        super().__init__(options, endpoint_is_loopback=False)
+        self._files = files
+        self._open: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._open_lock = threading.Lock()
+
+    def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        file_id: str = "",
+        cancelled: threading.Event | None = None,
+    ) -> Response:
+        """Return a file, or a range of it, as if it were an answer to a GET.
+
+        Args:
+            url: what `DirectoryFiles.url` gave.
+            headers: `Range`; conditions are not looked at, for the files of a Delta table never change.
+            file_id: the file's id, for messages.
+            cancelled: not looked at: what is under way ends with its block.
+
+        Raises:
+            UrlExpiredError: the credentials have expired.
+            FileGoneError: there is no such file.
+            StorageError: the store refuses.
+            TransportError: it cannot be reached.
+        """
+        asked = _RANGE.fullmatch((headers or {}).get("Range", ""))
+        with _StoreErrors(file_id):
+            file = self._file(url)
+            size = file.size()
+        start = int(asked[1]) if asked else 0
+        stop = min(int(asked[2]) + 1, size) if asked and asked[2] else size
+        if start >= stop and asked:
+            raise DataError(
+                f"it ends before byte {start}, where the table says that there is more", file_id=file_id
+            )
+        return _FileResponse(file, start, stop, size, asked is not None, file_id, url)
+
+    def _file(self, url: str) -> Any:
+        """The open file of a URL; opening one takes a request, so those of the last ones are kept."""
+        system = self._files.directory().system
+        key = (id(system), url)
+        with self._open_lock:
+            known = self._open.pop(key, None)
+            if known is not None:
+                self._open[key] = known
+                return known[1]
+        file = system.open_input_file(url.rpartition("#")[0])
+        with self._open_lock:
+            self._open[key] = (system, file)
+            while len(self._open) > _KEPT_OPEN:
+                del self._open[next(iter(self._open))]
+        return file
+
+    def break_on(self, cancelled: Cancellation) -> None:
+        """Do nothing: what is under way ends with its block."""
+
+
+def directory_reader(files: DirectoryFiles, options: TransportOptions) -> StorageReader:
+    """Return what fetches the files of a directory."""
+    return StorageReader(DirectoryTransport(files, options), options)
+
+
+def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float]]:
+    """List the files in a folder of a directory, those of its own folders left out.
+
+    Args:
+        files: the directory.
+        folder: the folder's path below it.
+
+    Returns:
+        The size and the time of change (seconds since the epoch) of each file, by name; empty where there is no
+        such folder.
+
+    Raises:
+        UrlExpiredError: the credentials have expired.
+        StorageError: the store refuses.
+        TransportError: it cannot be reached.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    directory = files.directory()
+    with _StoreErrors(folder):
+        selector = FileSelector(directory.join(folder), recursive=False, allow_not_found=True)
+        found = directory.system.get_file_info(selector)
+    return {
+        info.base_name: (info.size or 0, info.mtime.timestamp() if info.mtime is not None else 0.0)
+        for info in found
+        if info.type == FileType.File
+    }
+
+
+class _FileResponse(Response):
+    """A file, or a range of it, as an answer."""
+
+    def __init__(self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: str) -> None:
+        self._file = file
+        self._position = start
+        self._stop = stop
+        self._id = file_id
+        self._block = memoryview(b"")
+        self.url = url
+        self.status = 206 if ranged else 200
+        self.headers = {"Content-Range": f"bytes {start}-{stop - 1}/{size}"} if ranged else {}
+
+    def close(self) -> None:
+        """Do nothing: the file stays open for whoever reads another range of it."""
+
+    @property
+    def length(self) -> int | None:
+        return self._stop - self._position + len(self._block)
+
+    def read_some(self, limit: int) -> bytes:
+        if not self._block:
+            wanted = min(_BLOCK, self._stop - self._position)
+            if not wanted:
+                return b""
+            with _StoreErrors(self._id):
+                self._block = memoryview(self._file.read_at(wanted, self._position))
+            if not self._block:
+                raise TransportError("the store sent less of the file than the table says")
+            self._position += len(self._block)
+        data = bytes(self._block[:limit])
+        self._block = self._block[limit:]
+        return data
+
+    def read_into(self, view: memoryview) -> int:
+        data = self.read_some(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+class _StoreErrors:
+    """Turns what pyarrow's file systems raise into typed errors; no word of theirs shows unredacted."""
+
+    def __init__(self, file_id: str) -> None:
+        self._id = file_id
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, OSError | ValueError):
+            return
+        text = str(error)
+        said = " ".join(redact_text(text).split())[:_MAX_SAID]
+        if isinstance(error, FileNotFoundError) or _GONE.search(text):
+            raise FileGoneError(
+                "the store has no such file; the provider may have vacuumed the table: load it again",
+                file_id=self._id,
+                status=404,
+            ) from None
+        if _EXPIRED.search(text):
+            raise UrlExpiredError("the temporary credentials have expired", file_id=self._id, status=403) from None
+        if isinstance(error, PermissionError) or _REFUSED.search(text):
+            raise StorageError(f"the store refuses access: {said}", file_id=self._id, status=403) from None
+        raise TransportError(f"file {self._id}: the store cannot be read: {said}") from None

@@ -1,0 +1,152 @@
+"""Files of a local copy, read by the same code that reads those of a store."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from delta_sharing_client.errors import DataError, FileGoneError, StorageError
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.download import Buffer, Cancelled, Download, Refresh, RetryBudget
+from delta_sharing_client.storage.presigned import StorageReader
+
+T = TypeVar("T")
+
+
+class LocalStorage(StorageReader):
+    """Opens files by their paths, where a `StorageReader` fetches them by their URLs.
+
+    Args:
+        options: how much memory and how many threads a load may use.
+    """
+
+    def __init__(self, options: TransportOptions) -> None:
+        self.options = options
+
+    def fetch(
+        self,
+        url: str,
+        *,
+        file_id: str,
+        size: int = 0,
+        refresh: Refresh | None = None,
+        cancelled: threading.Event | None = None,
+        budget: RetryBudget | None = None,
+    ) -> Buffer:
+        """Return the bytes of a file; see `StorageReader.fetch`."""
+        return LocalFile(url, file_id, size, cancelled).whole()
+
+    def fetch_ranges(
+        self,
+        url: str,
+        *,
+        file_id: str,
+        size: int,
+        ranges: Sequence[tuple[int, int]],
+        refresh: Refresh | None = None,
+        cancelled: threading.Event | None = None,
+        budget: RetryBudget | None = None,
+        executor: Executor | None = None,
+    ) -> list[Buffer]:
+        """Return ranges of a file; see `StorageReader.fetch_ranges`."""
+        file = LocalFile(url, file_id, size, cancelled)
+        return [file.range(start, stop) for start, stop in ranges]
+
+    def download(
+        self,
+        url: str,
+        *,
+        file_id: str,
+        size: int = 0,
+        refresh: Refresh | None = None,
+        cancelled: threading.Event | None = None,
+        budget: RetryBudget | None = None,
+        etag: str | None = None,
+    ) -> Download:
+        """Return a file to be read in pieces; nothing is opened yet."""
+        return LocalFile(url, file_id, size, cancelled)
+
+    def abort(self) -> None:
+        """Do nothing: reading a local file cannot hang."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
+
+
+class LocalFile(Download):
+    """One local file, with the methods of a download.
+
+    Args:
+        path: where it lies.
+        file_id: its id in the sharing protocol, for messages.
+        size: its size in bytes; 0 where not known.
+        cancelled: set when nobody wants the file any more.
+    """
+
+    def __init__(self, path: str, file_id: str, size: int, cancelled: threading.Event | None) -> None:
+        self._path = path
+        self._id = file_id
+        self._size = size
+        self._cancelled = cancelled
+
+    @property
+    def etag(self) -> str | None:
+        """Always None: nobody replaces the files of a copy."""
+        return None
+
+    def restarting(self, read: Callable[[], T]) -> T:
+        """Read once: a local file does not change while it is being read."""
+        return read()
+
+    def whole(self, slabs: Slabs | None = None) -> Buffer:
+        """Map the whole file into memory; it needs none of `slabs`."""
+
+        def mapped(descriptor: int, size: int) -> Buffer:
+            return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
+
+        return self._opened(mapped)
+
+    def range_into(self, view: memoryview, start: int, stop: int) -> None:
+        """Read the bytes from `start` up to `stop` into `view`, which has that length."""
+        view[:] = self.range(start, stop)
+
+    def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
+        """Read the bytes from `start` up to `stop`."""
+
+        def read(descriptor: int, size: int) -> Buffer:
+            os.lseek(descriptor, start, os.SEEK_SET)
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                data = file.read(stop - start)
+            if len(data) != stop - start:
+                raise DataError(f"it ends before byte {stop}", file_id=self._id)
+            return data
+
+        return self._opened(read)
+
+    def _opened(self, read: Callable[[int, int], Buffer]) -> Buffer:
+        if self._cancelled is not None and self._cancelled.is_set():
+            raise Cancelled
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError:
+            raise FileGoneError(
+                "the local copy lacks it: it was vacuumed, or removed by somebody else; sync(repair=True) fetches "
+                "what the newest version lacks",
+                file_id=self._id,
+            ) from None
+        except OSError as error:
+            raise StorageError(f"it cannot be opened: {error.strerror}", file_id=self._id) from error
+        try:
+            size = os.fstat(descriptor).st_size
+            if self._size and size != self._size:
+                raise DataError(f"it has {size} bytes; the table says {self._size}", file_id=self._id)
+            return read(descriptor, size)
+        except OSError as error:
+            raise StorageError(f"it cannot be read: {error.strerror}", file_id=self._id) from error
+        finally:
+            os.close(descriptor)

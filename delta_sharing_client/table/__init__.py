@@ -1,0 +1,1 @@
+"""Shared tables, their scans and their changes."""

@@ -1,0 +1,144 @@
+"""`TableChanges`: the change data feed of a shared table, read when a `to_...` method is called."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.representation import representation
+from delta_sharing_client.table.spark_scan import SparkScan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from delta_sharing_client.cdf.planner import ChangesPlan
+    from delta_sharing_client.delta.table.materialize_snapshot import Materialized
+    from delta_sharing_client.rest.client import RestClient
+    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.table.shared_table import SharedTable
+
+
+@dataclass(frozen=True, repr=False)
+class TableChanges(SparkScan):
+    """The changes of a table in a range of versions; see `SharedTable.changes` for the options.
+
+    Each `to_...` method asks the server for the files of the changes, fetches them side by side, and returns
+    the change rows, version by version: the table's columns, then `_change_type` (``insert``, ``delete``,
+    ``update_preimage`` or ``update_postimage``), `_commit_version` and `_commit_timestamp`.
+
+    Raises:
+        ValueError: the options have no start of the range.
+    """
+
+    table: SharedTable
+    options: ChangeOptions
+
+    def __post_init__(self) -> None:
+        if self.options.starting_version is None and self.options.starting_timestamp is None:
+            raise ValueError("give exactly one of starting_version and starting_timestamp")
+
+    @property
+    def name(self) -> Table:
+        """The table's three names."""
+        return self.table.name
+
+    def replace(self, **changes: Any) -> TableChanges:
+        """Return these changes with some of their options changed."""
+        return TableChanges(self.table, self.options.replace(**changes))
+
+    def plan(self) -> ChangesPlan:
+        """Ask the server for the files of the changes and plan what to read of them; fetches none of them."""
+        from delta_sharing_client.cdf.planner import plan_changes
+
+        rest, _ = self._connections()
+        return plan_changes(rest, self.name, self.options)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows; asks the server for the table's metadata at the end of the range."""
+        from delta_sharing_client.cdf.planner import change_schema, project_changes
+        from delta_sharing_client.parquet.arrow_types import arrow_schema
+
+        options = self.options
+        metadata = self.table.metadata(
+            options.ending_version, options.ending_timestamp, response_format=options.response_format
+        )
+        columns = project_changes(metadata.schema, options.columns)
+        return arrow_schema(change_schema(columns, options.commit_timestamp), options.variant)
+
+    def materialize(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> Materialized:
+        """Write the changes to disk as a Delta table from which any Delta engine reads the same change rows.
+
+        The table has one commit for each version of the range, with its number and its time; before the first
+        one there is nothing but the schema. It is for reading changes: its snapshot is not the shared table's.
+
+        Args:
+            directory: the local table's directory; there must be no table in it yet.
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Raises:
+            ValueError: the changes have columns; files are copied whole.
+            DeltaLogError: there is a table in the directory already, or it cannot be written.
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.delta.table.materialize_changes import materialize_changes
+
+        if self.options.columns is not None:
+            raise ValueError(
+                "materialize copies whole files, and the changes have columns: leave that out, "
+                "or load the rows with to_arrow() and write those"
+            )
+        request = self.options.request()
+        rest, storage = self._connections()
+        return materialize_changes(rest, storage, self.name, request, directory, progress=progress)
+
+    def explain(self) -> str:
+        """Return in words what would be read: versions, files by kind of change, and the bytes to fetch.
+
+        Asks the server, and fetches the footers of those files that would be read in pieces.
+        """
+        from delta_sharing_client.cdf.planner import CHANGE_TYPE, COMMIT_VERSION
+        from delta_sharing_client.scan.planner import estimate_plan
+
+        plan = self.plan()
+        fetch = estimate_plan(*self._connections(), plan)
+        versions = sorted({int(task.constants[COMMIT_VERSION] or 0) for task in plan.tasks})
+        kinds = Counter(str(task.constants.get(CHANGE_TYPE, "change data")) for task in plan.tasks)
+        told = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())) or "none"
+        changed = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
+        total = sum(task.size for task in plan.tasks)
+        requests = "request" if fetch.requests == 1 else "requests"
+        return "\n".join(
+            [
+                f"table    {plan.table.full_name}, {plan.protocol.response_format} format",
+                f"range    {self._range()}; {changed} changed rows",
+                f"columns  {', '.join(plan.spec.output.names)}",
+                f"files    {len(plan.tasks)} to read: {told}",
+                f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
+            ]
+        )
+
+    def _range(self) -> str:
+        options = self.options
+        first, last = options.starting_version, options.ending_version
+        start = options.starting_timestamp if first is None else f"version {first}"
+        end = options.ending_timestamp if last is None else f"version {last}"
+        return f"from {start} to {end or 'the latest version'}"
+
+    def _connections(self) -> tuple[RestClient, StorageReader]:
+        return self.table._rest, self.table._storage
+
+    @representation
+    def __repr__(self) -> str:
+        told = [repr(self.name.full_name), self._range()]
+        told += [] if self.options.columns is None else [f"columns={list(self.options.columns)}"]
+        return f"TableChanges({', '.join(told)})"
+
+    @representation
+    def _repr_html_(self) -> str:
+        return f"<code>TableChanges</code> <b>{html.escape(self.name.full_name)}</b> {html.escape(self._range())}"

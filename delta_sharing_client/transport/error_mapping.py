@@ -1,0 +1,155 @@
+"""From the exceptions of requests, urllib3 and the sockets below them to the errors of this package.
+
+Their texts hold whole request paths, signatures included, so none of them is kept: neither as a message
+nor as a cause. What is kept is the kind of failure and the system's own words for it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from typing import Final
+
+import requests
+import urllib3.exceptions
+from urllib3.util.ssl_match_hostname import CertificateError
+
+from delta_sharing_client.errors import (
+    DeltaSharingError,
+    IncompleteResponseError,
+    InsecureUrlError,
+    RequestTimeoutError,
+    TransportError,
+)
+from delta_sharing_client.transport.pace import SlowBodyError
+
+#: Whatever a request, or the reading of its body, may raise. `ValueError` is there for URLs that fail late
+#: (idna, ports) and for lengths in a chunked body that are no numbers.
+NETWORK_ERRORS: Final[tuple[type[Exception], ...]] = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+    ValueError,
+)
+
+_TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
+_TLS = (requests.exceptions.SSLError, urllib3.exceptions.SSLError, ssl.SSLError, CertificateError)
+_BAD_URLS = (
+    requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema,
+    requests.exceptions.InvalidSchema,
+    urllib3.exceptions.LocationValueError,
+    UnicodeError,
+)
+_CUT = (urllib3.exceptions.ProtocolError, http.client.HTTPException)
+#: What OpenSSL says when trying again cannot help.
+_LASTING_TLS = (
+    "certificate",
+    "hostname",
+    "unsupported protocol",
+    "unknown_ca",
+    "handshake_failure",
+    "no_shared_cipher",
+    "unrecognized_name",
+)
+
+
+class NonRetryableTransportError(TransportError):
+    """A failure that trying again cannot help: a refused certificate, redirects without end."""
+
+
+def translate(
+    error: Exception, *, url: str, what: str = "the request", reading: bool = False, remedy: str = ""
+) -> DeltaSharingError:
+    """Return the error of this package for a network exception; raise it `from None`.
+
+    Args:
+        error: one of `NETWORK_ERRORS`.
+        url: the request's URL.
+        what: the thing asked for, for messages without a URL.
+        reading: whether the answer had begun.
+        remedy: what to tell the user where nothing could be reached.
+    """
+    chain = _chain(error)
+    if any(isinstance(link, _TLS) for link in chain):
+        return _tls_error(chain, url)
+    for link in chain:
+        if isinstance(link, _TIMEOUTS) and not isinstance(link, urllib3.exceptions.NewConnectionError):
+            return RequestTimeoutError(_timeout_text(chain, reading), url=url)
+    for link in chain:
+        if isinstance(link, requests.exceptions.InvalidSchema) and "SOCKS" in str(link):
+            return NonRetryableTransportError(
+                "a SOCKS proxy needs PySocks: pip install 'requests[socks]'", url=url
+            )
+    if any(isinstance(link, _BAD_URLS) for link in chain):
+        return InsecureUrlError("the URL is malformed", url=url)
+    if any(
+        isinstance(link, requests.exceptions.InvalidHeader | urllib3.exceptions.InvalidHeader) for link in chain
+    ):
+        return TransportError("the answer has contradictory headers", url=url)
+    said = next((_os_text(link) for link in chain if isinstance(link, OSError) and link.strerror), None)
+    if reading:
+        reason = said or "the connection was closed before the end"
+        if any(isinstance(link, _CUT) for link in chain):
+            return IncompleteResponseError(f"{what}: the answer was cut: {reason}")
+        return TransportError(f"the connection broke while the answer was arriving: {reason}", url=url)
+    for link in chain:
+        if isinstance(link, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
+            return TransportError(f"the proxy cannot be used: {said or 'it refused the connection'}", url=url)
+        if type(link).__name__ in {"NameResolutionError", "gaierror"}:
+            return TransportError("the host's name cannot be resolved" + remedy, url=url)
+        if isinstance(link, ConnectionRefusedError):
+            return TransportError("connection refused" + remedy, url=url)
+    return TransportError(said or "the connection was closed before an answer came", url=url)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception and whatever it wraps, outermost first."""
+    links: list[BaseException] = []
+    queue: list[object] = [error]
+    while queue and len(links) < 32:
+        link = queue.pop(0)
+        if not isinstance(link, BaseException) or link in links:
+            continue
+        links.append(link)
+        queue += [getattr(link, "reason", None), *link.args, link.__cause__, link.__context__]
+    return links
+
+
+def _timeout_text(chain: list[BaseException], reading: bool) -> str:
+    slow = next((str(link) for link in chain if isinstance(link, SlowBodyError)), None)
+    if slow is not None:
+        return slow
+    connecting = (requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError)
+    if any(isinstance(link, connecting) for link in chain):
+        return "no connection came about in time"
+    return "the answer stopped arriving" if reading else "no answer came in time"
+
+
+def _tls_error(chain: list[BaseException], url: str) -> TransportError:
+    texts = " ".join(str(link) for link in chain if isinstance(link, ssl.SSLError)).lower()
+    reason = next(
+        (link.verify_message for link in chain if isinstance(link, ssl.SSLCertVerificationError)),
+        next((link.reason for link in chain if isinstance(link, ssl.SSLError) and link.reason), None),
+    )
+    said = f": {reason}" if reason else ""
+    if not texts:
+        texts = " ".join(str(link) for link in chain).lower()
+    if "wrong_version_number" in texts:
+        return NonRetryableTransportError(
+            f"the TLS connection was refused{said}; what answers there does not speak TLS: see to the port, and "
+            "to whether the address begins with https:// rightly",
+            url=url,
+        )
+    if any(marker in texts for marker in _LASTING_TLS):
+        return NonRetryableTransportError(
+            f"the TLS connection was refused{said}; for a certificate of your own authority say "
+            "TransportOptions(ca_bundle=...) or set REQUESTS_CA_BUNDLE",
+            url=url,
+        )
+    return TransportError(f"the TLS connection broke{said}", url=url)
+
+
+def _os_text(error: OSError) -> str:
+    return str(error.strerror).lower()

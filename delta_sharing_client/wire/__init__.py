@@ -1,0 +1,1 @@
+"""The bodies of the sharing protocol: requests written, NDJSON answers decoded into typed actions. Pure."""

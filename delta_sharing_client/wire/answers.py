@@ -1,0 +1,289 @@
+"""Whole answers to /metadata, /query and /changes, put together from the actions of their pages.
+
+A file's action is converted as soon as it is decoded, so that of a listing of 300,000 files only what the
+caller makes of them is kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
+from delta_sharing_client.model.actions import (
+    Action,
+    AddFile,
+    CdcFile,
+    EndStreamAction,
+    FileAction,
+    Metadata,
+    Protocol,
+    RemoveFile,
+)
+from delta_sharing_client.wire.duplicate_files import DuplicateFiles
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
+from delta_sharing_client.wire.typed_lines import Decoded, FileBlock
+
+T = TypeVar("T")
+
+#: Lines of one page that name no new file; a server that goes on beyond them never ends.
+MAX_OTHERS: Final = 1_000_000
+
+
+class ActionTransformer(ABC, Generic[T]):
+    """Makes of each file what is kept of it."""
+
+    @abstractmethod
+    def __call__(self, file: FileAction, /) -> T | None:
+        """Return what is kept of a file; None to leave it out."""
+
+    @abstractmethod
+    def of_all(self, files: FileBlock) -> list[T]:
+        """Return what is kept of many files, in their order."""
+
+
+#: Called once per page, as soon as its protocol and metadata are known; gives what is made of each file,
+#: None to leave it out. What is no `ActionTransformer` is given the files one by one.
+Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileAction], T | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table's protocol and metadata ("Query Table Metadata").
+
+    Attributes:
+        version: the table version they are for, where the server told.
+        protocol: what a reader must support.
+        metadata: schema, partition columns, properties.
+    """
+
+    version: int | None
+    protocol: Protocol
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer(Generic[T]):
+    """A table's snapshot ("Read Data from a Table"), all pages of it.
+
+    Attributes:
+        version: the table version answered for, where the server told.
+        protocol: what a reader must support.
+        metadata: schema, partition columns, properties.
+        items: the files, or what was made of them, in the server's order.
+        end: refresh token of the first page and the earliest URL expiry of all pages, where told.
+        request: asks for the same files again: the request that was made, in the response format of the answer, on
+            which their ids depend, and less the hints if the server refused them.
+    """
+
+    version: int | None
+    protocol: Protocol
+    metadata: Metadata
+    items: list[T] = field(repr=False)
+    end: EndStreamAction | None
+    request: QueryRequest = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAnswer(Generic[T]):
+    """A table's changes ("Read Change Data Feed from a Table"), all pages of them.
+
+    Attributes:
+        version: the starting version of the files, where the server told.
+        protocol: what a reader must support.
+        metadata: schema, partition columns, properties.
+        items: the files, or what was made of them, in the server's order.
+        end: the earliest URL expiry of all pages, where told.
+        request: asks for the same files again: the request that was made, in the response format of the answer.
+        historical: the metadata of versions in the range that changed it, each with its `version`; only
+            where they were asked for.
+        protocols: the protocols of versions in the range that changed it; only where they were asked for.
+    """
+
+    version: int | None
+    protocol: Protocol
+    metadata: Metadata
+    items: list[T] = field(repr=False)
+    end: EndStreamAction | None
+    request: ChangesRequest | VersionsRequest = field(repr=False)
+    historical: tuple[Metadata, ...] = ()
+    protocols: tuple[Protocol, ...] = ()
+
+
+def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileAction | None]:
+    """Keep each file's action as it is: the `Convert` of a caller that gives none."""
+    return lambda action: action
+
+
+@dataclass(slots=True)
+class Page(Generic[T]):
+    """One page of an answer, read to its end; the first one grows into the whole.
+
+    Attributes:
+        version: the answer's `Delta-Table-Version`.
+        protocol, metadata: None on a following page that has no files.
+        items: what was made of the files.
+        end: the last line.
+        historical: metadata after the first.
+        protocols: protocols after the first.
+    """
+
+    version: int | None
+    protocol: Protocol | None
+    metadata: Metadata | None
+    items: list[T]
+    end: EndStreamAction | None
+    historical: list[Metadata]
+    protocols: list[Protocol] = field(default_factory=list)
+
+    @property
+    def next_token(self) -> str | None:
+        """The token of the page after this one; None at the end."""
+        return self.end.next_page_token if self.end is not None else None
+
+    def head(self, what: str) -> tuple[Protocol, Metadata]:
+        """Return protocol and metadata.
+
+        Raises:
+            ProtocolError: the page lacks them.
+        """
+        if self.protocol is None or self.metadata is None:
+            missing = "protocol" if self.protocol is None else "metadata"
+            raise ProtocolError(f"{what}: the answer has no {missing} line")
+        return self.protocol, self.metadata
+
+    def append(self, page: Page[T], what: str) -> None:
+        """Add a following page.
+
+        Raises:
+            VersionMismatchError: it is of another table version.
+            ProtocolError: it has another protocol or other metadata.
+        """
+        if None not in (self.version, page.version) and page.version != self.version:
+            raise VersionMismatchError(
+                f"{what}: the table moved from version {self.version} to {page.version} between two pages of "
+                "the answer; run the query again, or pin its version",
+                expected=self.version,
+                actual=page.version,
+            )
+        if page.protocol not in (None, self.protocol) or page.metadata not in (None, self.metadata):
+            part = "metadata" if page.protocol in (None, self.protocol) else "protocol"
+            raise ProtocolError(f"{what}: the table's {part} changed between two pages of the answer")
+        self.items.extend(page.items)
+        self.historical += [item for item in page.historical if item not in self.historical]
+        self.protocols += [item for item in page.protocols if item not in self.protocols]
+        ends = [end for end in (self.end, page.end) if end is not None]
+        expiries = [end.min_url_expiration_timestamp for end in ends if end.min_url_expiration_timestamp]
+        self.end = EndStreamAction(
+            refresh_token=self.end.refresh_token if self.end else None,
+            next_page_token=page.next_token,
+            min_url_expiration_timestamp=min(expiries, default=None),
+        )
+
+
+def read_page(
+    actions: Iterable[Decoded],
+    *,
+    version: int | None,
+    what: str,
+    convert: Convert[T],
+    duplicates: DuplicateFiles,
+    changes: bool = False,
+    ending_version: int | None = None,
+) -> Page[T]:
+    """Read one page of an answer to /query or /changes to its end.
+
+    Args:
+        actions: the page's actions, as `decode_actions` yields them.
+        version: its `Delta-Table-Version`.
+        what: the thing asked for, for messages.
+        convert: makes of each file what is kept.
+        duplicates: the files of the pages before.
+        changes: whether changes were asked for; a snapshot has nothing but added files.
+        ending_version: files of later versions are dropped; the server need not leave them out.
+
+    Raises:
+        ProtocolError: an action has no place in the answer.
+    """
+    page: Page[T] = Page(version, None, None, [], None, [])
+    fresh = duplicates.page()
+    made: Callable[[FileAction], T | None] | None = None
+    keep = page.items.append
+    others = 0
+    for one_or_more in actions:
+        if not isinstance(one_or_more, FileBlock):
+            run: Iterable[Action] = (one_or_more,)
+        elif made is not None and duplicates.all_new(one_or_more, fresh):
+            page.items += (
+                made.of_all(one_or_more)
+                if isinstance(made, ActionTransformer)
+                else [item for item in map(made, one_or_more) if item is not None]
+            )
+            continue
+        else:
+            run = one_or_more
+        for action in run:
+            if isinstance(action, FileAction):
+                if made is None:
+                    raise ProtocolError(f"{what}: the answer has a file before its metadata line")
+                if not changes and type(action) is not AddFile:
+                    raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
+                asked = ending_version is None or action.version is None or action.version <= ending_version
+                if asked and not duplicates.repeated(action, fresh):
+                    item = made(action)
+                    if item is not None:
+                        keep(item)
+                    continue
+            others += 1
+            if others > MAX_OTHERS:
+                raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+            if isinstance(action, FileAction):
+                pass  # it was listed before, or is not asked for
+            elif isinstance(action, Protocol):
+                if changes and page.metadata is not None:
+                    page.protocols.append(action)
+                    continue
+                if page.protocol not in (None, action):
+                    raise ProtocolError(f"{what}: the answer has two different protocol lines")
+                page.protocol = action
+            elif isinstance(action, EndStreamAction):
+                page.end = action
+            elif page.protocol is None:
+                raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
+            elif page.metadata is None:
+                page.metadata = action
+                made = convert(page.protocol, action)
+            elif changes:
+                page.historical.append(action)
+            elif action != page.metadata:
+                raise ProtocolError(f"{what}: the answer has two different metadata lines")
+    duplicates.commit(fresh)
+    return page
+
+
+_NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
+
+
+def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str) -> TableInfo:
+    """Read an answer to /metadata to its end.
+
+    Raises:
+        ProtocolError: it has no protocol or metadata line, or a file.
+        IncompleteResponseError: it ends after the protocol line.
+    """
+    page: Page[None] = read_page(
+        actions, version=version, what=what, convert=_no_files, duplicates=DuplicateFiles(what, changes=False)
+    )
+    if page.metadata is None and page.end is None:
+        raise IncompleteResponseError(f"{what}: the answer ends before its metadata line")
+    protocol, metadata = page.head(what)
+    return TableInfo(version, protocol, metadata)
+
+
+def _no_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], None]:
+    def refuse(action: FileAction) -> None:
+        raise ProtocolError(f"the answer about the table's metadata has the file {action.id} in it")
+
+    return refuse

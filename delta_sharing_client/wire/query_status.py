@@ -1,0 +1,99 @@
+"""Answers to /query that come later: the line that stands in for them ("Asynchronous query")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Final
+
+from delta_sharing_client.errors import ProtocolError, QueryError
+from delta_sharing_client.model.actions import QueryStatus, ResponseFormat
+from delta_sharing_client.model.capabilities import ResponseCapabilities
+from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.ndjson import parse_object
+from delta_sharing_client.wire.typed_lines import Decoded
+
+
+class UnannouncedStatusError(ProtocolError):
+    """The server answers a query asynchronously, and does not say that it can.
+
+    Such servers are seen to forget the version, the filter and the limit of the query, so that nothing of the
+    answer may be believed.
+    """
+
+
+def decode_query(
+    chunks: Iterable[bytes],
+    *,
+    formats: tuple[ResponseFormat, ...],
+    capabilities: ResponseCapabilities,
+    what: str,
+    query_id: str | None = None,
+) -> Iterator[Decoded] | QueryStatus:
+    """Decode an answer to /query that may be there only later ("Asynchronous query").
+
+    Args:
+        chunks: the body, in pieces.
+        formats: the formats that were asked for.
+        capabilities: what the answer's header says.
+        what: the thing asked for, for messages.
+        query_id: the query's name, where the server told it before.
+
+    Returns:
+        The actions, as `decode_actions` yields them, or the status of a query that is pending.
+
+    Raises:
+        QueryError: the query failed.
+        UnannouncedStatusError: the answer is asynchronous, and its header does not say that the server can.
+        ProtocolError: the status lacks the query's name.
+    """
+    pieces = iter(chunks)
+    head = b""
+    for chunk in pieces:
+        head += chunk
+        if b"\n" in head.lstrip() or len(head) > _MAX_STATUS:
+            break
+    line = head.lstrip()[:_MAX_STATUS].split(b"\n", 1)[0]
+    status = _status_in(line) if b'"queryStatus"' in line else None
+    if status is None:
+        return decode_actions(chain([head], pieces), formats=formats, capabilities=capabilities, what=what)
+    for _ in islice(pieces, _MAX_REST):  # so that the connection can be used again
+        pass
+    if query_id is None and not capabilities.asynchronous:
+        raise UnannouncedStatusError(
+            f"{what}: the server answers asynchronously, and its delta-sharing-capabilities header does not say "
+            "asyncquery=true: the answer cannot be relied on"
+        )
+    state = str(status.get("status") or status.get("state") or "").upper()
+    message = next((text for key in _MESSAGES if (text := _said(status.get(key)))), None)
+    if state in _FAILED or status.get("errorMessage") or status.get("error") or (message and not state):
+        raise QueryError(what=what, server_message=message or f"the query ended as {state}, without a reason")
+    name = query_id or status.get("queryId")
+    if not isinstance(name, str) or name.strip(".") == "" or len(name) > _MAX_NAME:
+        raise ProtocolError(f"{what}: the server answers asynchronously and gives the query no usable queryId")
+    return QueryStatus(name)
+
+
+#: A status is a short line; no other line that is longer is looked at for one.
+_MAX_STATUS: Final = 64 * 1024
+#: Pieces of the body that may follow it.
+_MAX_REST: Final = 4
+_MAX_NAME: Final = 1024
+_MESSAGES: Final = ("errorMessage", "message", "error", "statusMessage")
+_FAILED: Final = frozenset(
+    {"FAILED", "FAILURE", "ERROR", "CANCELED", "CANCELLED", "ABORTED", "EXPIRED", "TIMED_OUT"}
+)
+
+
+def _status_in(line: bytes) -> dict[str, Any] | None:
+    try:
+        status = parse_object(line).get("queryStatus")
+    except (ValueError, RecursionError):
+        return None
+    return status if isinstance(status, dict) else None
+
+
+def _said(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = ": ".join(str(value[key]) for key in ("errorCode", "code", "message") if value.get(key))
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,263 @@
+"""Frozen requests: what a /query, /changes or /metadata call asks for, and how it is spelt on the wire."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from delta_sharing_client.errors import BadRequestError, ResponseFormatError
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.timestamps import parse_iso8601
+
+logger = logging.getLogger(__name__)
+
+#: Formats accepted when the caller has no wish: either, delta first, since it can say more.
+ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
+
+#: How callers say which response format they want.
+RequestedFormat: TypeAlias = Literal["auto", "delta", "parquet"]
+#: How callers say a time.
+Timestamp: TypeAlias = str | datetime | date
+
+
+def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
+    """Return the formats to accept for ``auto``, ``delta`` or ``parquet``; raise `ValueError` otherwise."""
+    if response_format == "auto":
+        return ANY_FORMAT
+    if response_format == "delta":
+        return ("delta",)
+    if response_format == "parquet":
+        return ("parquet",)
+    raise ValueError(f"response_format is {response_format!r}; it takes 'auto', 'delta' or 'parquet'")
+
+
+def format_timestamp(value: str | datetime | date) -> str:
+    """Return a time in the protocol's "Timestamp Format": ISO 8601 in UTC.
+
+    Args:
+        value: ISO 8601 text, a datetime, or a date, which stands for its midnight; UTC where no zone is given.
+
+    Raises:
+        ValueError: the text is no time in ISO 8601.
+    """
+    if isinstance(value, str):
+        try:
+            value = parse_iso8601(value.strip())
+        except ValueError:
+            raise ValueError(
+                f"{value!r} is no time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
+            ) from None
+    if not isinstance(value, datetime):
+        if not isinstance(value, date):
+            raise TypeError(f"a timestamp is a str, datetime or date, not {type(value).__name__}")
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value != value:  # pandas' NaT
+        raise ValueError("the timestamp is not a time (NaT)")
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return value.replace(tzinfo=None).isoformat() + "Z"
+
+
+def wire_timestamp(value: Timestamp | None) -> str | None:
+    """Return an optional time in the protocol's "Timestamp Format"; raises as `format_timestamp`."""
+    return None if value is None else format_timestamp(value)
+
+
+def check_version(value: int | None, name: str) -> int | None:
+    """Return a table version argument as it is, or raise `TypeError` or `ValueError` with its name."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or type(value).__name__ == "bool_":  # of an older numpy
+            raise TypeError
+        number = value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
+    if number < 0:
+        raise ValueError(f"{name} is {number}; it starts at 0")
+    return number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRequest:
+    """A read of a table's snapshot: the body of POST /query ("Read Data from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        predicate_hints: SQL comparisons, AND-ed; a hint.
+        json_predicate_hints: the JSON predicate as text; a hint.
+        limit_hint: how many rows will be read; a hint.
+        version, timestamp: the snapshot to read; at most one of them, the latest without.
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+        include_refresh_token, refresh_token: ask for a refresh token; use one.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    predicate_hints: tuple[str, ...] = ()
+    json_predicate_hints: str | None = None
+    limit_hint: int | None = None
+    version: int | None = None
+    timestamp: Timestamp | None = None
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+    include_refresh_token: bool = False
+    refresh_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.version is not None and self.timestamp is not None:
+            raise ValueError("version and timestamp cannot be given together")
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON body; nothing that was not asked for is in it.
+
+        Following pages carry neither `includeRefreshToken` nor `refreshToken`.
+        """
+        body: dict[str, Any] = {}
+        if self.predicate_hints:
+            body["predicateHints"] = list(self.predicate_hints)
+        for key, value in (
+            ("jsonPredicateHints", self.json_predicate_hints),
+            ("limitHint", self.limit_hint),
+            ("version", self.version),
+            ("timestamp", wire_timestamp(self.timestamp)),
+            ("maxFiles", self.max_files),
+            ("pageToken", self.page_token),
+        ):
+            if value is not None:
+                body[key] = value
+        if self.page_token is None:
+            if self.include_refresh_token:
+                body["includeRefreshToken"] = True
+            if self.refresh_token is not None:
+                body["refreshToken"] = self.refresh_token
+        return body
+
+    def without_hints(self) -> QueryRequest:
+        """Return the request that asks for the same rows and leaves the server no hints: they only spare work."""
+        return replace(self, predicate_hints=(), json_predicate_hints=None, limit_hint=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangesRequest:
+    """A read of a table's changes: the query string of GET /changes ("Read Change Data Feed from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        starting_version, starting_timestamp: where to start, inclusive; exactly one of them.
+        ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
+        include_historical_metadata: ask for the metadata of each version that changed it.
+        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    starting_version: int | None = None
+    starting_timestamp: Timestamp | None = None
+    ending_version: int | None = None
+    ending_timestamp: Timestamp | None = None
+    include_historical_metadata: bool = False
+    include_historical_protocol: bool = False
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.starting_version is None) == (self.starting_timestamp is None):
+            raise ValueError("give exactly one of starting_version and starting_timestamp")
+        if self.ending_version is not None and self.ending_timestamp is not None:
+            raise ValueError("give at most one of ending_version and ending_timestamp")
+
+    def params(self) -> Mapping[str, str]:
+        """The request's query string; booleans in lower case."""
+        values = {
+            "startingVersion": self.starting_version,
+            "startingTimestamp": wire_timestamp(self.starting_timestamp),
+            "endingVersion": self.ending_version,
+            "endingTimestamp": wire_timestamp(self.ending_timestamp),
+            "maxFiles": self.max_files,
+            "pageToken": self.page_token,
+        }
+        params = {key: str(value) for key, value in values.items() if value is not None}
+        if self.include_historical_metadata:
+            params["includeHistoricalMetadata"] = "true"
+        if self.include_historical_protocol:
+            params["includeHistoricalProtocol"] = "true"
+        return params
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VersionsRequest:
+    """The files that versions of a table added and removed: POST /query with `startingVersion`.
+
+    Unlike the change feed it needs no table property, and says nothing of single rows. The answer has the
+    metadata of each version that changed it ("Read Data from a Table").
+
+    Attributes:
+        formats: response formats accepted, best first.
+        starting_version: the first version.
+        ending_version: the last version, inclusive; the latest without.
+        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
+        max_files: files to a page; the server decides without.
+        page_token: the page to read.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    starting_version: int
+    ending_version: int | None = None
+    include_historical_protocol: bool = False
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+
+    def body(self) -> dict[str, Any]:
+        """The request's JSON body; nothing that was not asked for is in it."""
+        body: dict[str, Any] = {"startingVersion": self.starting_version}
+        for key, value in (
+            ("endingVersion", self.ending_version),
+            ("maxFiles", self.max_files),
+            ("pageToken", self.page_token),
+        ):
+            if value is not None:
+                body[key] = value
+        if self.include_historical_protocol:
+            body["includeHistoricalProtocol"] = True
+        return body
+
+
+Request = TypeVar("Request", bound=QueryRequest | ChangesRequest | VersionsRequest)
+
+
+def pinned(request: Request, response_format: ResponseFormat) -> Request:
+    """Return a request that asks for the same once more, in the response format in which it was answered.
+
+    The ids of files depend on the format: whatever is known by them can only be found again in the same one.
+    """
+    return replace(request, formats=(response_format,))
+
+
+Answer = TypeVar("Answer")
+
+
+def ask_again(
+    request: Request, response_format: ResponseFormat | None, ask: Callable[[Request], Answer]
+) -> Answer:
+    """Ask in the response format that known ids are of; in any where the server no longer answers in that one.
+
+    Args:
+        request: asks in any format that the caller takes.
+        response_format: the format of the known ids; None where none are known.
+        ask: sends a request.
+
+    Raises:
+        What `ask` raises.
+    """
+    if response_format in request.formats:
+        try:
+            return ask(pinned(request, response_format))
+        except (BadRequestError, ResponseFormatError) as error:
+            # The table may have gained a feature that needs the other one.
+            logger.info("the server does not answer in %s format any more: %s", response_format, error)
+    return ask(request)

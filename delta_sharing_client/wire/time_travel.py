@@ -1,0 +1,98 @@
+"""Answers for a version or a time, held against what was asked for: a server may forget it.
+
+What can be checked is the version in the answer's header, and the versions and commit times that its lines carry
+where a version or a time was asked for ("Metadata", "File"). A line of an earlier version is in order: servers
+may put there the version in which the metadata, or the file, came into the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from delta_sharing_client.errors import VersionMismatchError
+from delta_sharing_client.model.actions import FileAction, Metadata
+from delta_sharing_client.model.timestamps import parse_iso8601
+from delta_sharing_client.wire.requests import Timestamp, wire_timestamp
+from delta_sharing_client.wire.typed_lines import Decoded, FileBlock
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def check_time_travel(
+    actions: Iterator[Decoded],
+    *,
+    version: int | None,
+    timestamp: Timestamp | None,
+    answered: int | None,
+    what: str,
+) -> Iterator[Decoded]:
+    """Return the actions of an answer, which are checked as they are taken.
+
+    Args:
+        actions: the actions.
+        version: the version that was asked for.
+        timestamp: the time that was asked for.
+        answered: the version in the answer's header.
+        what: the table, for messages.
+
+    Raises:
+        VersionMismatchError: the answer is for another version, or for a version that is newer than the time;
+            raised here, or when an action is taken.
+    """
+    if version is not None and answered not in (None, version):
+        raise VersionMismatchError(
+            f"{what}: asked for version {version}, the server answered for version {answered}",
+            expected=version,
+            actual=answered,
+        )
+    if version is None and timestamp is None:
+        return actions
+    return _checked(actions, answered if version is None else version, wire_timestamp(timestamp), what)
+
+
+def _checked(
+    actions: Iterator[Decoded], version: int | None, timestamp: str | None, what: str
+) -> Iterator[Decoded]:
+    last = None if timestamp is None else _last_commit(timestamp)
+    asked = (
+        f"version {version}" if timestamp is None else f"{timestamp}, which is version {version} by its header,"
+    )
+    for action in actions:
+        newest = _newest(action)
+        if version is not None and newest > version:
+            raise VersionMismatchError(
+                f"{what}: the answer for {asked} has a line of version {newest}",
+                expected=version,
+                actual=newest,
+            )
+        if last is not None and (committed := _committed(action)) > last:
+            raise VersionMismatchError(
+                f"{what}: the answer for {timestamp} has a file of a version committed "
+                f"{(committed - last) / 1000:,.3f} s after that",
+                expected=version,
+            )
+        yield action
+
+
+def _last_commit(timestamp: str) -> int:
+    """Milliseconds since the epoch up to which a version may be committed; a server may round the time up."""
+    return (parse_iso8601(timestamp) - _EPOCH) // _MILLISECOND + 1
+
+
+def _newest(action: Decoded) -> int:
+    if isinstance(action, FileBlock):
+        return _greatest(action.versions)
+    return _greatest([action.version]) if isinstance(action, FileAction | Metadata) else 0
+
+
+def _committed(action: Decoded) -> int:
+    if isinstance(action, FileBlock):
+        return _greatest(action.timestamps)
+    return _greatest([action.timestamp]) if isinstance(action, FileAction) else 0
+
+
+def _greatest(numbers: Iterable[int | None]) -> int:
+    return max((number for number in numbers if number is not None), default=0)

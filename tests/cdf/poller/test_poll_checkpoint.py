@@ -1,0 +1,350 @@
+"""What a poller keeps: the same batches again after a crash, one poller at a time, nothing lost in silence."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_tables import COLUMNS, ChangeTable, rows, told
+from poll_kit import FakeClock, asked, ids, spans
+from waiting import HANG, WallClock
+
+from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
+from delta_sharing_client.errors import ChangesGoneError, CheckpointError, FileGoneError, TableReplacedError
+from delta_sharing_client.server import SharingServer
+from delta_sharing_client.table.shared_table import SharedTable
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoints" / "t.checkpoint"
+
+
+def previous(path: Path) -> Path:
+    return path.with_name(path.name + ".previous")
+
+
+class TestRestart:
+    def test_goes_on_after_what_was_committed(self, shared: SharedTable, path: Path) -> None:
+        with shared.poll_changes(path, starting_version=0, max_versions=3) as poller:
+            for batch in poller:
+                batch.commit()
+                if batch.last_version == 5:
+                    break
+        with shared.poll_changes(path, max_versions=3, clock=FakeClock()) as poller:
+            assert spans(poller) == [(6, 8), (9, 9)]
+            assert poller.committed_version == 5
+
+    def test_gives_the_same_batches_again(
+        self, shared: SharedTable, path: Path, table: ChangeTable, server: SharingServer
+    ) -> None:
+        """The table grew meanwhile, and the poller is asked for other sizes: the batches are those they were."""
+        with shared.poll_changes(path, starting_version=1, max_versions=4) as poller:
+            first, second = poller.pull(), poller.pull()
+            assert first is not None
+            assert second is not None
+            before = [told(first.to_arrow(), "id", "s"), told(second.to_arrow(), "id", "s")]
+            poller_id = first.poller_id
+        table.commit(table.add("g", rows(10)))
+        asked(server)
+        with shared.poll_changes(path, starting_version=7, max_versions=100, clock=FakeClock()) as poller:
+            again = list(poller)
+            assert spans(again) == [(1, 4), (5, 8), (9, 10)]
+            assert [told(batch.to_arrow(), "id", "s") for batch in again[:2]] == before
+            assert {batch.poller_id for batch in again} == {poller_id}
+            again[1].commit()
+        with shared.poll_changes(path, clock=FakeClock()) as poller:
+            assert spans(poller) == [(9, 10)]
+
+    def test_gives_the_same_snapshot_again(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
+        for grown in range(2):
+            with shared.poll_changes(path, starting_version="snapshot") as poller:
+                batch = poller.pull()
+                assert batch is not None
+                assert (batch.is_snapshot, batch.last_version, len(ids(batch))) == (True, 9, 10)
+            table.commit(table.add(f"g{grown}", rows(20 + grown)))
+        with shared.poll_changes(path, starting_version="snapshot", clock=FakeClock()) as poller:
+            batches = []
+            for batch in poller:
+                batches.append(batch)
+                batch.commit()
+        assert [batch.is_snapshot for batch in batches] == [True, False]
+        assert spans(batches) == [(9, 9), (10, 11)]
+
+    def test_remembers_where_latest_was(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
+        with shared.poll_changes(path, starting_version="latest") as poller:
+            assert poller.pull() is None
+        table.commit(table.add("g", rows(10)))
+        with shared.poll_changes(path, starting_version="latest") as poller:
+            batch = poller.pull()
+            assert batch is not None
+            assert spans([batch]) == [(10, 10)]
+
+    def test_a_batch_is_written_down_before_it_is_handed_out(self, shared: SharedTable, path: Path) -> None:
+        with shared.poll_changes(path, starting_version=0, max_versions=2) as poller:
+            batch = poller.pull()
+            position = CheckpointFile(path).load("s.s.t")
+            assert position is not None
+            pending = (BatchRange(0, 1, response_format="parquet"),)
+            assert (position.pending, position.next_version, position.committed) == (pending, 2, None)
+            assert position.table_id == "table-id"
+            assert batch is not None
+            batch.commit()
+            position = CheckpointFile(path).load("s.s.t")
+            assert position is not None
+            assert (position.pending, position.next_version, position.committed) == ((), 2, 1)
+
+    def test_a_commit_after_the_poller_was_closed(self, shared: SharedTable, path: Path) -> None:
+        with shared.poll_changes(path, starting_version=0) as poller:
+            batch = poller.pull()
+        assert batch is not None
+        with pytest.raises(CheckpointError, match="the poller was closed"):
+            batch.commit()
+        assert poller.committed_version is None
+
+
+class TestFile:
+    @pytest.fixture
+    def kept(self, shared: SharedTable, path: Path) -> Path:
+        """A checkpoint at version 3, its previous generation at version 1."""
+        with shared.poll_changes(path, starting_version=0, max_versions=2) as poller:
+            for _ in range(2):
+                batch = poller.pull()
+                assert batch is not None
+                batch.commit()
+        return path
+
+    @pytest.mark.parametrize("damage", [b"", b"x", None])
+    def test_damaged_it_falls_back_to_the_previous_generation(
+        self, shared: SharedTable, kept: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        data = kept.read_bytes()
+        kept.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:] if damage is None else damage)
+        with (
+            caplog.at_level(logging.WARNING, logger="delta_sharing_client"),
+            shared.poll_changes(kept, max_versions=2, clock=FakeClock()) as poller,
+        ):
+            batches = list(poller)
+            assert spans(batches)[0] == (2, 3)
+            assert [i for batch in batches for i in ids(batch)] == list(range(2, 10))
+            batches[0].commit()
+        assert "going on from its previous generation" in caplog.text
+        assert CheckpointFile(kept).load("s.s.t") is not None
+
+    @pytest.mark.parametrize("gone", [False, True])
+    def test_damaged_both_it_is_an_error(self, shared: SharedTable, kept: Path, gone: bool) -> None:
+        kept.write_bytes(b"\0" * 100)
+        previous(kept).unlink() if gone else previous(kept).write_bytes(b"")
+        poller = shared.poll_changes(kept, starting_version="snapshot")
+        with pytest.raises(CheckpointError, match=r"is damaged .* and its previous generation cannot") as caught:
+            poller.pull()
+        assert caught.value.path == str(kept)
+
+    def test_a_directory_is_none(self, shared: SharedTable, tmp_path: Path) -> None:
+        with pytest.raises(CheckpointError, match="it is a directory; name a file in it"):
+            shared.poll_changes(tmp_path, starting_version=0).pull()
+
+    def test_deleted_it_starts_over(self, shared: SharedTable, kept: Path) -> None:
+        kept.unlink()
+        with shared.poll_changes(kept, starting_version=7) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            assert spans([batch]) == [(7, 9)]
+
+    def test_of_another_table(self, kept: Path, share: Callable[..., SharedTable], table: ChangeTable) -> None:
+        file = CheckpointFile(kept)
+        with pytest.raises(CheckpointError, match=r"it is for table s\.s\.t, not for a\.b\.c"):
+            file.load("a.b.c")
+
+    def test_where_nothing_can_be_written(self, shared: SharedTable, tmp_path: Path) -> None:
+        blocked = tmp_path / "file"
+        blocked.write_bytes(b"")
+        with pytest.raises(CheckpointError, match="cannot be used"):
+            shared.poll_changes(blocked / "c", starting_version=0).pull()
+
+    def test_a_disk_that_is_full(self, shared: SharedTable, path: Path) -> None:
+        """What cannot be written down is not handed out, and not taken for committed."""
+        with shared.poll_changes(path, starting_version=0, max_versions=2) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            path.with_name("x").mkdir()
+            shutil.rmtree(path.parent)  # stands for whatever keeps the file from being written
+            with pytest.raises(CheckpointError, match="the batch is not committed"):
+                batch.commit()
+            assert poller.committed_version is None
+            with pytest.raises(CheckpointError):
+                poller.pull()
+
+    def test_keeps_all_of_a_position(self, path: Path) -> None:
+        position = Position(
+            table="s.s.t",
+            next_version=9,
+            committed=3,
+            pending=(BatchRange(4, 5), BatchRange(6, 8, response_format="delta")),
+            table_id="x",
+            schema=SchemaMark("{}", "name"),
+        )
+        file = CheckpointFile(path)
+        assert file.load("s.s.t") is None
+        file.lock()
+        file.save(position)
+        assert file.load("s.s.t") == position
+        assert oct(path.stat().st_mode & 0o777) == "0o600"
+        assert sorted(item.name for item in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
+        file.close()
+
+    def test_every_bit_counts(self, path: Path) -> None:
+        file = CheckpointFile(path)
+        file.lock()
+        file.save(Position(table="s.s.t", next_version=9))
+        data = path.read_bytes()
+        for number in range(len(data) - 1):
+            path.write_bytes(data[:number] + bytes([data[number] ^ 1]) + data[number + 1 :])
+            with pytest.raises(CheckpointError, match="damaged"):
+                file.load("s.s.t")
+        file.close()
+
+
+class TestLock:
+    def test_one_poller_at_a_time(self, shared: SharedTable, path: Path) -> None:
+        first, second = shared.poll_changes(path, starting_version=0), shared.poll_changes(path)
+        assert first.pull() is not None
+        with pytest.raises(CheckpointError, match=rf"another poller \(process {os.getpid()}\) uses it"):
+            second.pull()
+        first.close()
+        assert second.pull() is not None
+        second.close()
+
+    def test_of_another_process(self, shared: SharedTable, path: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        locked, done = context.Event(), context.Event()
+        process = context.Process(target=_hold, args=(str(path), locked, done))
+        process.start()
+        try:
+            assert locked.wait(HANG)
+            with pytest.raises(CheckpointError, match=rf"\(process {process.pid}\)"):
+                shared.poll_changes(path, starting_version=0).pull()
+        finally:
+            process.kill()
+            process.join()
+        with shared.poll_changes(path, starting_version=0) as poller:
+            assert poller.pull() is not None
+
+    def test_is_given_up_by_a_poller_that_is_forgotten(self, shared: SharedTable, path: Path) -> None:
+        assert shared.poll_changes(path, starting_version=0).pull() is not None
+        import gc
+
+        gc.collect()
+        with shared.poll_changes(path) as poller:
+            assert poller.pull() is not None
+
+
+def _hold(path: str, locked: Any, done: Any) -> None:
+    file = CheckpointFile(path)
+    file.lock()
+    locked.set()
+    done.wait(HANG)
+
+
+def clean_up(table: ChangeTable) -> None:
+    """Forget the history of a table."""
+    from deltalake import DeltaTable
+
+    DeltaTable(str(table.root)).create_checkpoint()
+    for version in range(table.version):
+        (table.log / f"{version:020}.json").unlink()
+
+
+class TestGone:
+    """Changes that cannot be had any more raise, and say how to start over."""
+
+    @pytest.fixture
+    def behind(self, shared: SharedTable, path: Path, table: ChangeTable) -> Path:
+        """A checkpoint at version 3 of a table at version 12."""
+        with shared.poll_changes(path, starting_version=0, max_versions=4) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            batch.commit()
+        for version in range(10, 13):
+            table.commit(table.add(f"f{version}", rows(version)))
+        return path
+
+    def test_versions_that_were_cleaned_up(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
+        clean_up(table)
+        with shared.poll_changes(behind) as poller, pytest.raises(ChangesGoneError) as caught:
+            poller.pull()
+        assert caught.value.version == 4
+        assert f"delete the checkpoint {behind} and poll with starting_version='snapshot'" in str(caught.value)
+        behind.unlink()
+        with shared.poll_changes(behind, starting_version="snapshot") as poller:
+            batch = poller.pull()
+            assert batch is not None
+            assert len(ids(batch)) == 13
+
+    def test_files_that_were_vacuumed(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
+        (table.root / "f5").unlink()
+        with shared.poll_changes(behind) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            with pytest.raises(ChangesGoneError, match="of versions 4 to 12 are gone") as caught:
+                batch.to_pandas()
+            assert not isinstance(caught.value, FileGoneError)
+            assert "starting_version='snapshot'" in str(caught.value)
+            with pytest.raises(ChangesGoneError):
+                batch.to_polars()
+
+    def test_versions_that_were_cleaned_up_before_they_were_read(
+        self,
+        shared: SharedTable,
+        behind: Path,
+        table: ChangeTable,
+        share: Callable[..., SharedTable],
+        wall_clock: WallClock,
+    ) -> None:
+        """The URLs have expired, and the server cannot tell the files again."""
+        short = share(table.root, url_lifetime=timedelta(minutes=1))
+        with short.poll_changes(behind) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            wall_clock.advance(60)
+            clean_up(table)
+            with pytest.raises(ChangesGoneError, match=r"versions 4 to 12 are gone \(.*400"):
+                batch.to_pandas()
+
+    @pytest.mark.parametrize("versions", [2, 6, 20])
+    def test_a_table_that_was_made_anew(
+        self, shared: SharedTable, behind: Path, table: ChangeTable, versions: int
+    ) -> None:
+        """Whether the new one has as many versions or not."""
+        shutil.rmtree(table.root)
+        again = ChangeTable(table.root, table_id="another-id")
+        for version in range(versions):
+            again.commit(again.add(f"n{version}", rows(100 + version)))
+        with shared.poll_changes(behind) as poller, pytest.raises(TableReplacedError) as caught:
+            poller.pull()
+        assert (caught.value.expected, caught.value.actual) == ("table-id", "another-id")
+        assert "delete the checkpoint" in str(caught.value)
+
+    def test_a_table_that_was_made_anew_within_its_log(
+        self, shared: SharedTable, behind: Path, table: ChangeTable
+    ) -> None:
+        table.commit(table.metadata(COLUMNS, table_id="another-id"))
+        with shared.poll_changes(behind) as poller, pytest.raises(TableReplacedError, match="made anew") as caught:
+            poller.pull()
+        assert caught.value.version == 13
+
+    def test_a_table_whose_last_versions_are_gone(
+        self, shared: SharedTable, behind: Path, table: ChangeTable
+    ) -> None:
+        for version in range(2, 13):
+            (table.log / f"{version:020}.json").unlink()
+        gone = "its latest version is 1, and it had version 3 before"
+        with shared.poll_changes(behind) as poller, pytest.raises(ChangesGoneError, match=gone):
+            poller.pull()

@@ -1,0 +1,312 @@
+"""A mirror of a table, or a server, that changes the response format, and with it the ids of the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from deltalake import DeltaTable
+from growing_tables import Source, data_files, rows_of
+from msgspec import structs
+
+from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.mirror.known_files import compare
+from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.delta.mirror.mirror_scan import metadata_of, protocol_of
+from delta_sharing_client.delta.mirror.state import file_id_of
+from delta_sharing_client.delta.table.local_actions import Copier, LocalFile, location_of
+from delta_sharing_client.delta.table.local_names import digest
+from delta_sharing_client.errors import BadRequestError
+from delta_sharing_client.model.actions import AddFile, DeletionVector
+from delta_sharing_client.server import SharingServer
+
+Connect = Callable[..., SharingClient]
+Serve = Callable[..., SharingServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A server whose file ids are another hash in each response format, unless the options say otherwise."""
+    with ExitStack() as stack:
+
+        def start(source: Source, **options: Any) -> SharingServer:
+            options = {"file_ids_by_format": True} | options
+            return stack.enter_context(SharingServer({"s.s.t": source.root}, **options))
+
+        yield start
+
+
+def mirror_of(server: SharingServer, connect: Connect, directory: Path) -> Mirror:
+    return connect(server).table("s.s.t").mirror(directory)
+
+
+def gain_a_feature(source: Source, position: int = 0) -> int:
+    """Let the next version need deletion vectors, and the one after it delete a row with one."""
+    source.need_vectors()
+    return source.delete_row("x1", position)
+
+
+def check(mirror: Mirror, source: Source) -> None:
+    assert rows_of(mirror.scan().to_arrow()) == source.rows
+    assert mirror.verify().ok
+    assert len(mirror.log.snapshot().files) == len(source.files)
+
+
+def ids(mirror: Mirror) -> set[str]:
+    return {file.raw["tags"]["deltaSharing.fileId"] for file in mirror.log.snapshot().files}
+
+
+def format_of(mirror: Mirror) -> str | None:
+    return mirror.log.snapshot().metadata.configuration.get("deltaSharing.responseFormat")
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_a_table_that_gains_a_feature_is_not_fetched_again(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path, *, history: bool
+) -> None:
+    server = serve(source, history=history)
+    mirror = mirror_of(server, connect, tmp_path / "mirror")
+    first = mirror.sync(progress=False)
+    before, lying = ids(mirror), data_files(mirror.directory)
+    assert format_of(mirror) == "parquet"
+    gain_a_feature(source)
+    source.change([("z1", [7])])
+    second = mirror.sync(progress=False)
+    assert second.bytes_fetched == (source.root / "z1").stat().st_size
+    assert (second.files_added, second.files_removed) == (2, 1)  # the new file, and that with a deletion vector
+    assert format_of(mirror) == "delta"
+    assert not ids(mirror) & before
+    assert data_files(mirror.directory) > lying
+    check(mirror, source)
+    assert rows_of(mirror.scan(version=first.shared_version).to_arrow()) == [(1, "x"), (2, "x"), (3, "y")]
+    source.change([("z2", [8])], ["y1"])  # and by their new ids they are known from now on
+    third = mirror.sync(progress=False)
+    assert third.bytes_fetched == (source.root / "z2").stat().st_size
+    assert (third.files_added, third.files_removed) == (1, 1)
+    check(mirror, source)
+
+
+def test_its_delta_table_is_good_after_that(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    """Files that stay are added again with their new ids, without any change of data."""
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    source.need_vectors()
+    result = mirror.sync(progress=False)
+    assert (result.files_added, result.files_removed, result.bytes_fetched) == (0, 0, 0)
+    (commit,) = mirror.log.changes(result.version)
+    added = [action.raw for action in commit.actions if type(action).__name__ == "AddFile"]
+    assert len(added) == 2
+    assert all(raw["dataChange"] is False for raw in added)
+    assert len(DeltaTable(mirror.directory).file_uris()) == 2
+    check(mirror, source)
+
+
+def test_the_format_is_asked_for_again_as_long_as_it_is_to_be_had(
+    source: Source, connect: Connect, serve: Serve, tmp_path: Path
+) -> None:
+    with SharingServer({"s.s.t": source.root}, file_ids_by_format=True) as server:
+        mirror = mirror_of(server, connect, tmp_path / "mirror")
+        mirror.sync(progress=False)
+        port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
+    before = ids(mirror)
+    serve(source, port=port, token=token, prefer_format="delta")
+    source.change([("z1", [7])])
+    result = mirror.sync(progress=False)
+    assert result.bytes_fetched == (source.root / "z1").stat().st_size
+    assert format_of(mirror) == "parquet"
+    assert ids(mirror) > before
+    check(mirror, source)
+
+
+@pytest.mark.parametrize("every_version", [True, False])
+def test_versions_before_and_after(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path, *, every_version: bool
+) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    rows = {mirror.shared_version: source.rows}
+    for step in range(4):
+        version = gain_a_feature(source, 1) if step == 1 else source.change([(f"z{step}", [step])])
+        rows[version] = source.rows
+    result = mirror.sync(every_version=every_version, progress=False)
+    new = sum((source.root / f"z{step}").stat().st_size for step in (0, 2, 3))
+    assert result.bytes_fetched == new
+    check(mirror, source)
+    for version, expected in rows.items():
+        mirror.sync(at_version=version, progress=False)
+        assert rows_of(mirror.scan().to_arrow()) == expected
+
+
+def test_a_file_that_was_kept_is_repaired_in_its_place(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    gain_a_feature(source)
+    mirror.sync(progress=False)
+    lying = data_files(mirror.directory)
+    for file in mirror.directory.rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            file.write_bytes(b"damaged")
+    assert not mirror.verify().ok
+    assert mirror.sync(repair=True, progress=False).bytes_fetched > 0
+    assert data_files(mirror.directory) == lying
+    check(mirror, source)
+
+
+def test_a_vacuum_keeps_them(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    gain_a_feature(source)
+    mirror.sync(progress=False)
+    assert mirror.vacuum(timedelta(0)).files == 0
+    check(mirror, source)
+
+
+def test_a_version_that_cannot_be_had_is_refused_as_before(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    with pytest.raises(BadRequestError):
+        mirror.sync(at_version=99, progress=False)
+    check(mirror, source)
+
+
+# -- mirrors of the first releases, which do not say which format their ids are of
+
+
+def forget(mirror: Mirror) -> None:
+    """Make a mirror what the first releases would have written."""
+    for commit in sorted((mirror.directory / "_delta_log").glob("*.json")):
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            line.get("add", {}).get("tags", {}).pop("deltaSharing.location", None)
+            line.get("metaData", {}).get("configuration", {}).pop("deltaSharing.responseFormat", None)
+        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_an_old_mirror_goes_on(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    forget(mirror)
+    assert not mirror.sync(progress=False).changed
+    check(mirror, source)
+    source.change([("z1", [7])], ["y1"])
+    result = mirror.sync(progress=False)
+    assert result.bytes_fetched == (source.root / "z1").stat().st_size
+    assert format_of(mirror) == "parquet"
+    check(mirror, source)
+
+
+def test_an_old_mirror_asks_for_the_ids_that_it_knows(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    """Where history is shared, the files of the version that it holds tell which of the new ids are which."""
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    forget(mirror)
+    gain_a_feature(source)
+    source.change([("z1", [7])])
+    result = mirror.sync(progress=False)
+    assert result.bytes_fetched == (source.root / "z1").stat().st_size
+    check(mirror, source)
+
+
+def test_an_old_mirror_without_history_fetches_what_it_cannot_tell(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    mirror = mirror_of(serve(source, history=False), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    forget(mirror)
+    gain_a_feature(source)
+    result = mirror.sync(progress=False)
+    assert (result.files_added, result.files_removed) == (2, 2)
+    check(mirror, source)
+
+
+# -- when a file is known again
+
+
+def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
+    """What a server might list now: the files of the mirror, each under another id, with some fields changed."""
+    snapshot = mirror.log.snapshot()
+    found = []
+    for number, add in enumerate(snapshot.files):
+        fields = {
+            "url": f"http://127.0.0.1/files/{number}?signature=new",
+            "id": f"new-{number}",
+            "partition_values": add.partition_values,
+            "size": add.size,
+            "stats": add.stats,
+        }
+        action = AddFile(**(fields | {name: value(number, add) for name, value in changes.items()}))
+        found.append(Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({}, True),
+        ({"stats": lambda number, add: None}, True),
+        ({"size": lambda number, add: add.size + 1}, False),
+        ({"size": lambda number, add: 0}, False),
+        ({"stats": lambda number, add: '{"numRecords": 77}'}, False),
+        ({"partition_values": lambda number, add: {"p": "other"}}, False),
+        ({"url": lambda number, add: f"http://127.0.0.1/moved/{number}"}, False),
+        # A server that tells its files apart by the query string alone.
+        ({"url": lambda number, add: f"http://127.0.0.1/files?name={number}"}, False),
+    ],
+)
+def test_where_there_is_a_doubt_a_file_is_another_one(
+    source: Source,
+    serve: Serve,
+    connect: Connect,
+    tmp_path: Path,
+    changes: dict[str, Callable[[int, Any], Any]],
+    *,
+    known: bool,
+) -> None:
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    snapshot = mirror.log.snapshot()
+    one_path = "url" in changes and "?" in changes["url"](0, None)
+    locations = {
+        file_id_of(add): digest("http://127.0.0.1/files" + ("" if one_path else f"/{number}"))
+        for number, add in enumerate(snapshot.files)
+    }
+    for add in snapshot.files:
+        del add.raw["tags"]["deltaSharing.location"]
+    found = compare(snapshot, mirror.directory, listed(mirror, **changes), locations)
+    assert len(found.files) == 2
+    assert (len(found.renamed), len(found.new), len(found.gone)) == ((2, 0, 0) if known else (0, 2, 2))
+
+
+def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
+    """Its local name is made of the file's id: added beside the old action, the rows would count twice."""
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    snapshot = mirror.log.snapshot()
+    add = next(add for add in snapshot.files if add.partition_values == {"p": "x"})
+    vector = DeletionVector("p", "http://127.0.0.1/vector?signature=new", 34, 1, 1)
+    action = structs.replace(listed(mirror)[0].action, deletion_vector=vector, partition_values={"p": "x"})
+    action = structs.replace(action, size=add.size, stats=add.stats)
+    file = Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action)
+    add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
+    add.raw["tags"]["deltaSharing.location"] = location_of(action)
+    found = compare(snapshot, mirror.directory, [file], {})
+    assert not found.renamed
+    assert [new.action.id for new in found.new] == [action.id]
+    assert add in found.gone
+    assert found.new[0].path == unquote(add.path)

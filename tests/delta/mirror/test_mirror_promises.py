@@ -1,0 +1,221 @@
+"""What a sync promises of disks, of large files, of deletion vectors, of old versions, and of its progress bar."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from faults.server import FaultServer, Reply, Request
+from growing_tables import Source, rows_of
+from loading_faults import Share
+from loading_tables import column
+
+from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.delta.mirror.mirror import Mirror
+from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
+from delta_sharing_client.server import SharingServer
+
+TABLES = Path(__file__).parents[2] / "golden" / "tables"
+
+Serve = Callable[..., SharingServer]
+Connect = Callable[..., SharingClient]
+
+
+@pytest.fixture
+def mirror(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> Mirror:
+    return connect(serve({"s.s.t": source.root})).table("s.s.t").mirror(tmp_path / "mirror")
+
+
+def log_of(mirror: Mirror) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (mirror.directory / "_delta_log").iterdir()}
+
+
+def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source) -> None:
+    """The system itself refuses: no file may grow beyond a limit. Data, checkpoint or commit fails, in turn."""
+    resource = pytest.importorskip("resource")
+    for number in range(10):
+        mirror.sync(progress=False)
+        source.change([(f"z{number}", [number])])
+    before, rows = log_of(mirror), rows_of(mirror.scan().to_arrow())
+    source.change([("w", list(range(500)))])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    failed = 0
+    for limit in range(100, 20_000, 150):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        problem = None
+        try:
+            mirror.sync(progress=False)
+        except DiskFullError as error:
+            problem = str(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        if problem is None:
+            break
+        failed += 1
+        assert "nothing was committed: make room and try again" in problem
+        assert log_of(mirror) == before
+        assert rows_of(mirror.scan().to_arrow()) == rows
+    assert failed >= 5
+    for read in (mirror.scan().to_arrow, DeltaTable(mirror.directory).to_pyarrow_table):
+        assert rows_of(read()) == source.rows
+    assert mirror.log.latest_version() == 10
+
+
+@pytest.fixture
+def large(faults: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Share:
+    """A table of one file that is fetched in some twenty-five pieces, and noted after every second one."""
+    monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
+    monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
+    rows = pa.table({"a": np.random.default_rng(0).integers(0, 2**62, 200_000)})
+    return Share(faults, [column("a", "long")], {"big": rows}, compression="none")
+
+
+def broken_after(share: Share, position: int) -> None:
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        first = int(request.headers["range"][6:].partition("-")[0])
+        return Reply(status=404) if first > position else healthy(request)
+
+    share.serve_files_with(answer)
+
+
+def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_path: Path) -> None:
+    broken_after(large, 1_000_000)
+    mirror = connect(large.server, storage_attempts=2).table("s.s.t").mirror(tmp_path / "mirror")
+    with pytest.raises(FileGoneError):
+        mirror.sync(progress=False)
+    assert mirror.shared_version is None
+    large.serve_files_with(lambda request, healthy: healthy(request))
+    size = len(large.data["big"])
+    result = mirror.sync(progress=False)
+    assert size - 1_100_000 <= result.bytes_fetched < size - 500_000
+    assert mirror.verify().ok
+    assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock", "partial"]
+
+
+def told(storage: Any, directory: Path, share: Share, url: str) -> list[int]:
+    """Fetch the large file; return what a progress bar is told meanwhile."""
+    size = len(share.data["big"])
+    wanted = fetch_files.Wanted(url=url, file_id="big", path="big.parquet", size=size)
+    counts: list[int] = []
+    fetch_files.fetch_files(storage, directory, [wanted], advance=counts.append)
+    return counts
+
+
+@pytest.mark.parametrize("fault", ["none", "left before", "file changes"])
+def test_every_byte_is_told_once(fault: str, large: Share, connect: Connect, tmp_path: Path) -> None:
+    client = connect(large.server, storage_attempts=2, max_connections=1)
+    table = client.table("s.s.t")
+    (task,) = table.scan().plan().tasks
+    storage = table.mirror(tmp_path / "unused")._storage
+    if fault == "left before":
+        broken_after(large, 1_000_000)
+        with pytest.raises(FileGoneError):
+            told(storage, tmp_path, large, task.url)
+    asked: list[int] = []
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        asked.append(1)
+        if len(asked) % 6 == 0:
+            time.sleep(0.25)  # longer than what lies between two looks
+        if fault == "file changes" and len(asked) == 10:
+            large.etags["big"] = '"v2"'
+        return healthy(request)
+
+    large.serve_files_with(answer)
+    counts = told(storage, tmp_path, large, task.url)
+    assert sum(counts) == len(large.data["big"])
+    assert len(counts) >= 3
+    if fault == "file changes":
+        assert len(asked) > 25
+    # It lies there already, and all of it counts.
+    assert told(storage, tmp_path, large, task.url) == [len(large.data["big"])]
+
+
+def test_a_progress_bar_with_bytes_and_rate(
+    large: Share, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        asked.append(1)
+        if len(asked) % 6 == 0:
+            time.sleep(0.25)
+        return healthy(request)
+
+    large.serve_files_with(answer)
+    mirror = connect(large.server, max_connections=1).table("s.s.t").mirror(tmp_path / "mirror")
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    mirror.sync(progress=True)
+    # The file is one, and the bar moves while it comes.
+    shown = re.findall(r"t: +\d+%\|.*?\| (\S+)/1\.\d+M \[.*?B/s\]", stream.getvalue())
+    assert shown[0] == "0.00"
+    assert len(set(shown)) >= 3
+
+
+def test_a_deletion_vector_becomes_one_of_its_own(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    """What the server names by a URL lies beside the data then, and the log names it by a relative UUID."""
+    name = "golden.tables.dv_update"
+    table = connect(serve({name: TABLES / "dv_update" / "table"})).table(name)
+    shared = [task.deletion_vector for task in table.scan().plan().tasks if task.deletion_vector]
+    assert {vector.storage_type for vector in shared} == {"p"}
+    mirror = table.mirror(tmp_path / "mirror")
+    mirror.sync(progress=False)
+    vectors = [file.deletion_vector for file in mirror.log.snapshot().files if file.deletion_vector]
+    assert len(vectors) == len(shared)
+    for vector in vectors:
+        assert (vector.storage_type, vector.offset) == ("u", 1)
+        path = vector.resolve(mirror.directory)
+        assert path is not None
+        assert path.is_relative_to(mirror.directory)
+        assert path.stat().st_size == vector.raw["sizeInBytes"] + 9
+    assert sorted(v.cardinality for v in vectors) == sorted(v.cardinality for v in shared)
+    assert "http" not in b"".join(log_of(mirror).values()).decode("latin-1")
+
+
+def test_old_versions_expire_with_their_log(mirror: Mirror, source: Source) -> None:
+    """The log of a mirror does not grow for ever; what is left of it is read by two readers."""
+    seen = {}
+    for number in range(20):
+        seen[mirror.sync(progress=False).shared_version] = source.rows
+        source.change([(f"z{number}", [number])], [min(source.files)])
+    log = mirror.directory / "_delta_log"
+    old = time.time() - timedelta(days=60).total_seconds()
+    for local in range(20):
+        os.utime(log / f"{local:020}.json", (old + local, old + local))
+    assert mirror.scan(version=3).count() > 0
+    seen[mirror.sync(progress=False).shared_version] = source.rows
+    assert sorted(path.name for path in log.glob("*.json")) == [f"{local:020}.json" for local in range(10, 21)]
+    DeltaLog.clear_cache()
+    versions = sorted(seen)
+    for local, version in enumerate(versions):
+        if local < 10:
+            with pytest.raises(
+                VersionNotFoundError, match=rf"no sync stopped at version {version} of .*or the log no"
+            ):
+                mirror.scan(version=version)
+        else:
+            assert rows_of(mirror.scan(version=version).to_arrow()) == seen[version]
+            assert rows_of(DeltaTable(mirror.directory, version=local).to_pyarrow_table()) == seen[version]
+    # Of what cannot be read any more no file is kept, however long it was to be.
+    removed = mirror.vacuum(timedelta(days=365))
+    assert removed.files > 0
+    for version in versions[10:]:
+        assert rows_of(mirror.scan(version=version).to_arrow()) == seen[version]
+    assert mirror.vacuum(timedelta(days=365)).files == 0
+    # And the shared version is fetched again where it is asked for.
+    mirror.sync(at_version=versions[0], progress=False)
+    assert rows_of(mirror.scan().to_arrow()) == seen[versions[0]]

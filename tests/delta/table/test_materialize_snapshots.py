@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from faults.server import FaultServer, Reply, Request
+from loading_faults import SIGNATURE, Share, expired, generation_of, parquet
+from loading_tables import File, column, write_table
+
+from delta_sharing_client import SharingClient
+from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.delta.table.local_names import data_file, encode_folder
+from delta_sharing_client.delta.table.materialize_snapshot import SignedUrlsWarning
+from delta_sharing_client.errors import (
+    DataError,
+    DeltaLogError,
+    DiskFullError,
+    FileGoneError,
+    NotFoundError,
+    UnsupportedFeatureError,
+)
+from delta_sharing_client.server import SharingServer
+
+Serve = Callable[..., SharingServer]
+Connect = Callable[..., SharingClient]
+
+A = [column("a", "long")]
+ROWS = pa.table({"a": pa.array(range(3), pa.int64())})
+QUICK: dict[str, Any] = {"storage_attempts": 2}
+
+
+def written(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def all_text(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in (directory / "_delta_log").iterdir())
+
+
+@pytest.fixture
+def share(faults: FaultServer) -> Share:
+    return Share(faults, A, {f"f{number}": ROWS for number in range(4)})
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "copy"
+
+
+def test_a_copy_by_another_engine(share: Share, connect: Connect, target: Path) -> None:
+    made = connect(share.server).table("s.s.t").scan().materialize(target, progress=False)
+    assert (made.path, made.version, made.shared_version, made.files) == (target, 0, 7, 4)
+    assert made.bytes_fetched == sum(map(len, share.data.values()))
+    assert DeltaTable(target).to_pyarrow_table().sort_by("a")["a"].to_pylist() == [0] * 4 + [1] * 4 + [2] * 4
+    names = written(target)
+    names.remove("_delta_log/00000000000000000000.json")
+    assert [len(name) for name in names] == [32 + len(".parquet")] * 4
+    (info,) = DeltaLog.for_table(target).history()
+    assert info.operation == "MATERIALIZE"
+    assert info.operation_parameters == {"table": "s.s.t", "sharedVersion": "7", "data": "files"}
+    assert SIGNATURE.encode() not in all_text(target)
+
+
+@pytest.mark.parametrize("said", [{"columns": ["a"]}, {"filters": [("a", ">", 1)]}, {"limit": 3}])
+def test_whole_files_only(share: Share, connect: Connect, target: Path, said: dict[str, Any]) -> None:
+    scan = connect(share.server).table("s.s.t").scan(**said)
+    with pytest.raises(ValueError, match=f"materialize copies whole files, and the scan has {next(iter(said))}"):
+        scan.materialize(target)
+    with pytest.raises(ValueError, match="data is 'rows'; it takes 'files' or 'urls'"):
+        connect(share.server).table("s.s.t").scan().materialize(target, data="rows")  # type: ignore[arg-type]
+    assert share.server.requests == []
+    assert not target.exists()
+
+
+def test_never_over_another_table(share: Share, connect: Connect, target: Path) -> None:
+    scan = connect(share.server).table("s.s.t").scan()
+    scan.materialize(target)
+    count = len(share.server.requests)
+    with pytest.raises(DeltaLogError, match="there is a Delta table in this directory already"):
+        scan.materialize(target)
+    file = target.parent / "file"
+    file.touch()
+    with pytest.raises(DeltaLogError, match="this is a file, not a directory"):
+        scan.materialize(file)
+    assert len(share.server.requests) == count
+
+
+def test_a_server_that_refuses(faults: FaultServer, connect: Connect, target: Path) -> None:
+    faults.on("*", "*", Reply(status=404))
+    with pytest.raises(NotFoundError):
+        connect(faults).table("s.s.t").scan().materialize(target)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"PAR1 but no more", "not a readable Parquet file"), (b"", "ends|size|bytes|Parquet")],
+)
+def test_a_damaged_file(share: Share, connect: Connect, target: Path, content: bytes, reason: str) -> None:
+    good = share.data["f2"]
+    share.data["f2"] = content
+    scan = connect(share.server, **QUICK).table("s.s.t").scan()
+    with pytest.raises(DataError, match=f"file f2: .*({reason})"):
+        scan.materialize(target)
+    assert not (target / "_delta_log").exists()
+    share.data["f2"] = good
+    before = len(share.file_requests)
+    assert scan.materialize(target).files == 4
+    # What was there already is not fetched again.
+    assert "f2" in {request.path.rpartition("/")[2] for request in share.file_requests[before:]}
+    assert not (target / "_delta_sharing").exists()
+
+
+def test_a_file_with_other_rows_than_its_statistics_say(
+    faults: FaultServer, connect: Connect, target: Path
+) -> None:
+    share = Share(faults, A, {"f": ROWS})
+    entry = share.entry("f")
+    entry["file"]["stats"] = json.dumps({"numRecords": 4})
+    faults.on("POST", "/shares/s/schemas/s/tables/t/query", lambda request: share._lines([entry]))
+    with pytest.raises(DataError, match="file f: it has 3 rows; the table says 4"):
+        connect(faults).table("s.s.t").scan().materialize(target)
+
+
+def test_a_file_that_is_gone(share: Share, connect: Connect, target: Path) -> None:
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        return Reply(status=404) if "f3" in request.path else healthy(request)
+
+    share.serve_files_with(answer)
+    with pytest.raises(FileGoneError) as caught:
+        connect(share.server, **QUICK).table("s.s.t").scan().materialize(target)
+    assert SIGNATURE not in str(caught.value)
+    assert not (target / "_delta_log").exists()
+
+
+def test_expired_urls_are_renewed(share: Share, connect: Connect, target: Path) -> None:
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        return expired(request) if generation_of(request) < 2 else healthy(request)
+
+    share.serve_files_with(answer)
+    assert connect(share.server).table("s.s.t").scan().materialize(target).files == 4
+    assert share.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "code"), [("write", errno.ENOSPC), ("fsync", errno.EIO), ("replace", errno.EDQUOT)]
+)
+def test_a_disk_that_takes_no_more(
+    share: Share, connect: Connect, target: Path, monkeypatch: pytest.MonkeyPatch, where: str, code: int
+) -> None:
+    scan = connect(share.server).table("s.s.t").scan()
+
+    def fail(*args: Any, **more: Any) -> Any:
+        raise OSError(code, os.strerror(code))
+
+    if where == "write":
+        monkeypatch.setattr(fetch_files._Job, "_whole", fail)
+    else:
+        monkeypatch.setattr(os, where, fail)
+    kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else DeltaLogError
+    with pytest.raises(kind, match="the data cannot be written"):
+        scan.materialize(target)
+    monkeypatch.undo()
+    assert not (target / "_delta_log").exists()
+    assert scan.materialize(target).files == 4
+    assert len(written(target)) == 5
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
+    monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
+
+
+def large(seed: int = 0) -> pa.Table:
+    return pa.table({"a": np.random.default_rng(seed).integers(0, 2**62, 200_000)})
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_large_file_goes_on_where_it_was_left(faults: FaultServer, connect: Connect, target: Path) -> None:
+    share = Share(faults, A, {"big": large()}, compression="none")
+    size = len(share.data["big"])
+    broken = True
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        first = int(request.headers["range"][6:].partition("-")[0])
+        return Reply(status=404) if broken and first > 1_000_000 else healthy(request)
+
+    share.serve_files_with(answer)
+    scan = connect(faults, **QUICK).table("s.s.t").scan()
+    with pytest.raises(FileGoneError):
+        scan.materialize(target)
+    assert [name for name in written(target) if name.endswith(".part.json")]
+    broken = False
+    made = scan.materialize(target)
+    assert size - 1_100_000 <= made.bytes_fetched < size - 500_000
+    assert pq.read_table(next(target.glob("*.parquet"))).equals(large())
+    assert not (target / "_delta_sharing").exists()
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("spoiled", ["etag", "note", "short", "size"])
+def test_what_was_left_is_not_trusted_blindly(
+    faults: FaultServer, connect: Connect, target: Path, spoiled: str
+) -> None:
+    share = Share(faults, A, {"big": large()}, compression="none")
+    scan = connect(faults, **QUICK).table("s.s.t").scan()
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        first = int(request.headers["range"][6:].partition("-")[0])
+        return Reply(status=404) if first > 1_000_000 else healthy(request)
+
+    share.serve_files_with(answer)
+    with pytest.raises(FileGoneError):
+        scan.materialize(target)
+    share.serve_files_with(lambda request, healthy: healthy(request))
+    (note,) = target.glob("_delta_sharing/partial/*.json")
+    part = note.with_suffix("")
+    if spoiled == "etag":
+        share.data["big"] = parquet(large(1), compression="none")
+        share.etags["big"] = '"v2"'
+    elif spoiled == "note":
+        note.write_text("{")
+    elif spoiled == "short":
+        part.write_bytes(part.read_bytes()[:1000])
+    else:
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"size": 5}))
+    scan = connect(faults, **QUICK).table("s.s.t").scan()
+    made = scan.materialize(target)
+    assert made.bytes_fetched == len(share.data["big"])
+    (file,) = target.glob("*.parquet")
+    assert file.read_bytes() == share.data["big"]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("fault", ["reset", "no ranges", "no etag"])
+def test_stores_of_all_kinds(faults: FaultServer, connect: Connect, target: Path, fault: str) -> None:
+    share = Share(faults, A, {"big": large()}, compression="none")
+    seen: set[str] = set()
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        asked = request.headers.get("range", "")
+        if fault == "reset" and asked not in seen and len(seen) < 4:
+            seen.add(asked)
+            return healthy(request).but(cut_at=1000, ending="reset")
+        if fault == "no ranges":
+            return Reply(body=share.data["big"], headers={"ETag": '"v1"'})
+        return healthy(request)
+
+    if fault == "no etag":
+        share.etags["big"] = None  # type: ignore[assignment]
+    share.serve_files_with(answer)
+    connect(faults, max_connections=4).table("s.s.t").scan().materialize(target)
+    (file,) = target.glob("*.parquet")
+    assert file.read_bytes() == share.data["big"]
+
+
+def test_by_url(share: Share, connect: Connect, target: Path) -> None:
+    with pytest.warns(SignedUrlsWarning, match="holds pre-signed URLs"):
+        made = connect(share.server).table("s.s.t").scan().materialize(target, data="urls")
+    assert (made.files, made.bytes_fetched) == (4, 0)
+    assert share.file_requests == []
+    commit = target / "_delta_log" / "00000000000000000000.json"
+    assert stat.S_IMODE(commit.stat().st_mode) == 0o600
+    with pytest.raises(DeltaLogError, match="absolute paths") as caught:
+        _ = DeltaLog.for_table(target).snapshot().files
+    assert SIGNATURE not in str(caught.value)
+    files = DeltaLog.for_table(target, allow_absolute_paths=True).snapshot().files
+    assert {SIGNATURE in file.path for file in files} == {True}
+    assert SIGNATURE not in repr(made)
+
+
+def test_partitions_whose_values_are_no_paths(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    values = ["../../etc", "a/b", "x=y", "", None, "ü %2F", "__x", "CON", "..", "new\nline", "y" * 300]
+    files = [
+        File(rows=ROWS, name=f"f{number}.parquet", values={"p q/../z": value})
+        for number, value in enumerate(values)
+    ]
+    columns = [*A, column("p q/../z", "string")]
+    table = write_table(tmp_path / "t", columns, files, partitions=["p q/../z"])
+    server = serve({"s.s.t": table})
+    made = connect(server).table("s.s.t").scan().materialize(tmp_path / "out" / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "t"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["copy"]
+    for name in written(made.path):
+        assert all(part.isascii() and " " not in part and len(part) <= 240 for part in Path(name).parts)
+    found = [file.partition_values["p q/../z"] for file in DeltaLog.for_table(made.path).snapshot().files]
+    assert sorted(map(str, found)) == sorted(map(str, values))
+    again = connect(serve({"s.s.t": made.path})).table("s.s.t").scan().to_arrow()
+    assert again.num_rows == 3 * len(values)
+
+
+def test_names() -> None:
+    assert encode_folder("a-Z_0 ü/.") == "a-Z_0%20%C3%BC%2F%2E"
+    assert data_file("id", {"p": "v"}, ["p"]).startswith("p=v/")
+    assert data_file("id", {"p": None}, ["p"]).startswith("p=__HIVE_DEFAULT_PARTITION__/")
+    assert data_file("id", {"_p": "v"}, ["_p"]).startswith("-_p=v/")
+    longest = data_file("id", {"p": "ü" * 500}, ["p"])
+    assert len(longest.split("/")[0]) <= 200
+    assert longest != data_file("id", {"p": "ü" * 501}, ["p"])
+    assert data_file("../x", {}, []) == data_file("../x", {}, [])
+    assert "/" not in data_file("../x", {}, [])
+
+
+def test_features_that_nobody_knows(faults: FaultServer, connect: Connect, target: Path) -> None:
+    protocol = {"deltaProtocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["newThing"]}}
+    metadata = {"deltaMetadata": {"id": "x", "schemaString": '{"type":"struct","fields":[]}'}}
+    lines = [{"protocol": protocol}, {"metaData": metadata}]
+    faults.on("POST", "/shares/s/schemas/s/tables/t/query", Reply.of_lines(*lines))
+    with pytest.raises(UnsupportedFeatureError, match="newThing"):
+        connect(faults).table("s.s.t").scan().materialize(target)
+    assert not target.exists()
+
+
+def test_ctrl_c_leaves_no_table(
+    share: Share, connect: Connect, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(item: Any) -> None:
+        raise KeyboardInterrupt
+
+    original = fetch_files.fetch_files
+    monkeypatch.setattr(
+        "delta_sharing_client.delta.table.materialize_snapshot.fetch_files",
+        lambda *args, **more: original(*args, **(more | {"advance": interrupt})),
+    )
+    scan = connect(share.server).table("s.s.t").scan()
+    with pytest.raises(KeyboardInterrupt):
+        scan.materialize(target)
+    assert not (target / "_delta_log").exists()
+    monkeypatch.undo()
+    assert scan.materialize(target).files == 4
+
+
+def test_a_place_that_cannot_be(share: Share, connect: Connect, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DeltaLogError, match="the data cannot be written"):
+        connect(share.server).table("s.s.t").scan().materialize(tmp_path / "file" / "copy")

@@ -1,0 +1,43 @@
+"""Dates before the year 1: Arrow has them, Python's own objects have not."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from load_frames import to_pandas
+
+from delta_sharing_client.errors import DataError
+from delta_sharing_client.frames import object_columns as objects
+from delta_sharing_client.frames import pandas
+
+BEFORE_PYTHON = pa.array([-800_000, 0], pa.int32()).cast(pa.date32())
+
+
+@pytest.mark.parametrize("column", [BEFORE_PYTHON, pa.ListArray.from_arrays([0, 2], BEFORE_PYTHON)])
+def test_a_date_that_python_lacks_is_a_typed_error_that_says_what_to_do(column):
+    with pytest.raises(DataError, match=r"out of range.*dtype_backend='pyarrow'"):
+        to_pandas(pa.table({"d": column}))
+
+
+def test_the_pyarrow_backend_keeps_it():
+    frame = to_pandas(pa.table({"d": BEFORE_PYTHON}), "pyarrow")
+    assert pa.array(frame["d"]).cast(pa.int32()).to_pylist() == [-800_000, 0]
+
+
+def test_what_gives_the_rows_is_ended_although_the_error_is_kept(monkeypatch):
+    monkeypatch.setattr(pandas, "_ROWS", 1)
+    monkeypatch.setattr(objects, "_GROUP", 1)
+    monkeypatch.setattr(objects, "_repeats", lambda column: True)
+    ended = []
+
+    def batches():
+        try:
+            for _ in range(100):
+                yield pa.record_batch([BEFORE_PYTHON], ["d"])
+        finally:
+            ended.append(True)
+
+    with pytest.raises(DataError) as kept:
+        pandas.to_pandas(batches(), pa.schema({"d": pa.date32()}))
+    assert kept.value.__traceback__ is not None
+    assert ended

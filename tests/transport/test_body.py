@@ -1,0 +1,84 @@
+"""Compressed bodies: complete, in bounded pieces, never a bomb."""
+
+import gzip
+import os
+import zlib
+
+import pytest
+
+from delta_sharing_client.errors import IncompleteResponseError, ProtocolError
+from delta_sharing_client.transport import body
+from delta_sharing_client.transport.body import decoded
+
+
+def pieces(data, size):
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, 1 << 20])
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip"])
+def test_gzip(size, encoding):
+    data = os.urandom(3000) + b"a" * 700_000 + os.urandom(3000)
+    given = list(decoded(pieces(gzip.compress(data), size), encoding, what="x"))
+    assert b"".join(given) == data
+    assert max(map(len, given)) <= 256 * 1024
+
+
+def test_several_members_and_an_exact_piece():
+    parts = [b"a" * 256 * 1024, b"", b"b" * 10]
+    packed = b"".join(map(gzip.compress, parts))
+    assert b"".join(decoded([packed], "gzip", what="x")) == b"".join(parts)
+    assert b"".join(decoded(pieces(packed, 3), "gzip", what="x")) == b"".join(parts)
+
+
+def test_an_empty_body():
+    assert list(decoded([], "gzip", what="x")) == []
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", " Identity "])
+def test_no_encoding_passes_the_chunks_on(encoding):
+    assert list(decoded([b"a", b"b"], encoding, what="x")) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("missing", [1, 8, 20])
+def test_a_cut_stream_is_incomplete(missing):
+    packed = gzip.compress(os.urandom(1000))[:-missing]
+    with pytest.raises(IncompleteResponseError, match="before its end"):
+        list(decoded([packed], "gzip", what="x"))
+
+
+def test_a_broken_stream():
+    packed = bytearray(gzip.compress(os.urandom(1000)))
+    packed[-6] ^= 0xFF  # the checksum
+    for data in (b"no gzip at all", bytes(packed)):
+        with pytest.raises(ProtocolError, match="broken"):
+            list(decoded([data], "gzip", what="x"))
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "zstd"])
+def test_other_encodings_were_not_asked_for(encoding):
+    with pytest.raises(ProtocolError, match="only gzip"):
+        decoded([b"x"], encoding, what="x")
+
+
+def test_a_bomb_is_given_up(monkeypatch):
+    monkeypatch.setattr(body, "RATIO_APPLIES_FROM", 1024 * 1024)
+    packed = gzip.compress(bytes(20 * 1024 * 1024), 9)
+    seen = 0
+    with pytest.raises(ProtocolError, match="100 times"):
+        for piece in decoded(pieces(packed, 4096), "gzip", what="x"):
+            seen += len(piece)
+    assert seen < 3 * 1024 * 1024
+
+
+def test_a_high_ratio_is_fine_while_it_is_small():
+    packed = gzip.compress(bytes(8 * 1024 * 1024), 9)
+    assert sum(map(len, decoded([packed], "gzip", what="x"))) == 8 * 1024 * 1024
+
+
+def test_bytes_are_counted_across_members(monkeypatch):
+    monkeypatch.setattr(body, "RATIO_APPLIES_FROM", 1024 * 1024)
+    member = zlib.compressobj(9, wbits=31)
+    packed = (member.compress(bytes(1 << 20)) + member.flush()) * 30
+    with pytest.raises(ProtocolError, match="100 times"):
+        list(decoded([packed], "gzip", what="x"))

@@ -1,0 +1,757 @@
+"""HTTP/1.1 as files are fetched, over real sockets: what is read, refused, kept for the next request, let go."""
+
+import gc
+import os
+import threading
+import warnings
+from datetime import timedelta
+
+import pytest
+import urllib3
+from faults.server import FaultServer, Reply
+from packets import (
+    CHUNKED,
+    EVIL,
+    FINE,
+    SIGNED,
+    WAYS,
+    PacketServer,
+    Pieces,
+    by_chunks,
+    by_some,
+    by_view,
+    check_failure,
+    fetch,
+)
+from waiting import FOREVER, HANG, NEVER
+
+from delta_sharing_client.errors import (
+    DeltaSharingError,
+    IncompleteResponseError,
+    InsecureUrlError,
+    RequestTimeoutError,
+    TransportError,
+)
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.transport.connections import SocketRegistry, TrackingAdapter
+from delta_sharing_client.transport.http11 import _host
+from delta_sharing_client.transport.transports import StorageTransport
+
+
+@pytest.fixture
+def storage():
+    options = TransportOptions(read_timeout=NEVER)
+    with StorageTransport(options, endpoint_is_loopback=True) as transport:
+        yield transport
+
+
+@pytest.fixture
+def hasty():
+    options = TransportOptions(read_timeout=timedelta(seconds=0.5))
+    with StorageTransport(options, endpoint_is_loopback=True) as transport:
+        yield transport
+
+
+def fails(storage, answer, expected=TransportError, read=by_some, match=None):
+    """Check that an answer gives a typed error that tells no secret, and that its connection is closed."""
+    with PacketServer([answer, FOREVER]) as server:
+        with pytest.raises(expected, match=match) as caught:
+            fetch(storage, server, read)
+        check_failure(caught.value)
+        if expected is TransportError:  # in vain it would have waited for more
+            assert not isinstance(caught.value, RequestTimeoutError)
+        server._stopping.set()
+        assert server.hung_up.acquire(timeout=HANG)
+
+
+KEPT = {
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", b"0123456789"),
+    "length twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
+    "chunked": (CHUNKED + b"4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n", b"0123456789"),
+    "chunked, empty": (CHUNKED + b"0\r\n\r\n", b""),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    "no content, chunked": (b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", b""),
+    "not modified": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", b""),
+    "1.0, kept alive": (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "identity": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+}
+
+#: Answers after which the server leaves the connection open, and we must not use it again.
+NOT_KEPT = {
+    "close": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "Close among others": (
+        b"HTTP/1.1 200 OK\r\nConnection: keep-alive, Close\r\nContent-Length: 3\r\n\r\nabc",
+        b"abc",
+    ),
+    "close, chunked": (
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"",
+    ),
+    "close, no content": (b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", b""),
+    "1.0": (b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
+    "1.0, chunked": (
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        b"a",
+    ),
+    "chunked with a length": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        b"a",
+    ),
+}
+
+
+class TestReuse:
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("name", KEPT)
+    def test_a_connection_serves_again(self, storage, name, read):
+        answer, body = KEPT[name]
+        with PacketServer([answer], [answer], [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            assert fetch(storage, server, read) == body
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("name", NOT_KEPT)
+    def test_a_connection_does_not(self, storage, name, read):
+        answer, body = NOT_KEPT[name]
+        with PacketServer([answer], [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            assert server.hung_up.acquire(timeout=HANG)
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+    def test_a_body_until_the_connection_ends(self, storage, version, read):
+        head = b"HTTP/" + version + b" 200 OK\r\nConnection: keep-alive\r\n\r\n"
+        with PacketServer([head, b"0123", 0.05, b"456789", None], [FINE]) as server:
+            assert fetch(storage, server, read) == b"0123456789"
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("coding", [b"gzip", b"chunked, gzip", b"chunkedx"])
+    def test_a_body_of_another_coding_goes_until_the_connection_ends(self, storage, coding):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: " + coding + b"\r\n\r\n"
+        with PacketServer([head, b"012345", None]) as server:
+            assert fetch(storage, server) == b"012345"
+
+    def test_redirects_with_an_empty_body(self, storage):
+        head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: /next\r\n\r\n"
+        with PacketServer([head], [head], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+            assert server.heads[2].startswith(b"GET /next HTTP/1.1\r\n")
+
+    def test_a_redirect_with_a_body_that_nobody_reads(self, storage):
+        head = b"HTTP/1.1 302 Found\r\nContent-Length: 4\r\nLocation: /next\r\n\r\n"
+        with PacketServer([head, b"over"], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    def test_one_that_the_server_closed_meanwhile(self, storage):
+        with PacketServer([FINE, None], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            assert server.closed.acquire(timeout=HANG)
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("how", ["close", "fork"])
+    def test_idle_connections_go_with_the_transport(self, storage, how):
+        with PacketServer([FINE], [FINE]) as server:
+            assert fetch(storage, server) == b"fine"
+            if how == "close":
+                storage.close()
+            else:
+                storage._pid = -1  # as it is in a child
+                storage._adapter_for(server.url)
+            assert server.hung_up.acquire(timeout=HANG)
+            assert fetch(storage, server) == b"fine"
+
+
+class TestInterimAnswers:
+    EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 7\r\n\r\n"
+    CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    @pytest.mark.parametrize(
+        "packets",
+        [
+            (CONTINUE + FINE,),
+            (CONTINUE, 0.02, EARLY, 0.02, FINE),
+            (EARLY * 9 + FINE,),
+            (CONTINUE[:-1], b"\n" + FINE),
+        ],
+    )
+    def test_they_are_passed_over(self, storage, packets):
+        with PacketServer(packets, [FINE]) as server, storage.get(server.url + SIGNED) as response:
+            assert response.status == 200
+            assert response.length == 4
+            assert "Link" not in response.headers
+            assert by_view(response) == b"fine"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    def test_not_without_end(self, storage):
+        fails(storage, self.EARLY * 10 + FINE)
+
+
+class TestHeads:
+    def head(self, storage, *lines, end=b"\r\n"):
+        answer = end.join((b"HTTP/1.1 200 OK", *lines, b"Content-Length: 4", b"", b"fine"))
+        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+            assert by_view(response) == b"fine"
+            return response
+
+    def test_names_are_case_insensitive(self, storage):
+        headers = self.head(storage, b'ETag: "v1"', b"x-NUMBER:1").headers
+        assert headers["etag"] == headers["ETAG"] == headers.get("Etag") == '"v1"'
+        assert "X-Number" in headers
+        assert "X-Other" not in headers
+        assert 5 not in headers
+        assert headers.get("X-Other") is None
+        assert dict(headers) == {"etag": '"v1"', "x-number": "1", "content-length": "4"}
+        assert len(headers) == 3
+
+    def test_repeated_ones_are_joined(self, storage):
+        assert self.head(storage, b"A: 1", b"B: x", b"a: 2").headers["A"] == "1, 2"
+
+    def test_folded_ones(self, storage):
+        headers = self.head(storage, b"A: one", b"  two", b"\tthree ", b"B:", b" x").headers
+        assert headers["A"] == "one two three"
+        assert headers["B"] == "x"
+
+    def test_odd_ones(self, storage):
+        odd = (b" folded onto nothing", b"no colon", b" folded onto that", b": no name", b"A:  b:c \t", b"E:")
+        headers = self.head(storage, *odd, "Ü: ä\xa0".encode("latin-1"), b"N: a\x00b").headers
+        assert dict(headers) == {"a": "b:c", "e": "", "ü": "ä\xa0", "n": "a\x00b", "content-length": "4"}
+
+    def test_line_feeds_alone(self, storage):
+        assert self.head(storage, b"A: 1", b"B: 2", end=b"\n").headers["B"] == "2"
+
+    @pytest.mark.parametrize(
+        "line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 Tr\xe8s: bien", b"HTTP/1.1 200 OK\r"]
+    )
+    def test_status_lines(self, storage, line):
+        answer = line + b"\r\nContent-Length: 1\r\n\r\nx"
+        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+            assert (response.status, by_some(response)) == (200, b"x")
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"",
+            b" HTTP/1.1 200 OK",
+            b"HTTP/2 200 OK",
+            b"HTTP/2.0 200 OK",
+            b"HTTP/1.2 200 OK",
+            b"HTTP/11 200 OK",
+            b"http/1.1 200 OK",
+            b"HTTP/1.1 20 OK",
+            b"HTTP/1.1 2000 OK",
+            b"HTTP/1.1 600 OK",
+            b"HTTP/1.1 099 OK",
+            b"HTTP/1.1 +20 OK",
+            b"HTTP/1.1  200 OK",
+            b"HTTP/1.1 200OK",
+            b"HTTP/1.1 \xb2\xb2\xb2 OK",
+            b"SSH-2.0-OpenSSH_9.2p1 canary",
+            b"\x15\x03\x03\x00\x02\x02\x50",
+        ],
+    )
+    def test_not_http(self, storage, line):
+        fails(storage, line + b"\r\nContent-Length: 4\r\n\r\nfine")
+
+    def test_byte_by_byte(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 4\r\n\r\n"
+        packets = [part for number in head for part in (bytes([number]), 0.001)]
+        with PacketServer([*packets, b"fine"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                assert response.headers["A"] == "b"
+                assert by_view(response) == b"fine"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "cut", [1, 16, 17, len(FINE) - 8, len(FINE) - 7, len(FINE) - 6, len(FINE) - 5, len(FINE) - 2]
+    )
+    def test_two_packets(self, storage, cut):
+        with PacketServer([FINE[:cut], 0.02, FINE[cut:]], [FINE]) as server:
+            assert fetch(storage, server, by_view) == b"fine"
+            assert fetch(storage, server, by_view) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_the_beginning_of_a_long_body_in_the_same_packet(self, storage, read):
+        body = os.urandom(300_000)
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + body
+        with PacketServer([answer], [FINE]) as server:
+            assert fetch(storage, server, lambda r: read(r) if read is by_chunks else read(r, 9999)) == body
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("line", [b"X: 1\r\n", b" folded\r\n", b"colonless\r\n"])
+    def test_too_many_lines(self, storage, line):
+        with PacketServer([b"HTTP/1.1 200 OK\r\n" + line * 99 + b"Content-Length: 0\r\n\r\n"]) as server:
+            assert fetch(storage, server) == b""
+        fails(storage, b"HTTP/1.1 200 OK\r\n" + line * 101 + b"\r\n")
+
+    def test_a_long_one(self, storage):
+        value = b"x" * 60_000
+        assert self.head(storage, b"A: " + value).headers["A"] == value.decode()
+
+    def test_one_without_end(self, storage):
+        """It is given up on after some 64 kB, however much more there would be."""
+        with FaultServer() as server:
+            server.on("GET", "*", Reply(headers={"A": "x" * 1_000_000}))
+            with pytest.raises(TransportError) as caught:
+                fetch(storage, server)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize(
+        "begun", [b"", b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\nA: b\r\n", TestInterimAnswers.CONTINUE]
+    )
+    def test_the_connection_ends_before_it(self, storage, begun):
+        with (
+            PacketServer([begun, None]) as server,
+            pytest.raises(TransportError, match="closed before an answer came") as caught,
+        ):
+            fetch(storage, server)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", TestInterimAnswers.CONTINUE])
+    def test_it_stops_arriving(self, hasty, begun):
+        fails(hasty, begun, RequestTimeoutError, match="no answer came in time")
+
+
+class TestLengths:
+    @pytest.mark.parametrize("said", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6"])
+    def test_two_are_contradictory(self, storage, said):
+        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello", match="contradictory")
+
+    @pytest.mark.parametrize("said", [b"5, 5", b"5\r\nContent-Length: 5", b"005", b" 5\t", b"\r\n 5"])
+    def test_one_said_in_other_ways(self, storage, said):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello"], [FINE]) as server:
+            assert fetch(storage, server, by_view) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "said", [b"", b"abc", b"-1", b"+5", b"5_0", b"0x5", b"5.0", b"\xb2", b"5 5", b"5,", b"\xa05", b"5\x0b"]
+    )
+    def test_what_is_no_number_is_none(self, storage, said):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello, you"
+        with PacketServer([answer, None]) as server, storage.get(server.url + SIGNED) as response:
+            assert response.length is None
+            assert by_view(response) == b"hello, you"
+
+    @pytest.mark.parametrize("digits", [20, 4000])
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_huge_one(self, storage, read, digits):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * digits + b"\r\n\r\n"
+        with PacketServer([head, b"hello", None]) as server, pytest.raises(IncompleteResponseError) as caught:
+            fetch(storage, server, read)
+        check_failure(caught.value)
+
+    def test_one_beyond_what_python_reads_as_a_number(self, storage):
+        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nhello")
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("come", [b"", b"h", b"hell"])
+    def test_a_body_that_is_cut(self, storage, read, come):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + come, None], [FINE]) as server:
+            with pytest.raises(
+                IncompleteResponseError, match=f"{5 - len(come)} bytes of it are missing"
+            ) as caught:
+                fetch(storage, server, read)
+            check_failure(caught.value)
+            assert fetch(storage, server) == b"fine"
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_body_that_stops_arriving(self, hasty, read):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"
+        fails(hasty, answer, RequestTimeoutError, read, match="the answer stopped arriving")
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_a_body_without_length_that_stops_arriving(self, hasty, read):
+        fails(hasty, b"HTTP/1.1 200 OK\r\n\r\nhe", RequestTimeoutError, read, match="the answer stopped arriving")
+
+    def test_asking_for_nothing_ends_nothing(self, storage):
+        """A connection with a body still to come must not go back to the pool."""
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nab", 0.2, b"cdefgh"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                response._raw.read1(0)
+                assert fetch(storage, server) == b"fine"
+                assert by_some(response) == b"abcdefgh"
+            assert server.connections == 2
+
+
+class TestChunks:
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"5\r\nhello\r\n0\r\n\r\n",
+            b"5;name=value\r\nhello\r\n0;last\r\n\r\n",
+            b'5 \t;a="b;\rc"\r\nhello\r\n0\r\n\r\n',
+            b"0000005\r\nhello\r\n000\r\n\r\n",
+            b"2\nhe\n3\nllo\n0\n\n",
+            b"5\r\nhello\r\n0\r\nETag: x\r\nContent-Length: 700\r\n\r\n",
+            b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 99 + b"\r\n",
+            b"5" + b";" * 60_000 + b"\r\nhello\r\n0\r\n\r\n",
+        ],
+    )
+    def test_well_formed_ones(self, storage, body, read):
+        with PacketServer([CHUNKED + body], [FINE]) as server:
+            assert fetch(storage, server, read) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 1
+
+    def test_sizes_are_hexadecimal(self, storage):
+        data = os.urandom(0xABC)
+        with PacketServer([CHUNKED + b"aBC\r\n" + data + b"\r\n1\r\nx\r\n0\r\n\r\n"]) as server:
+            assert fetch(storage, server, by_chunks) == data + b"x"
+
+    def test_trailers_are_no_headers(self, storage):
+        with (
+            PacketServer([CHUNKED + b"0\r\nETag: x\r\n\r\n"]) as server,
+            storage.get(server.url + SIGNED) as response,
+        ):
+            assert by_some(response) == b""
+            assert "ETag" not in response.headers
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize(
+        "size",
+        [
+            b"+5",
+            b"-5",
+            b"0x5",
+            b"5_0",
+            b"",
+            b" 5",
+            b"\t5",
+            b"5 5",
+            b"5,",
+            b"zz",
+            b"\xb2",
+            b"5\r",
+            b"f" * 16,
+            b"5\x00",
+        ],
+    )
+    def test_bad_sizes(self, storage, size, read):
+        answer = CHUNKED + b"2\r\nab\r\n" + size + b"\r\nhello\r\n0\r\n\r\n"
+        fails(storage, answer, IncompleteResponseError, read)
+        fails(storage, CHUNKED + size + b"\r\nhello\r\n0\r\n\r\n", IncompleteResponseError, read)
+
+    @pytest.mark.parametrize("size", [b"7fffffffffffffff", b"fffffffffffffff", b"80000000"])
+    def test_huge_sizes(self, storage, size):
+        with (
+            PacketServer([CHUNKED + size + b"\r\nhello", None]) as server,
+            pytest.raises(IncompleteResponseError) as caught,
+        ):
+            fetch(storage, server, by_chunks)
+        check_failure(caught.value)
+
+    @pytest.mark.parametrize("tail", [b"!\r\n0\r\n\r\n", b"\r!\n0\r\n\r\n", b" \r\n0\r\n\r\n", b"0\r\n\r\n"])
+    def test_one_longer_than_it_says(self, storage, tail):
+        fails(storage, CHUNKED + b"5\r\nhello" + tail, IncompleteResponseError)
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("end", range(len(b"5\r\nhello\r\n2;x\r\nab\r\n0")))
+    def test_cut_anywhere(self, storage, end, read):
+        with PacketServer([CHUNKED + b"5\r\nhello\r\n2;x\r\nab\r\n0"[:end], None], [FINE]) as server:
+            with pytest.raises(IncompleteResponseError) as caught:
+                fetch(storage, server, read)
+            check_failure(caught.value)
+            assert fetch(storage, server) == b"fine"
+
+    @pytest.mark.parametrize("end", [b"", b"\r", b"A: b", b"A: b\r\n"])
+    def test_the_connection_may_end_once_the_last_one_has_come(self, storage, end):
+        with PacketServer([CHUNKED + b"5\r\nhello\r\n0\r\n" + end, None], [FINE]) as server:
+            assert fetch(storage, server) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+        connection = Pieces([CHUNKED + b"0\r\n" + end])
+        assert connection.getresponse().read(5) == b""
+        assert connection.closed
+
+    def test_too_many_trailers(self, storage):
+        fails(storage, CHUNKED + b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 101 + b"\r\n", IncompleteResponseError)
+
+    @pytest.mark.parametrize("before", [b"", b"5", b"5;", b"5\r\nhello\r\n", b"5\r\nhello\r\n0\r\n"])
+    def test_a_line_without_end(self, storage, before):
+        fails(storage, CHUNKED + before + b"x" * 100_000, IncompleteResponseError)
+
+    def test_one_that_stops_arriving_is_not_read_on(self, hasty):
+        """Half of the line with its size was read, so that its content would be taken for the next size."""
+        timed_out = threading.Event()
+        packets = CHUNKED + b"2\r\nab\r\n5\r", timed_out, b"\n0\r\n\r\n\r\n0\r\n\r\n"
+        with PacketServer(packets) as server, hasty.get(server.url + SIGNED) as response:
+            assert response.read_some(5) == b"ab"
+            with pytest.raises(RequestTimeoutError):
+                response.read_some(5)
+            timed_out.set()
+            assert server.sent.acquire(timeout=HANG)
+            for _ in range(2):
+                with pytest.raises(IncompleteResponseError):
+                    response.read_some(5)
+
+
+class TestSurplus:
+    """What follows a body is never taken for the answer to the next request."""
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("at_once", [True, False])
+    @pytest.mark.parametrize("name", KEPT)
+    def test_it_closes_the_connection(self, storage, name, read, at_once):
+        answer, body = KEPT[name]
+        surplus = b"\r\n" if name == "length twice" else EVIL
+        was_read = threading.Event()
+        packets = [answer + surplus] if at_once else [answer, was_read, surplus]
+        with PacketServer(packets, [FINE]) as server:
+            assert fetch(storage, server, read) == body
+            was_read.set()
+            assert server.sent.acquire(timeout=HANG)
+            assert fetch(storage, server, read) == b"fine"
+            assert server.connections == 2
+
+    def test_a_chunked_body_of_which_a_length_says_that_it_is_empty(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with PacketServer([head, 0.05, b"5\r\nhello\r\n0\r\n\r\n"], [FINE]) as server:
+            with storage.get(server.url + SIGNED) as response:
+                assert response.length is None
+                assert by_some(response) == b"hello"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    def test_what_only_other_readers_take_for_chunked(self, storage):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: \x0bchunked\r\n\r\n"
+        with PacketServer([head + b"0\r\n\r\n", None]) as server:
+            assert fetch(storage, server) == b"0\r\n\r\n"
+
+
+class TestLettingGo:
+    HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd"
+
+    @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
+    def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
+        """Its connection is nobody's any more, and the next one somebody else's."""
+        with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
+            first = storage.get(server.url + SIGNED)
+            assert first.read_some(2) == b"ab"
+            first.close()
+            assert server.hung_up.acquire(timeout=HANG)
+            with storage.get(server.url + SIGNED) as second:
+                assert second._raw._from is not first._raw._from
+                first.close()
+                del first
+                gc.collect()
+                assert by_view(second) == b"abcdefgh"
+            assert fetch(storage, server) == b"fine"
+            assert server.connections == 2
+
+    @pytest.mark.parametrize("read", WAYS)
+    @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
+    def test_an_answer_closed_half_read_takes_nothing_of_another_one(self, storage, begun, read):
+        with PacketServer([begun], [self.HALF, 0.1, b"efgh"]) as server:
+            first = storage.get(server.url + SIGNED)
+            first.read_some(4)
+            first.close()
+            with storage.get(server.url + SIGNED) as second:
+                assert second._raw._from is not first._raw._from
+                assert second.read_some(4) == b"abcd"
+                with pytest.raises(IncompleteResponseError) as caught:
+                    read(first)
+                check_failure(caught.value)
+                assert by_view(second) == b"efgh"
+
+    @pytest.mark.parametrize("read", WAYS)
+    def test_an_answer_read_to_its_end_stays_at_it(self, storage, read):
+        with PacketServer([FINE], [self.HALF, 0.1, b"efgh"]) as server:
+            with storage.get(server.url + SIGNED) as first:
+                assert by_view(first) == b"fine"
+                with storage.get(server.url + SIGNED) as second:
+                    assert read(first) == b""
+                    first.close()
+                    assert by_view(second) == b"abcdefgh"
+            assert server.connections == 1
+
+    @pytest.mark.parametrize(
+        "answer", [FINE, HALF, CHUNKED, b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 204 None\r\n\r\n"]
+    )
+    def test_an_answer_that_is_dropped_unread(self, storage, answer):
+        with PacketServer([answer]) as server, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gc.disable()  # the socket must not stay open until it is run
+            try:
+                response = storage.get(server.url + SIGNED)
+                del response
+                assert server.hung_up.acquire(timeout=HANG)
+            finally:
+                gc.enable()
+            gc.collect()
+        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+    def test_a_failed_head_leaves_no_socket(self, storage):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for answer in (b"no HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n"):
+                fails(storage, answer)
+            gc.collect()
+        assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []
+
+    def test_threads_never_mix_up_answers(self, storage):
+        def answer(request):
+            number = int(request.path[1:])
+            body = request.path.encode() * (1 + number * 37 % 4000)
+            return Reply(body=body, chunk=7000 if number % 3 == 1 else None)
+
+        wrong, done = [], []
+
+        def work(worker):
+            for turn in range(30):
+                number = worker * 100 + turn
+                with storage.get(f"{server.url}/{number}") as response:
+                    path = f"/{number}".encode()
+                    if number % 5 == 0:
+                        data = response.read_some(1000)
+                        expected = (path * 1000)[: len(data)]
+                    else:
+                        data = (by_view if number % 2 else by_some)(response, 5000)
+                        expected = path * (1 + number * 37 % 4000)
+                    if data != expected:
+                        wrong.append((number, data[:20]))
+                done.append(number)
+
+        with FaultServer() as server:
+            server.on("GET", "*", answer)
+            threads = [threading.Thread(target=work, args=(worker,)) for worker in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert wrong == []
+            assert len(done) == 16 * 30
+            assert server.connections < 16 * 30 / 2
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        "path", ["/a b", "/a\tb", "/a\r\nX: y", "/a?b=\n", "/a\x00", "/a\x7f", "/a#\r\n", "/\\evil", "?a b"]
+    )
+    def test_urls_that_are_refused(self, storage, path):
+        with PacketServer([FINE]) as server:
+            for _ in range(2):
+                with pytest.raises(InsecureUrlError) as caught:
+                    storage.get(f"{server.url}{path}?sig=canary")
+                assert "canary" not in str(caught.value)
+            assert server.connections == 0
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "",
+            "/",
+            "?a=b",
+            "/a/b.parquet?X-Sig=a%2Fb%2b&c=d/e?f",
+            '/ü/%e2%82%ac?q=ä|{}^`<>"',
+            "/a#fragment",
+            "/a?b#c?d",
+            "#x",
+            "/a/../b/./c",
+            "/.hidden",
+            "/a?path=/../b",
+            "//evil.example/x",
+            "/a;b=c,d:e@f!$&'()*+~",
+            "/100%",
+            "/a\xa0b\u2028c",
+        ],
+    )
+    def test_urls_are_encoded_as_urllib3_does(self, storage, path):
+        with PacketServer([FINE], [FINE], [FINE]) as server:
+            for _ in range(2):
+                assert fetch(storage, server, path=path) == b"fine"
+            with urllib3.PoolManager() as other:
+                other.request("GET", server.url + path)
+            targets = [head.split(b"\r\n")[0] for head in server.heads]
+        assert targets[0] == targets[1] == targets[2]
+
+    def test_what_is_sent(self, storage):
+        with PacketServer([FINE]) as server:
+            with storage.get(server.url + "/x", headers={"Range": "bytes=0-3", "If-Match": '"ä"'}) as response:
+                assert by_some(response) == b"fine"
+            assert server.heads[0].decode("latin-1").split("\r\n") == [
+                "GET /x HTTP/1.1",
+                f"Host: 127.0.0.1:{server.port}",
+                f"User-Agent: {storage.options.user_agent}",
+                "Accept-Encoding: identity",
+                "Accept: */*",
+                "Range: bytes=0-3",
+                'If-Match: "ä"',
+            ]
+
+    @pytest.mark.parametrize("value", ["canary\r\nX: y", "canary\ny", "canary\x00", "canary\u20ac"])
+    def test_headers_that_are_refused(self, storage, value):
+        with PacketServer([FINE]) as server:
+            with pytest.raises(DeltaSharingError) as caught:
+                storage.get(server.url + SIGNED, headers={"If-Match": value})
+            assert "canary" not in str(caught.value)
+            assert fetch(storage, server) == b"fine"
+            assert len(server.heads) == 1
+
+    @pytest.mark.parametrize(
+        ("url", "line"), [("/a b", {}), ("/a\r\nX: y", {}), ("/a", {"A\r\nB": "c"}), ("/a", {"A": "\n"})]
+    )
+    def test_nothing_unsafe_leaves_a_connection(self, url, line):
+        connection = Pieces([])
+        with pytest.raises(ValueError, match="control character"):
+            connection.request("GET", url, headers=line)
+        with pytest.raises(ValueError, match="without a body"):
+            connection.request("GET", "/", body=b"x")
+        assert connection.sent == b""
+
+    @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+    def test_the_host_as_it_is_sent(self, storage, name):
+        address = "::1" if ":" in name else "127.0.0.1"
+        try:
+            running = PacketServer([FINE], address=address)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        with running as server:
+            with storage.get(f"http://{name}:{server.port}/x") as response:
+                assert by_some(response) == b"fine"
+            assert f"\r\nHost: {name.lower()}:{server.port}\r\n".encode() in server.heads[0]
+
+    @pytest.mark.parametrize(
+        "origin",
+        [
+            "http://store.example",
+            "http://store.example:80",
+            "http://store.example:443",
+            "http://store.example:8080",
+            "https://store.example",
+            "https://store.example:443",
+            "https://store.example:80",
+            "https://Store.Example.",
+            "https://store.example.:8443",
+            "https://[2001:DB8::1]",
+            "https://[2001:db8::1]:443",
+            "http://[::1]:8080",
+            "https://192.0.2.1:8443",
+        ],
+    )
+    def test_the_host_is_the_standard_librarys(self, origin):
+        adapter = TrackingAdapter(
+            TransportOptions(), SocketRegistry(), None, pool_connections=1, pool_maxsize=1, direct=True
+        )
+        connection = adapter.poolmanager.connection_from_url(origin)._new_conn()
+        with urllib3.PoolManager() as manager:
+            plain = manager.connection_from_url(origin)._new_conn()
+            plain.sock = Pieces([])
+            plain.request("GET", "/")
+            sent = plain.sock.sent
+            plain.sock = None
+        assert f"\r\nHost: {_host(connection)}\r\n".encode() in sent
+        adapter.close()

@@ -1,0 +1,80 @@
+"""Which connections are kept for the next request, and what becomes of the others."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from packets import FINE, SIGNED, PacketServer, by_view, fetch
+from urllib3.util.ssl_match_hostname import CertificateError
+from waiting import BRIEFLY, HANG
+
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.transport import transports as transport
+from delta_sharing_client.transport.error_mapping import NonRetryableTransportError, translate
+from delta_sharing_client.transport.transports import StorageTransport
+
+HALF = (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd", 0.05, b"efgh")
+
+
+@pytest.fixture
+def storage():
+    with StorageTransport(TransportOptions(), endpoint_is_loopback=True) as one:
+        yield one
+
+
+def test_those_in_use_go_when_they_are_done_with_a_closed_transport(storage):
+    with PacketServer(HALF, [FINE]) as server:
+        response = storage.get(server.url + SIGNED)
+        storage.close()
+        with response:
+            assert by_view(response) == b"abcdefgh"
+        assert server.hung_up.acquire(timeout=HANG)
+        assert fetch(storage, server) == b"fine"
+        assert server.connections == 2
+
+
+def test_no_more_are_kept_than_may_be_open():
+    with (
+        StorageTransport(TransportOptions(max_connections=1), endpoint_is_loopback=True) as storage,
+        PacketServer(HALF, HALF) as server,
+    ):
+        with storage.get(server.url + SIGNED) as first, storage.get(server.url + SIGNED) as second:
+            assert by_view(first) == by_view(second) == b"abcdefgh"
+        assert server.hung_up.acquire(timeout=HANG)
+        assert not server.hung_up.acquire(timeout=BRIEFLY)
+        assert server.connections == 2
+
+
+def test_those_of_too_many_stores_go(storage, monkeypatch):
+    monkeypatch.setattr(transport, "_HOSTS", 1)
+    with PacketServer([FINE], [FINE]) as one, PacketServer([FINE]) as other:
+        assert fetch(storage, one) == b"fine"
+        assert fetch(storage, other) == b"fine"
+        assert one.hung_up.acquire(timeout=HANG)
+        assert fetch(storage, one) == b"fine"
+
+
+def test_those_of_a_forgotten_transport_go():
+    storage = StorageTransport(TransportOptions(), endpoint_is_loopback=True)
+    with PacketServer([FINE]) as server:
+        assert fetch(storage, server) == b"fine"
+        del storage
+        gc.collect()
+        assert server.hung_up.acquire(timeout=HANG)
+
+
+def test_one_that_failed_is_not_used_again(storage):
+    with PacketServer([b"no HTTP\r\n\r\n", FINE], [FINE]) as server:
+        with pytest.raises(Exception, match="before an answer came"):
+            storage.get(server.url + SIGNED)
+        assert server.hung_up.acquire(timeout=HANG)
+        assert fetch(storage, server) == b"fine"
+        assert server.connections == 2
+
+
+def test_a_name_that_urllib3_finds_to_be_another_is_refused_for_good():
+    """Where the TLS library leaves comparing names to it."""
+    error = translate(CertificateError("hostname 'a' doesn't match 'b'"), url="https://a/f?sig=s")
+    assert isinstance(error, NonRetryableTransportError)
+    assert "the TLS connection was refused" in str(error)

@@ -1,0 +1,157 @@
+"""Files that an answer lists twice: counted once, or refused, however many come at a time."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delta_sharing_client.errors import ProtocolError
+from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol
+from delta_sharing_client.wire.answers import keep_files, read_page
+from delta_sharing_client.wire.duplicate_files import DuplicateFiles
+from delta_sharing_client.wire.typed_lines import Decoded, FileBlock, typed_decoder
+
+HEAD: list[Any] = [Protocol(1), Metadata("m", "{}")]
+
+
+def file(number: int, **more: Any) -> AddFile:
+    fields: dict[str, Any] = {"url": f"https://h/{number}", "id": f"f{number}", "partition_values": {}, "size": 5}
+    return AddFile(**fields | more)
+
+
+def come(files: list[AddFile]) -> list[Decoded]:
+    """Files as an answer's lines give them when they come together: usual ones in columns."""
+    decoded: list[Decoded] = []
+    for usual, run in groupby(files, lambda f: not f.deletion_vector and not f.deletion_vector_file_id):
+        same = list(run)
+        decoded += [columns(same)] if usual else same
+    return decoded
+
+
+def columns(files: list[AddFile]) -> FileBlock:
+    found = typed_decoder("delta")(b"\n".join(map(line, files)))
+    assert found is not None
+    assert list(found) == files
+    return found
+
+
+def line(file: AddFile) -> bytes:
+    add = {"path": file.url, "size": file.size, "partitionValues": dict(file.partition_values)}
+    told = {"id": file.id, "version": file.version, "expirationTimestamp": file.expiration_timestamp}
+    return json.dumps({"file": told | {"deltaSingleAction": {"add": add}}}).encode()
+
+
+def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
+    """What is read of pages of files, those in a list coming together."""
+    duplicates = DuplicateFiles("table t", changes=changes)
+    items: list[Any] = []
+    for page in pages:
+        actions = [action for part in page for action in (come(part) if isinstance(part, list) else [part])]
+        read = read_page(
+            HEAD + actions, version=1, what="table t", convert=keep_files, duplicates=duplicates, changes=changes
+        )
+        items += read.items
+    return items
+
+
+def test_those_that_agree_count_once() -> None:
+    one, two, three = file(1), file(2, partition_values={"a": "1", "b": None}), file(3)
+    again = file(2, url="https://h/fresh", partition_values={"b": None, "a": "1"}, expiration_timestamp=7)
+    assert listed([[one, two], [three, again]]) == [one, two, three]
+    assert listed([[one, two, again]]) == [one, two]
+    assert listed([[one, two]], [[again, three]]) == [one, two, three]
+    assert listed([[one, two], again, [three]]) == [one, two, three]
+    assert listed([one, two], [again, three]) == [one, two, three]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"size": 6},
+        {"partition_values": {}},
+        {"partition_values": {"a": "2"}},
+        {"partition_values": {"a": "1", "b": None}},
+        {"deletion_vector_file_id": "v"},
+        {"deletion_vector": DeletionVector("i", "x", 1, 1)},
+    ],
+)
+@pytest.mark.parametrize("apart", ["in one list", "in two", "on two pages", "one by one"])
+def test_those_that_do_not_are_refused(changed: dict[str, Any], apart: str) -> None:
+    one, other = file(1, partition_values={"a": "1"}), file(1, **{"partition_values": {"a": "1"}} | changed)
+    pages = {
+        "in one list": [[[one, file(2), other]]],
+        "in two": [[[one, file(2)], [other, file(3)]]],
+        "on two pages": [[[one, file(2)]], [[other]]],
+        "one by one": [[one, file(2), other]],
+    }[apart]
+    with pytest.raises(ProtocolError, match="the file f1 twice, with different contents"):
+        listed(*pages)
+
+
+def test_an_attempt_that_failed_leaves_nothing() -> None:
+    duplicates = DuplicateFiles("table t", changes=False)
+
+    def attempt(*actions: Any) -> Any:
+        return read_page(
+            [*HEAD, *actions], version=1, what="table t", convert=keep_files, duplicates=duplicates
+        ).items
+
+    with pytest.raises(ProtocolError, match="a change data file in a snapshot"):
+        attempt(columns([file(1), file(2)]), CdcFile("u", "c", {}, 1))
+    assert attempt(columns([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
+
+
+def test_many_pages_take_no_more_time_each_than_few() -> None:
+    """What is done for a page depends on its files alone; counted in sets that are copied, not in seconds."""
+    duplicates = DuplicateFiles("table t", changes=False)
+    known = None
+    for number in range(4):
+        page = duplicates.page()
+        assert duplicates.all_new(columns([file(2 * number), file(2 * number + 1)]), page)
+        duplicates.commit(page)
+        known = known or duplicates._seen._keys
+        assert duplicates._seen._keys is known
+    assert known is not None
+    assert len(known) == 8
+
+
+def test_in_changes_a_file_may_come_again_in_another_version() -> None:
+    one, later = file(1, version=1), file(1, version=2)
+    assert listed([[one, later], [one]], changes=True) == [one, later]
+
+
+def test_nothing_comes_before_the_metadata() -> None:
+    with pytest.raises(ProtocolError, match="a file before its metadata line"):
+        read_page(
+            [HEAD[0], columns([file(1)])],
+            version=1,
+            what="t",
+            convert=keep_files,
+            duplicates=DuplicateFiles("t", changes=False),
+        )
+
+
+_FILES = st.builds(
+    file,
+    st.integers(0, 6),
+    size=st.sampled_from([5, 5, 5, 6]),
+    partition_values=st.sampled_from([{}, {}, {"a": "1"}, {"b": None, "a": "1"}, {"a": "1", "b": None}]),
+    deletion_vector_file_id=st.sampled_from([None, None, None, "v"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.lists(_FILES, max_size=4), max_size=3), max_size=3))
+def test_many_at_a_time_are_as_one_by_one(pages: list[list[list[AddFile]]]) -> None:
+    def outcome(made: list[list[Any]]) -> Any:
+        try:
+            return listed(*made)
+        except ProtocolError as error:
+            return str(error)
+
+    assert outcome([list(page) for page in pages]) == outcome([[f for run in page for f in run] for page in pages])
