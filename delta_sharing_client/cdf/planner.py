@@ -29,7 +29,8 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, SelectionVector
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
-from delta_sharing_client.scan.planner import ScanPlan, vector_file_id
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.scan.url_renewal import vector_file_id
 from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.wire.requests import QueryRequest
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.actions import AddFile as LoggedFile
@@ -36,7 +36,6 @@ from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
-from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
@@ -46,6 +45,9 @@ from delta_sharing_client.storage.presigned import Refresh, StorageReader
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.wire.requests import Timestamp, format_timestamp
+
+if TYPE_CHECKING:
+    from delta_sharing_client.rest.client import RestClient
 
 #: How a server says, beside its status, that a table cannot be queried but opened.
 _SAYS_DIRECTORY: Final = re.compile(

@@ -23,7 +23,8 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.planner import ScanPlan, UrlRenewer
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.spark.credential import profile_fields
 
 #: How long renewed URLs are kept on a host, seconds; longer than any store lets them live.

@@ -19,7 +19,7 @@ from faults.server import FaultServer, Reply, Request
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.scan.planner import UrlRenewer
+from delta_sharing_client.scan.url_renewal import UrlRenewer
 
 #: The token of the scripted server's profile, and what its answers hold.
 CANARIES = ("canary-token-7f3a", SIGNATURE, "canary-refresh")

@@ -14,7 +14,7 @@ from delta_sharing_client.delta.table.local_names import VECTORS, data_file, dig
 from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import DeletionVector, FileAction, Metadata, Protocol
 from delta_sharing_client.parquet.fetch import vector_key
-from delta_sharing_client.scan.planner import vector_file_id
+from delta_sharing_client.scan.url_renewal import vector_file_id
 from delta_sharing_client.secrets import unsigned_url
 
 #: Tags of an add action in which a copy keeps what the log has no field for.

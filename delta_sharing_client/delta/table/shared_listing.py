@@ -9,7 +9,8 @@ from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import read_spec
-from delta_sharing_client.scan.planner import ScanPlan, UrlRenewer, first_of
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.scan.url_renewal import UrlRenewer, first_of
 from delta_sharing_client.wire.requests import QueryRequest
 
 
