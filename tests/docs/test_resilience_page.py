@@ -9,6 +9,7 @@ from test_readme import run_blocks
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import MAX_PAGES
+from delta_sharing_client.scan import url_renewal
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.storage import download
 from delta_sharing_client.transport.body import MAX_RATIO, RATIO_APPLIES_FROM

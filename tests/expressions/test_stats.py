@@ -309,7 +309,7 @@ class TestBounds:
     @given(st.integers(-(10**18), 10**17))
     @settings(max_examples=60, deadline=None)
     def test_times_are_cut_to_milliseconds_downward_or_towards_the_epoch(self, micros):
-        for cut in (micros // 1000, int(micros / 1000)):
+        for cut in (micros // 1000, -(-micros // 1000) if micros < 0 else micros // 1000):
             try:
                 text = (datetime(1970, 1, 1) + timedelta(milliseconds=cut)).isoformat(timespec="milliseconds")
             except OverflowError:
