@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 import re
 from datetime import date
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Final
 
+from delta_sharing_client.model.numbers import DOUBLE_ERROR, WIDE, is_saturated
 from delta_sharing_client.model.partition_values import (
     INTEGER_BITS,
     Value,
@@ -39,12 +40,8 @@ _CUT: Final = 32
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
 #: Numbers of so many digits survive a double; longer ones are off by less than the given part of them.
 _DOUBLE_DIGITS: Final = 15
-_DOUBLE_ERROR: Final = Decimal("1e-14")
-_WIDE: Final = Context(prec=80)
 #: Digits before the point that no column has.
 _FAR: Final = 40
-#: The digits of numbers at which 64-bit integers saturate, as numbers from 1 to 10.
-_SATURATED: Final = (Decimal("9.223372036854775807"), Decimal("1.8446744073709551615"))
 _FLOAT_MOST: Final = 3.4028234663852886e38
 _DOUBLE_MOST: Final = 1.7976931348623157e308
 _FLOAT_ERROR: Final = 2.0**-23
@@ -100,8 +97,8 @@ def _number(value: Any) -> Decimal:
 
 def _moved(number: Decimal, *, upper: bool) -> Decimal:
     """A number moved outwards by what a double may have changed."""
-    slack = _WIDE.multiply(number.copy_abs(), _DOUBLE_ERROR)
-    return _WIDE.add(number, slack) if upper else _WIDE.subtract(number, slack)
+    slack = WIDE.multiply(number.copy_abs(), DOUBLE_ERROR)
+    return WIDE.add(number, slack) if upper else WIDE.subtract(number, slack)
 
 
 def _decimal(number: Decimal, data_type: DecimalType, *, upper: bool) -> Decimal | None:
@@ -109,10 +106,7 @@ def _decimal(number: Decimal, data_type: DecimalType, *, upper: bool) -> Decimal
         return None
     if data_type.precision <= _DOUBLE_DIGITS:
         return number
-    digits = number.copy_abs().scaleb(-number.adjusted(), _WIDE)
-    if any(abs(_WIDE.subtract(digits, limit)) < _DOUBLE_ERROR for limit in _SATURATED):
-        return None
-    return _moved(number, upper=upper)
+    return None if is_saturated(number) else _moved(number, upper=upper)
 
 
 def _integer(number: Decimal, bits: int, *, upper: bool) -> int | None:

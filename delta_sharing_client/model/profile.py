@@ -22,6 +22,7 @@ from delta_sharing_client.model.credentials import (
     text_field,
     url_field,
 )
+from delta_sharing_client.model.json_text import of_whole_characters
 from delta_sharing_client.secrets import Secret
 
 #: The newest `shareCredentialsVersion` that is known.
@@ -91,7 +92,7 @@ class Profile:
         """
         try:
             decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
-            fields = json.loads(decoded)
+            fields = of_whole_characters(json.loads(decoded))
         except UnicodeDecodeError:
             reason = "it is not UTF-8 text"
         except json.JSONDecodeError as error:

@@ -6,7 +6,6 @@ the Delta protocol.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +13,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
+from delta_sharing_client.model.json_text import loads
 
 MAX_DEPTH: Final = 64
+#: What is shown to people.
+_LENIENT: Final = frozenset({"comment"})
 #: The `schemaString` of a table without columns.
 NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 
@@ -40,7 +42,7 @@ PRIMITIVES: Final = frozenset(
 )
 #: Other spellings that writers use for them.
 _ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _CHAR = re.compile(r"(?:var)?char\(\s*\d+\s*\)")
 
 
@@ -185,7 +187,7 @@ def parse_schema(schema_string: str) -> StructType:
         ProtocolError: it is not the JSON of a struct.
     """
     try:
-        node = json.loads(schema_string)
+        node = loads(schema_string, lenient=_LENIENT)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the table's schemaString is not JSON: {error}") from None
     decoded = _parse_type(node, "", 0)

@@ -13,6 +13,9 @@ from delta_sharing_client.secrets import Secret
 #: How a table can be read: files by pre-signed URLs, or its directory with temporary credentials.
 URL_ACCESS: Final = "url"
 DIRECTORY_ACCESS: Final = "dir"
+#: Digits of a time in milliseconds, and the last that a datetime has: the end of the year 9999.
+_DIGITS: Final = 19
+_LAST: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,12 @@ class TemporaryCredentials:
         if not isinstance(item, Mapping):
             raise ProtocolError(f"{what}: the answer has no object 'credentials'")
         expires = item.get("expirationTime")
-        if isinstance(expires, str) and expires.isascii() and expires.isdigit():
+        if isinstance(expires, str) and expires.isascii() and expires.isdigit() and len(expires) < _DIGITS:
             expires = int(expires)
-        if expires is not None and (isinstance(expires, bool) or not isinstance(expires, int)):
+        if expires is not None and (type(expires) is not int or abs(expires) >= 10**_DIGITS):
             raise ProtocolError(f"{what}: 'expirationTime' of the temporary credentials is not a number")
-        return cls(_text(item, "location", what), _credential(item, what), expires)
+        until = None if expires is None else min(expires, _LAST)
+        return cls(_text(item, "location", what), _credential(item, what), until)
 
 
 def offers_directory_alone(modes: tuple[str, ...]) -> bool:

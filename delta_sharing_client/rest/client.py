@@ -455,7 +455,7 @@ def _table_path(table: Table) -> tuple[tuple[str, ...], str]:
 def _version_of(response: Response) -> int | None:
     """The answer's `Delta-Table-Version`; None without one that can be read."""
     text = (response.headers.get(_VERSION_HEADER) or "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Decoded]:

@@ -44,7 +44,7 @@ class StatsWriter:
         named = configuration.get("delta.dataSkippingStatsColumns")
         self._named = None if named is None else {part.strip().strip("`").lower() for part in named.split(",")}
         limit = configuration.get("delta.dataSkippingNumIndexedCols", "").strip()
-        self._limit = int(limit) if limit == "-1" or limit.isdecimal() else _COLUMNS
+        self._limit = int(limit) if limit == "-1" or (limit.isdecimal() and len(limit) < 10) else _COLUMNS
 
     def of(self, data: pa.Table) -> dict[str, Any]:
         """Return the statistics of a file.

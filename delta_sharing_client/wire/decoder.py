@@ -28,6 +28,7 @@ from delta_sharing_client.model.actions import (
     ResponseFormat,
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
+from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
 from delta_sharing_client.model.schema import NO_COLUMNS
 from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
@@ -223,7 +224,7 @@ def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
             _stats(item),
             # Asked first, because most files lack them and there may be 300,000.
             None if get("version") is None else _optional_int(item, "version"),
-            None if get("timestamp") is None else _optional_int(item, "timestamp"),
+            None if get("timestamp") is None else _time(item, "timestamp"),
             None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
         )
 
@@ -249,7 +250,7 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
                 _size(inner) or _size(item),
                 _stats(inner),
                 None if get("version") is None else _optional_int(item, "version"),
-                None if get("timestamp") is None else _optional_int(item, "timestamp"),
+                None if get("timestamp") is None else _time(item, "timestamp"),
                 None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
                 None if vector is None else _deletion_vector(vector),
                 None if get("deletionVectorFileId") is None else _text(item, "deletionVectorFileId"),
@@ -353,22 +354,31 @@ def _int(item: Json, key: str) -> int:
 
 def _optional_int(item: Json, key: str) -> int | None:
     value = item.get(key)
-    if value is None or type(value) is int:
-        return value
-    if isinstance(value, str | float) and not isinstance(value, bool):
+    if value is None:
+        return None
+    number = value
+    if isinstance(value, str | float):
         try:
             number = int(value)
-            if isinstance(value, str) or number == value:
-                return number
         except (ValueError, OverflowError):
-            pass
-    raise ProtocolError(f"{key!r} is not an integer")
+            raise ProtocolError(f"{key!r} is not an integer") from None
+    if type(number) is not int or (number != value and not isinstance(value, str)):
+        raise ProtocolError(f"{key!r} is not an integer")
+    if not -MAX_INTEGER <= number <= MAX_INTEGER:
+        raise ProtocolError(f"{key!r} is beyond 64 bits")
+    return number
+
+
+def _time(item: Json, key: str) -> int | None:
+    """Milliseconds since the epoch, which are a time in microseconds too."""
+    value = _optional_int(item, key)
+    if value is not None and not -MAX_MILLISECONDS <= value <= MAX_MILLISECONDS:
+        raise ProtocolError(f"{key!r} is no time in milliseconds")
+    return value
 
 
 def _size(item: Json) -> int:
-    size = item.get("size")
-    if type(size) is not int:
-        size = _optional_int(item, "size") or 0
+    size = _optional_int(item, "size") or 0
     if size < 0:
         raise ProtocolError("'size' is negative")
     return size

@@ -19,6 +19,9 @@ MAX_DEPTH: Final = 64
 #: A blank line counts as so many bytes and its own: of a million of them there is no end.
 _BLANK_COST: Final = 64
 
+#: Fields that are shown to people, or only spare work.
+_LENIENT: Final = frozenset({"stats", "message", "errorMessage", "comment", "description", "displayName"})
+
 Json: TypeAlias = dict[str, Any]
 
 
@@ -93,7 +96,7 @@ def parse_object(line: bytes) -> Json:
     brackets = line.count(b"{") + (line.count(b"[") if b"[" in line else 0)
     if brackets > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")
-    value = loads(line)
+    value = loads(line, lenient=_LENIENT)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value

@@ -16,9 +16,12 @@ from msgspec import Meta, Raw, Struct
 
 from delta_sharing_client.expressions.statistics import decode_text, record_counts
 from delta_sharing_client.model.actions import Action, AddFile, RedactedStruct, ResponseFormat
+from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
 from delta_sharing_client.representation import representation
 
 _Told: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Integer: TypeAlias = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+_Time: TypeAlias = Annotated[int, Meta(ge=-MAX_MILLISECONDS, le=MAX_MILLISECONDS)]
 
 
 class _ParquetFile(RedactedStruct, frozen=True, gc=False, rename="camel", kw_only=True):
@@ -29,11 +32,11 @@ class _ParquetFile(RedactedStruct, frozen=True, gc=False, rename="camel", kw_onl
     url: _Told
     id: _Told
     partition_values: Raw = Raw(b"{}")
-    size: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
     stats: Raw = Raw(b"null")
-    version: int | None = None
-    timestamp: int | None = None
-    expiration_timestamp: int | None = None
+    version: _Integer | None = None
+    timestamp: _Time | None = None
+    expiration_timestamp: _Integer | None = None
     #: Of another format.
     delta_single_action: None = None
 
@@ -50,7 +53,7 @@ class _DeltaAdd(RedactedStruct, frozen=True, gc=False, rename="camel", kw_only=T
     url: _Told = msgspec.field(name="path")
     partition_values: Raw = Raw(b"{}")
     #: Without a size in its place, this format has another place for it.
-    size: Annotated[int, Meta(ge=1)]
+    size: Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
     data_change: bool = True
     stats: Raw = Raw(b"null")
     deletion_vector: None = None
@@ -65,9 +68,9 @@ class _DeltaFile(Struct, gc=False, rename="camel", kw_only=True):
 
     id: _Told
     deletion_vector_file_id: None = None
-    version: int | None = None
-    timestamp: int | None = None
-    expiration_timestamp: int | None = None
+    version: _Integer | None = None
+    timestamp: _Time | None = None
+    expiration_timestamp: _Integer | None = None
     delta_single_action: _DeltaAction
 
 

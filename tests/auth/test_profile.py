@@ -363,6 +363,9 @@ class TestSecrecy:
             f'{{"bearerToken": "{CANARY}"}} {CANARY}',
             f"{CANARY}\xff".encode("latin-1"),
             "[" * 100_000 + CANARY,
+            f'{{"shareCredentialsVersion": 1, "endpoint": "https://h/\\ud83d", "bearerToken": "{CANARY}"}}',
+            f'{{"shareCredentialsVersion": 1e999999999, "endpoint": "https://h", "bearerToken": "{CANARY}"}}',
+            f'{{"shareCredentialsVersion": {"9" * 5000}, "endpoint": "https://h", "bearerToken": "{CANARY}"}}',
         ],
     )
     def test_bad_json_is_not_repeated(self, path, content):

@@ -39,8 +39,20 @@ def test_whole_numbers_of_64_bits(number):
 def test_what_is_no_json_but_common():
     assert math.isnan(loads('{"a":NaN}')["a"])
     assert loads(b'{"a":-Infinity}') == {"a": -math.inf}
-    assert loads('"\\ud800"') == "\ud800"
     assert loads(b'\xef\xbb\xbf{"a":1}') == {"a": 1}
+
+
+def test_half_a_character_is_refused_or_replaced():
+    for text in ('"\\ud800"', '["x", {"a": "\\udc00"}]', '{"\\ud83d": 1}', '{"a": NaN, "b": "\\ud83dx"}'):
+        for source in (text, text.encode()):
+            with pytest.raises(ValueError, match="half a character"):
+                loads(source)
+    with pytest.raises(ValueError, match="half a character"):
+        loads('"\ud800"')
+    item = loads('{"stats": "a\\ud83d", "list": [{"stats": "\\udc00"}], "b": "\\ud83d\\ude00"}', lenient={"stats"})
+    assert item == {"stats": "a\ufffd", "list": [{"stats": "\ufffd"}], "b": "\U0001f600"}
+    with pytest.raises(ValueError, match="half a character"):
+        loads('{"stats": ["\\ud83d"]}', lenient={"stats"})
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"{'a':1}", b"\xff", b"[1,]", b"nul", b"{}x", b'"\xed\xa0\x80'])

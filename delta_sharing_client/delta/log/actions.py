@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log.paths import canonical_uri, deletion_vector_path
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.numbers import MAX_INTEGER
 
 FileKey: TypeAlias = tuple[str, str]
 """What replay tells files apart by: the path, and the deletion vector's unique id (or "").
@@ -249,6 +250,15 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "protocol": ("minReaderVersion",),
     "txn": ("appId", "version"),
 }
+#: Fields that are integers of 64 bits.
+_INTEGERS: dict[str, tuple[str, ...]] = {
+    "add": ("size", "modificationTime"),
+    "remove": ("size", "deletionTimestamp"),
+    "cdc": ("size",),
+    "protocol": ("minReaderVersion", "minWriterVersion"),
+    "txn": ("version",),
+}
+_VECTOR_INTEGERS: Final = ("cardinality", "offset", "sizeInBytes")
 _TYPES: dict[str, type[AddFile | RemoveFile | CdcFile | Metadata | Protocol | Transaction]] = {
     "add": AddFile,
     "remove": RemoveFile,
@@ -268,7 +278,8 @@ def make_action(name: str, raw: object, *, where: str) -> Action:
         where: the file it stands in, for the error.
 
     Raises:
-        DeltaLogError: the value of an action that replay needs is no object, or lacks a field.
+        DeltaLogError: the value of an action that replay needs is no object, lacks a field, or has a number that
+            is none of 64 bits.
     """
     if not isinstance(raw, dict):
         if name not in _TYPES:
@@ -285,4 +296,20 @@ def make_action(name: str, raw: object, *, where: str) -> Action:
     named = vector.keys() if isinstance(vector, dict) else set()
     if vector is not None and not {"storageType", "pathOrInlineDv", "cardinality"} <= named:
         raise DeltaLogError(f"{where}: a deletion vector lacks its type, its place or its cardinality")
+    _check_integers(raw, _INTEGERS.get(name, ()), where)
+    if vector is not None:
+        _check_integers(vector, _VECTOR_INTEGERS, where)
     return kind(raw=raw)
+
+
+def _check_integers(raw: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    for name in names:
+        value = raw.get(name)
+        if value is None:
+            continue
+        try:
+            number = int(value)
+        except (TypeError, ValueError, OverflowError):
+            number = None
+        if number is None or not -MAX_INTEGER <= number <= MAX_INTEGER:
+            raise DeltaLogError(f"{where}: {name!r} is no integer of 64 bits")

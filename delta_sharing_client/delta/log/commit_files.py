@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from delta_sharing_client.delta.log.actions import Action, make_action
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.json_text import loads
+
+#: Fields that only spare work, or are shown to people.
+_LENIENT = frozenset({"stats", "userMetadata", "predicate", "name", "description"})
 
 
 def read_commit(file: Path) -> list[Action]:
@@ -38,15 +41,15 @@ def parse_lines(lines: Iterable[bytes], *, where: str) -> Iterable[Action]:
         where: the name of the file, for errors.
 
     Raises:
-        DeltaLogError: a line is no JSON object.
+        DeltaLogError: a line is no JSON object, or holds what no table can hold.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            wrapper = json.loads(line)
+            wrapper = loads(line, lenient=_LENIENT)
         except (ValueError, RecursionError) as error:
-            raise DeltaLogError(f"{where}, line {number}: not JSON") from error
+            raise DeltaLogError(f"{where}, line {number}: not JSON, or not of whole characters") from error
         if not isinstance(wrapper, dict):
             raise DeltaLogError(f"{where}, line {number}: not a JSON object")
         for name, raw in wrapper.items():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from delta_sharing_client.delta.log.actions import Metadata, OtherAction
 from delta_sharing_client.delta.log.commit_files import parse_lines
 from delta_sharing_client.delta.log.log_segment import LogListing
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
+
+#: Digits of a version.
+_DIGITS: Final = 18
 
 
 def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None = None) -> dict[int, int]:
@@ -57,7 +61,10 @@ def first_in_commit_version(metadata: Metadata) -> int | None:
     configuration = metadata.configuration
     if not flag_property(configuration, "delta.enableInCommitTimestamps"):
         return None
-    return int(configuration.get("delta.inCommitTimestampEnablementVersion", 0))
+    text = str(configuration.get("delta.inCommitTimestampEnablementVersion", 0)).strip()
+    if not text.isdecimal() or len(text) > _DIGITS:
+        raise DeltaLogError(f"the table's in-commit timestamps begin at version {text[:40]!r}, which is none")
+    return int(text)
 
 
 def _in_commit_timestamp(file: Path) -> int:

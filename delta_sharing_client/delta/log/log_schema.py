@@ -13,7 +13,7 @@ from typing import Any, Final
 from delta_sharing_client.delta.log.actions import Metadata
 from delta_sharing_client.errors import DeltaLogError
 
-_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -95,7 +95,7 @@ def arrow_type(type_name: object) -> Any:
     decimal = _DECIMAL.fullmatch(type_name)
     if type_name == "decimal":
         return pa.decimal128(10, 0)
-    if decimal is not None and 1 <= int(decimal[1]) <= 38:
+    if decimal is not None and 1 <= int(decimal[1]) <= 38 and 0 <= int(decimal[2]) <= int(decimal[1]):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     kinds = {
         "byte": pa.int8(),

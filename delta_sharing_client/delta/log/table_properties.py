@@ -18,6 +18,7 @@ _UNITS: Final = {
     "millisecond": timedelta(milliseconds=1),
     "microsecond": timedelta(microseconds=1),
 }
+_DIGITS: Final = 18
 _PART: Final = re.compile(r"([+-]?\d{1,9})\s+([a-z]+?)s?(?:\s+|$)")
 
 
@@ -74,6 +75,6 @@ def number_property(configuration: Mapping[str, str], name: str, default: int) -
     text = configuration.get(name)
     if text is None:
         return default
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise DeltaLogError(f"the table property {name} is {text!r}; it takes a number above zero")
+    if not text.strip().isdecimal() or len(text) > _DIGITS or int(text) < 1:
+        raise DeltaLogError(f"the table property {name} is {text[:40]!r}; it takes a number above zero")
     return int(text)

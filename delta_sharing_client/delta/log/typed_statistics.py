@@ -6,7 +6,6 @@ bound loses rows.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -21,8 +20,12 @@ from delta_sharing_client.delta.log.log_schema import (
     name_in_log,
     partition_fields,
 )
+from delta_sharing_client.model.json_text import loads_exact
+from delta_sharing_client.model.numbers import WIDE, is_saturated
 
 _INTEGER_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+#: Decimals of so many digits fit into 64 bits.
+_SHORT: Final = 18
 _BOUNDED: Final = (*_INTEGER_BITS, "float", "double", "string", "date", "timestamp", "timestamp_ntz")
 
 
@@ -67,7 +70,7 @@ class StatsLayout:
     def stats(self, text: str | None) -> dict[str, Any] | None:
         """Return the statistics of a file in their types, or None where there are none to be had."""
         try:
-            stats = json.loads(text or "null", parse_float=Decimal)
+            stats = loads_exact(text or "null")
         except (ValueError, RecursionError):
             return None
         if not isinstance(stats, dict):
@@ -131,10 +134,11 @@ def _has_bounds(kind: object) -> bool:
 
 
 def _integer(value: object, bits: int) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value != int(value):
+    # The exponent is looked at before the number is expanded.
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not -(2**63) <= value < 2**63:
         return None
     number = int(value)
-    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
+    return number if number == value and -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
 
 def _bound(value: object, kind: str) -> Any:
@@ -173,9 +177,11 @@ def _decimal(value: object, kind: str) -> Decimal | None:
     if data_type is None or isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         return None
     number = Decimal(value)
-    scaled = number.scaleb(data_type.scale)
-    fits = number.is_finite() and scaled == scaled.to_integral_value() and abs(scaled) < 10**data_type.precision
-    return number if fits else None
+    if not number.is_finite() or (number and number.adjusted() >= data_type.precision - data_type.scale):
+        return None
+    if number != number.quantize(Decimal((0, (1,), -data_type.scale)), context=WIDE):
+        return None
+    return None if data_type.precision > _SHORT and is_saturated(number) else number
 
 
 def _moment(text: str, *, zoned: bool) -> datetime | None:

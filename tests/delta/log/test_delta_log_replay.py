@@ -122,6 +122,20 @@ def test_gap(writer: LogWriter) -> None:
         ('{"metaData": {"schemaString": "x"}}', "lacks id"),
         ('{"add": {"path": "f", "deletionVector": {"storageType": "u"}}}', "a deletion vector lacks"),
         ("[" * 100_000, "not JSON"),
+        ('{"add": {"path": "f", "size": 1e300}}', "'size' is no integer of 64 bits"),
+        ('{"add": {"path": "f", "size": 9223372036854775808}}', "'size' is no integer of 64 bits"),
+        ('{"add": {"path": "f", "modificationTime": 1e999999999}}', "'modificationTime' is no integer"),
+        ('{"add": {"path": "f", "size": "x"}}', "'size' is no integer"),
+        ('{"remove": {"path": "f", "deletionTimestamp": []}}', "'deletionTimestamp' is no integer"),
+        ('{"protocol": {"minReaderVersion": 1e300}}', "'minReaderVersion' is no integer"),
+        ('{"txn": {"appId": "a", "version": NaN}}', "'version' is no integer"),
+        (
+            '{"add": {"path": "f", "deletionVector": '
+            '{"storageType": "u", "pathOrInlineDv": "", "cardinality": 1e99}}}',
+            "'cardinality' is no integer",
+        ),
+        (r'{"add": {"path": "f\ud83d"}}', "whole characters"),
+        (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "whole characters"),
     ],
 )
 def test_damaged_commit(writer: LogWriter, line: str, reason: str) -> None:

@@ -61,6 +61,14 @@ def test_in_commit_timestamp_missing(writer: LogWriter) -> None:
         open_log(writer.table).snapshot()
 
 
+@pytest.mark.parametrize("version", ["x", "-1", "1e9", "9" * 5000])
+def test_in_commit_timestamps_from_no_version(writer: LogWriter, version: str) -> None:
+    properties = {"enableInCommitTimestamps": "true", "inCommitTimestampEnablementVersion": version}
+    writer.commit(0, [info(1), PROTOCOL, metadata(**{f"delta__{key}": text for key, text in properties.items()})])
+    with pytest.raises(DeltaLogError, match="in-commit timestamps begin at version"):
+        open_log(writer.table).snapshot()
+
+
 def test_file_times_of_a_copy_stay_before_the_in_commit_times(writer: LogWriter) -> None:
     later = metadata(
         delta__enableInCommitTimestamps="true",

@@ -23,6 +23,7 @@ from delta_sharing_client.errors import (
     BadRequestError,
     ColumnError,
     DataError,
+    DeltaSharingError,
     DirectoryAccessError,
     FileGoneError,
     InsecureUrlError,
@@ -100,6 +101,29 @@ class TestReading:
         with pytest.raises(VersionNotFoundError, match=r"table s\.d\.t: there is no version 9") as caught:
             table.scan(version=9).to_arrow()
         assert "/tmp" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("said", "instead"),
+        [
+            ('"size":', '"size":1e300,"was":'),
+            ('"size":', '"size":18446744073709551616,"was":'),
+            ('"modificationTime":', '"modificationTime":1e999999999,"was":'),
+            ('"path":"', r'"path":"\ud83d'),
+            ('"p":"0"', r'"p":"\ud83d"'),
+            ('"p":"0"', '"p":"1e999999999"'),
+            ('\\"name\\":\\"x\\"', r"\"name\":\"\\ud83d\""),
+        ],
+    )
+    def test_a_log_with_what_no_table_can_hold(
+        self, shared: DirectoryServer, table: SharedTable, said: str, instead: str
+    ) -> None:
+        commit = shared.path / "_delta_log" / f"{0:020}.json"
+        text = commit.read_text()
+        assert said in text
+        commit.write_text(text.replace(said, instead))
+        with pytest.raises(DeltaSharingError) as caught:
+            table.scan().to_arrow()
+        str(caught.value).encode()
 
     def test_times(self, shared: DirectoryServer, table: SharedTable) -> None:
         for number in range(3):
@@ -407,6 +431,14 @@ class TestRefusals:
                     "expirationTime": "soon",
                 }
             },
+            *(
+                {"credentials": {"location": "gs://b/t", "gcpOauthToken": {"oauthToken": "canary"}, **expires}}
+                for expires in (
+                    {"expirationTime": 10**400},
+                    {"expirationTime": "9" * 5000},
+                    {"expirationTime": 1e300},
+                )
+            ),
         ],
     )
     def test_answers_that_are_none(self, shared: DirectoryServer, table: SharedTable, answer: object) -> None:
