@@ -55,7 +55,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from delta_sharing_client.secrets import redact_text, redact_url
+from delta_sharing_client.secrets import SecretUrl, redact_text, redact_url
 
 #: Characters of a server's message that are kept.
 _MAX_SAID: Final = 2000
@@ -221,7 +221,7 @@ class TransportError(DeltaSharingError):
         url: the URL without its query string.
     """
 
-    def __init__(self, reason: str, *, url: str | None = None) -> None:
+    def __init__(self, reason: str, *, url: str | SecretUrl | None = None) -> None:
         self.url = redact_url(url) if url else None
         super().__init__(f"{self.url}: {reason}" if self.url else reason)
 

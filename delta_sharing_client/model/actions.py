@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.schema import StructType, parse_schema
+from delta_sharing_client.secrets import SecretUrl
 
 ResponseFormat: TypeAlias = Literal["parquet", "delta"]
 
@@ -148,14 +149,14 @@ class DeletionVector:
 
     Attributes:
         storage_type: `i` inline, `u` a file named by its UUID, `p` a URL.
-        path_or_inline: the text, name or URL; signed, so never shown.
+        path_or_inline: the text, name or URL; never shown, since it may be signed.
         size_in_bytes: length of the serialized bitmap.
         cardinality: how many rows it deletes.
         offset: where the bitmap starts in its file, in bytes.
     """
 
     storage_type: str
-    path_or_inline: str = field(repr=False)
+    path_or_inline: SecretUrl
     size_in_bytes: int
     cardinality: int
     offset: int | None = None
@@ -181,7 +182,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
     `msgspec.structs.replace` makes one with other values. When the URL expires counts for nothing in comparing.
 
     Attributes:
-        url: the pre-signed URL; never shown.
+        url: the pre-signed URL.
         id: the file's id, the same in every answer.
         partition_values: raw partition values by column name (physical under column mapping).
         size: the file's size in bytes; 0 where not told.
@@ -196,7 +197,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
 
     redacted_fields: ClassVar = frozenset({"url", "stats"})
 
-    url: str
+    url: SecretUrl
     id: str
     partition_values: Mapping[str, str | None]
     size: int

@@ -107,7 +107,7 @@ def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
         DataError: the text is damaged, or does not hold what the descriptor says.
     """
     try:
-        data = z85_decode(vector.path_or_inline)
+        data = z85_decode(vector.path_or_inline.reveal())
     except ValueError as error:
         raise DataError(f"its inline deletion vector is damaged: {error}", file_id=file_id) from None
     if len(data) < vector.size_in_bytes:

@@ -92,7 +92,7 @@ def _fetch(
         raise ProtocolError(f"file {data_file_id}: its deletion vector has a size or offset that cannot be")
     if vector.storage_type == "i":
         return decode_inline(vector, data_file_id)
-    if vector.storage_type == "p" or "://" in vector.path_or_inline:
+    if vector.storage_type == "p" or "://" in vector.path_or_inline.reveal():
         (data,) = storage.fetch_ranges(
             vector.path_or_inline,
             file_id=vector_key(data_file_id, vector_id),

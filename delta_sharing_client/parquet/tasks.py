@@ -12,6 +12,7 @@ from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.model.actions import DeletionVector, RedactedStruct
 from delta_sharing_client.model.column_mapping import MappingMode
 from delta_sharing_client.model.schema import StructField, StructType
+from delta_sharing_client.secrets import SecretUrl
 
 #: What variants are read as: structs of their two binaries, or the text of their JSON.
 VariantForm: TypeAlias = Literal["struct", "json"]
@@ -51,7 +52,7 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
     made in a fifth of the time that a frozen dataclass takes, and are in no cycle of references.
 
     Attributes:
-        url: the pre-signed URL; never shown.
+        url: the pre-signed URL.
         file_id: the file's id in the sharing protocol; what messages show.
         size: bytes of the file; 0 where the server does not tell.
         partition_values: the raw partition values of the file.
@@ -67,7 +68,7 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
 
     redacted_fields: ClassVar = frozenset({"url", "expiration"})
 
-    url: str
+    url: SecretUrl
     file_id: str
     size: int
     partition_values: Mapping[str, str | None] = msgspec.field(default_factory=lambda: NO_VALUES)

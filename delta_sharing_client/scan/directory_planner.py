@@ -39,6 +39,7 @@ from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
 from delta_sharing_client.storage.file_systems import Directory
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
@@ -293,12 +294,14 @@ def _vector(logged: LoggedFile, files: DirectoryFiles, directory: Directory) -> 
     vector = logged.deletion_vector
     if vector is None:
         return None
-    where = vector.path_or_inline
+    path = vector.path_or_inline
     kind = vector.storage_type
     if kind == "p":
-        where = files.url(directory.path_of(where))
-    elif kind != "i":
-        relative = deletion_vector_path(Path(), kind, where)
+        where = files.url(directory.path_of(path))
+    elif kind == "i":
+        where = SecretUrl(path)
+    else:
+        relative = deletion_vector_path(Path(), kind, path)
         where, kind = files.url(directory.join(relative.as_posix() if relative is not None else "")), "p"
     return DeletionVector(kind, where, int(vector.raw.get("sizeInBytes", 0)), vector.cardinality, vector.offset)
 

@@ -18,7 +18,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
-from delta_sharing_client.secrets import unsigned_url
+from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.wire.requests import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class UrlRenewer:
         self._rest = rest
         self._plan = plan
         self._lock = threading.Lock()
-        self._urls: dict[str, str] = {}
+        self._urls: dict[str, SecretUrl] = {}
         self._token = plan.end.refresh_token if plan.end is not None else None
         self._has_history = True
         #: When URLs are renewed, and when they are of no use any more, by the clock of this machine.
@@ -61,7 +61,7 @@ class UrlRenewer:
         self._dead = 0.0
         self._expect(_end_of_life(plan.end) or expires or first_of(task.expiration for task in plan.tasks))
 
-    def __call__(self, file_id: str, expired: str) -> str:
+    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file.
 
         Args:
@@ -84,7 +84,7 @@ class UrlRenewer:
             )
         return known
 
-    def ahead(self, file_id: str, url: str) -> str:
+    def ahead(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL to use now for a file: `url`, or a fresher one.
 
         Near their end all URLs are renewed by whoever comes first; while they still work nobody else waits for
@@ -102,7 +102,7 @@ class UrlRenewer:
                 self._lock.release()
         return self._urls.get(file_id, url)
 
-    def list_urls(self) -> dict[str, str]:
+    def list_urls(self) -> dict[str, SecretUrl]:
         """Ask for all files again; return the URLs by the ids of the files and of their deletion vectors."""
         plan = self._plan
         request = plan.request or QueryRequest()
@@ -126,7 +126,7 @@ class UrlRenewer:
             return self._latest_urls(replace(request, include_refresh_token=False))
         return self._urls_of(request)
 
-    def _latest_urls(self, request: QueryRequest) -> dict[str, str]:
+    def _latest_urls(self, request: QueryRequest) -> dict[str, SecretUrl]:
         """Ask for the latest snapshot, which may still hold the files."""
         try:
             return self._urls_of(request)
@@ -134,7 +134,7 @@ class UrlRenewer:
             # It may need the other format by now, in which files may have the same ids, or others.
             return self._urls_of(replace(request, formats=ANY_FORMAT))
 
-    def _urls_of(self, request: QueryRequest) -> dict[str, str]:
+    def _urls_of(self, request: QueryRequest) -> dict[str, SecretUrl]:
         plan = self._plan
         signed = _SignedUrls()
         answer = self._rest.query_table(plan.table, request, signed)
@@ -183,10 +183,10 @@ class _SignedUrls:
     def __init__(self) -> None:
         self.expires: int | None = None
 
-    def __call__(self, protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, str]]:
+    def __call__(self, protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, SecretUrl]]:
         return self._of
 
-    def _of(self, file: FileAction) -> dict[str, str]:
+    def _of(self, file: FileAction) -> dict[str, SecretUrl]:
         found = {file.id: file.url}
         if file.deletion_vector is not None:
             for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
@@ -200,5 +200,5 @@ def first_of(times: Iterable[int | None]) -> int | None:
     return min((time for time in times if time), default=None)
 
 
-def _by_id(files: Sequence[dict[str, str]]) -> dict[str, str]:
+def _by_id(files: Sequence[dict[str, SecretUrl]]) -> dict[str, SecretUrl]:
     return {file_id: url for urls in files for file_id, url in urls.items()}

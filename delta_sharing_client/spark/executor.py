@@ -18,7 +18,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.fetch import vector_key
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.pipeline import read_batches
-from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode
 from delta_sharing_client.storage.local import LocalStorage
@@ -103,7 +103,7 @@ class _Refused:
     def __init__(self, table: str) -> None:
         self._table = table
 
-    def __call__(self, file_id: str, expired: str) -> str:
+    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         raise UrlExpiredError(
             f"its URL expired and executorCredentials is off, so that executors cannot renew it: load table "
             f"{self._table} again and use it sooner, or leave executorCredentials on",

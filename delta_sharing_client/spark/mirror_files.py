@@ -162,7 +162,7 @@ class MirrorFiles:
         if self._partitions and self._spelt:
             reader = reader.option("basePath", str(self._scan.directory))
         with listed_by_cores(self._session):
-            frame = reader.parquet(*[task.url for task in tasks])
+            frame = reader.parquet(*[task.url.reveal() for task in tasks])
         if apart:  # as a column of its own: Spark 3.5 cannot join by the hidden one
             frame = frame.withColumn(f"{_HELPER}of_file", F.col(f"{_FILE_METADATA}.file_name"))
         if deleted:
@@ -229,7 +229,7 @@ class MirrorFiles:
         rows = []
         for task in tasks:
             texts = [_text(task, self._name(field), field) for field in fields]
-            rows.append((Path(task.url).name, *texts))
+            rows.append((Path(task.url.reveal()).name, *texts))
         names = [f"{_HELPER}name", *(f"{_HELPER}value{number}" for number in range(len(fields)))]
         values = self._session.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
         joined = frame.join(F.broadcast(values), F.col(f"{_HELPER}of_file") == F.col(names[0]))
@@ -251,7 +251,7 @@ class MirrorFiles:
         for task in tasks:
             positions = fetch_vector(storage, task)
             if positions is not None and len(positions):
-                found[Path(task.url).name] = positions.positions
+                found[Path(task.url.reveal()).name] = positions.positions
         return found
 
     def _told_by_folders(self, task: FileScanTask) -> bool:
@@ -266,7 +266,8 @@ class MirrorFiles:
             if told is None or (value and value != NO_VALUE and not told.fullmatch(value)):
                 return False
             wanted.append(f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}")
-        return task.url.endswith("/".join(["", *wanted, task.url.rpartition("/")[2]]))
+        folders, _, _ = task.url.reveal().rpartition("/")
+        return folders.endswith("/".join(["", *wanted]))
 
 
 def _text(task: FileScanTask, name: str, field: StructField) -> str | None:

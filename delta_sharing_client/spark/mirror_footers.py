@@ -130,11 +130,11 @@ def stored_columns(
 
 def _footer_of(task: FileScanTask) -> Footer:
     try:
-        stat = Path(task.url).stat()
+        stat = Path(task.url.reveal()).stat()
         key = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
     except OSError:
         key = (0, 0, 0)
-    return _kept_footer(task.url, task.file_id, task.size, key)
+    return _kept_footer(task.url.reveal(), task.file_id, task.size, key)
 
 
 @lru_cache(maxsize=_KEPT)

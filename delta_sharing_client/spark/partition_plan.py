@@ -17,6 +17,7 @@ from delta_sharing_client.model.storage_credentials import directory_only
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.bin_packing import PARTITION_SIZE, pack
 from delta_sharing_client.spark.job import Job, Part, encode
 from delta_sharing_client.spark.url_renewal import Renewal
@@ -121,11 +122,11 @@ def _bare_plan(plan: ScanPlan) -> ScanPlan:
 
 def _without_urls(task: FileScanTask) -> FileScanTask:
     def bare(vector: DeletionVector) -> DeletionVector:
-        return vector if vector.storage_type == "i" else replace(vector, path_or_inline="")
+        return vector if vector.storage_type == "i" else replace(vector, path_or_inline=SecretUrl(""))
 
     only = task.only and replace(task.only, vector=bare(task.only.vector))
     vector = task.deletion_vector and bare(task.deletion_vector)
-    return structs.replace(task, url="", deletion_vector=vector, only=only)
+    return structs.replace(task, url=SecretUrl(""), deletion_vector=vector, only=only)
 
 
 def check_partition_size(size: int | None) -> int:

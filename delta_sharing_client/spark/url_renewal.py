@@ -25,6 +25,7 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.credential import profile_fields
 
 #: How long renewed URLs are kept on a host, seconds; longer than any store lets them live.
@@ -50,7 +51,7 @@ class Renewal:
         self._plan = plan
         self._key = key
         self._lock = threading.Lock()
-        self._urls: dict[str, str] = {}
+        self._urls: dict[str, SecretUrl] = {}
 
     @representation
     def __repr__(self) -> str:
@@ -59,7 +60,7 @@ class Renewal:
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (profile_fields(self._profile), self._options, self._plan, self._key)
 
-    def __call__(self, file_id: str, expired: str) -> str:
+    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file.
 
         Args:
@@ -83,7 +84,7 @@ class Renewal:
             )
         return url
 
-    def _shared(self, file_id: str, expired: str) -> dict[str, str]:
+    def _shared(self, file_id: str, expired: SecretUrl) -> dict[str, SecretUrl]:
         """What another worker of this host was told, or else what the server tells now."""
         folder = _private_folder()
         if folder is None:
@@ -97,7 +98,7 @@ class Renewal:
             _write(path, urls)
             return urls
 
-    def _ask(self) -> dict[str, str]:
+    def _ask(self) -> dict[str, SecretUrl]:
         with RestClient(self._profile, self._options) as rest:
             return UrlRenewer(rest, self._plan).list_urls()
 
@@ -121,15 +122,14 @@ def _private_folder() -> Path | None:
     return folder if private else None
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: Path) -> dict[str, SecretUrl]:
     try:
-        urls: dict[str, str] = json.loads(path.read_bytes())
+        return {file_id: SecretUrl(url) for file_id, url in json.loads(path.read_bytes()).items()}
     except (OSError, ValueError):
         return {}
-    return urls
 
 
-def _write(path: Path, urls: Mapping[str, str]) -> None:
+def _write(path: Path, urls: Mapping[str, SecretUrl]) -> None:
     """Leave the URLs for the others, and throw away what is too old to be of use."""
     for old in path.parent.iterdir():
         with contextlib.suppress(OSError):
@@ -137,5 +137,5 @@ def _write(path: Path, urls: Mapping[str, str]) -> None:
                 old.unlink()
     descriptor, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
     with os.fdopen(descriptor, "wb") as file:
-        file.write(json.dumps(urls).encode())
+        file.write(json.dumps({file_id: url.reveal() for file_id, url in urls.items()}).encode())
     Path(name).replace(path)

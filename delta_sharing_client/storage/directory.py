@@ -16,7 +16,7 @@ from delta_sharing_client.errors import DataError, FileGoneError, StorageError, 
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.file_systems import Directory, open_directory
 from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.connections import Cancellation
@@ -81,15 +81,15 @@ class DirectoryFiles:
                 self._open()
             return self._directory
 
-    def url(self, path: str) -> str:
+    def url(self, path: str) -> SecretUrl:
         """Return what stands for the URL of a file.
 
         Args:
             path: its path in the file system.
         """
-        return f"{path}#{self._number}"
+        return SecretUrl(f"{path}#{self._number}")
 
-    def renewed(self, file_id: str, url: str) -> str:
+    def renewed(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL of a file with other credentials than those that were refused.
 
         Args:
@@ -99,11 +99,11 @@ class DirectoryFiles:
         Raises:
             DeltaSharingError: the server gives none.
         """
-        rest, _, number = url.rpartition("#")
+        rest, _, number = url.reveal().rpartition("#")
         with self._lock:
             if number == str(self._number):
                 self._open()
-            return f"{rest}#{self._number}"
+            return SecretUrl(f"{rest}#{self._number}")
 
     def _open(self) -> None:
         credentials = self._ask()
@@ -133,7 +133,7 @@ class DirectoryTransport(StorageTransport):
 
     def get(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         headers: Mapping[str, str] | None = None,
         file_id: str = "",
@@ -165,16 +165,16 @@ class DirectoryTransport(StorageTransport):
             )
         return _FileResponse(file, start, stop, size, asked is not None, file_id, url)
 
-    def _file(self, url: str) -> Any:
+    def _file(self, url: SecretUrl) -> Any:
         """The open file of a URL; opening one takes a request, so those of the last ones are kept."""
         system = self._files.directory().system
-        key = (id(system), url)
+        key = (id(system), url.reveal())
         with self._open_lock:
             known = self._open.pop(key, None)
             if known is not None:
                 self._open[key] = known
                 return known[1]
-        file = system.open_input_file(url.rpartition("#")[0])
+        file = system.open_input_file(url.reveal().rpartition("#")[0])
         with self._open_lock:
             self._open[key] = (system, file)
             while len(self._open) > _KEPT_OPEN:
@@ -222,7 +222,9 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
 class _FileResponse(Response):
     """A file, or a range of it, as an answer."""
 
-    def __init__(self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: str) -> None:
+    def __init__(
+        self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: SecretUrl
+    ) -> None:
         self._file = file
         self._position = start
         self._stop = stop

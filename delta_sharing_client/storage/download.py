@@ -22,6 +22,7 @@ from delta_sharing_client.errors import (
     StorageError,
     UrlExpiredError,
 )
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import Slabs
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.connections import Cancellation
@@ -35,7 +36,7 @@ T = TypeVar("T")
 Buffer: TypeAlias = Any
 #: Gives a fresh URL for a file, from its id and the URL that has expired. Where it has a method `ahead` of the
 #: same kind, that is asked before each request: it returns the URL, or a fresher one, and never raises.
-Refresh: TypeAlias = Callable[[str, str], str]
+Refresh: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 #: Pages that no other process shares, so that they can be given back one by one.
 PRIVATE: Final[dict[str, Any]] = (
@@ -214,7 +215,7 @@ class Download:
         transport: StorageTransport,
         settings: Settings,
         *,
-        url: str,
+        url: SecretUrl,
         file_id: str,
         size: int,
         refresh: Refresh | None,
@@ -229,14 +230,14 @@ class Download:
         self._size = size
         self._refresh = refresh
         # Not by isinstance: that takes ten times as long, for each of many files.
-        self._ahead: Callable[[str, str], str] | None = getattr(refresh, "ahead", None)
+        self._ahead: Refresh | None = getattr(refresh, "ahead", None)
         self._cancelled = cancelled
         self._budget = budget
         self._lock = threading.Lock()
         self._whole_lock = threading.Lock()
         self._etag = etag
         self._renewals = 0
-        self._accepted: str | None = None
+        self._accepted: SecretUrl | None = None
         self._whole: Buffer = None
         if isinstance(cancelled, Cancellation):
             transport.break_on(cancelled)
@@ -360,7 +361,7 @@ class Download:
             f"{text} (gave up after {times} over {seconds:.1f} s: {why})", file_id=self._id, status=status
         )
 
-    def _ask(self, url: str, span: _Span, *, ranged: bool) -> None:
+    def _ask(self, url: SecretUrl, span: _Span, *, ranged: bool) -> None:
         """Send one request for the rest of a span, and take what comes."""
         headers: dict[str, str] = {}
         if ranged or span.position > span.start:
@@ -438,7 +439,7 @@ class Download:
         if span.stop is None:
             span.end_at(end if total is None else total)
 
-    def _present_url(self) -> str:
+    def _present_url(self) -> SecretUrl:
         """The URL to use now: another one where the present one is about to expire."""
         if self._ahead is None:
             return self._url
@@ -447,7 +448,7 @@ class Download:
             self._url = url
         return url
 
-    def _renew(self, used: str, expired: UrlExpiredError) -> None:
+    def _renew(self, used: SecretUrl, expired: UrlExpiredError) -> None:
         """Get a fresh URL; once for all pieces that find the same one expired."""
         with self._lock:
             if self._url != used:

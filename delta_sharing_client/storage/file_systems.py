@@ -17,6 +17,7 @@ from delta_sharing_client.model.storage_credentials import (
     TemporaryCredentials,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.url_rules import check_data_url
 
 #: Where an S3-compatible store is, if not at AWS: the variables of the AWS tools.
@@ -127,7 +128,9 @@ def _s3(credential: AwsCredentials, bucket: str, options: TransportOptions, endp
     if endpoint is None:
         settings["region"] = _region(bucket)
     else:
-        check_data_url(endpoint, endpoint_is_loopback=endpoint_is_loopback, allow_http=options.allow_http)
+        check_data_url(
+            SecretUrl(endpoint), endpoint_is_loopback=endpoint_is_loopback, allow_http=options.allow_http
+        )
         parts = urlsplit(endpoint)
         settings |= {"scheme": parts.scheme, "endpoint_override": parts.netloc, "region": _own_region()}
     if proxy := options.proxies.get("https"):
@@ -168,7 +171,7 @@ def _azure(credential: AzureSas, parts: SplitResult) -> Any:
             "the location in Azure is not of the form abfss://container@account.dfs.core.windows.net/path",
             location=location,
         )
-    check_data_url(f"https://{parts.hostname}/", endpoint_is_loopback=False, allow_http=False)
+    check_data_url(SecretUrl(f"https://{parts.hostname}/"), endpoint_is_loopback=False, allow_http=False)
     return _made(
         _file_system("AzureFileSystem", location),
         location,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import Slabs
 from delta_sharing_client.storage.download import Buffer, Cancelled, Download, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
@@ -30,7 +31,7 @@ class LocalStorage(StorageReader):
 
     def fetch(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int = 0,
@@ -39,11 +40,11 @@ class LocalStorage(StorageReader):
         budget: RetryBudget | None = None,
     ) -> Buffer:
         """Return the bytes of a file; see `StorageReader.fetch`."""
-        return LocalFile(url, file_id, size, cancelled).whole()
+        return LocalFile(url.reveal(), file_id, size, cancelled).whole()
 
     def fetch_ranges(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int,
@@ -54,12 +55,12 @@ class LocalStorage(StorageReader):
         executor: Executor | None = None,
     ) -> list[Buffer]:
         """Return ranges of a file; see `StorageReader.fetch_ranges`."""
-        file = LocalFile(url, file_id, size, cancelled)
+        file = LocalFile(url.reveal(), file_id, size, cancelled)
         return [file.range(start, stop) for start, stop in ranges]
 
     def download(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int = 0,
@@ -69,7 +70,7 @@ class LocalStorage(StorageReader):
         etag: str | None = None,
     ) -> Download:
         """Return a file to be read in pieces; nothing is opened yet."""
-        return LocalFile(url, file_id, size, cancelled)
+        return LocalFile(url.reveal(), file_id, size, cancelled)
 
     def abort(self) -> None:
         """Do nothing: reading a local file cannot hang."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import Buffer, Cancelled, Download, Refresh, RetryBudget, Settings
 from delta_sharing_client.transport.connections import Cancellation
 from delta_sharing_client.transport.retry import Backoff
@@ -48,7 +49,7 @@ class StorageReader:
 
     def fetch(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int = 0,
@@ -82,7 +83,7 @@ class StorageReader:
 
     def fetch_ranges(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int,
@@ -132,7 +133,7 @@ class StorageReader:
 
     def download(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         file_id: str,
         size: int = 0,

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from delta_sharing_client.errors import FileGoneError, StorageError, UrlExpiredError
-from delta_sharing_client.secrets import MASK, redact_text
+from delta_sharing_client.secrets import MASK, SecretUrl, redact_text
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
 
@@ -76,12 +76,12 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
     return match[1] if match else None
 
 
-def _short(message: str | None, url: str) -> str | None:
+def _short(message: str | None, url: SecretUrl) -> str | None:
     """The beginning of a store's message, without URLs and without what is signed in the one that it was sent."""
     if message is None:
         return None
     text = redact_text(message)
-    for _, value in parse_qsl(urlsplit(url).query):
+    for _, value in parse_qsl(urlsplit(url.reveal()).query):
         if len(value) >= _SECRET_LENGTH:
             text = text.replace(value, MASK).replace(quote(value, safe=""), MASK)
     words = " ".join(text.split())

@@ -21,6 +21,7 @@ from delta_sharing_client.errors import (
     RequestTimeoutError,
     TransportError,
 )
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.pace import SlowBodyError
 
 #: Whatever a request, or the reading of its body, may raise. `ValueError` is there for URLs that fail late
@@ -60,7 +61,7 @@ class NonRetryableTransportError(TransportError):
 
 
 def translate(
-    error: Exception, *, url: str, what: str = "the request", reading: bool = False, remedy: str = ""
+    error: Exception, *, url: SecretUrl, what: str = "the request", reading: bool = False, remedy: str = ""
 ) -> DeltaSharingError:
     """Return the error of this package for a network exception; raise it `from None`.
 
@@ -127,7 +128,7 @@ def _timeout_text(chain: list[BaseException], reading: bool) -> str:
     return "the answer stopped arriving" if reading else "no answer came in time"
 
 
-def _tls_error(chain: list[BaseException], url: str) -> TransportError:
+def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
     texts = " ".join(str(link) for link in chain if isinstance(link, ssl.SSLError)).lower()
     reason = next(
         (link.verify_message for link in chain if isinstance(link, ssl.SSLCertVerificationError)),

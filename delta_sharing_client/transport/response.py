@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
-from delta_sharing_client.secrets import MASK
+from delta_sharing_client.secrets import MASK, SecretUrl
 from delta_sharing_client.transport.body import decoded
 from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, translate
 from delta_sharing_client.transport.http11 import Answer, body_length
@@ -34,10 +34,10 @@ class Response:
     Attributes:
         status: the HTTP status.
         headers: the headers; names are case-insensitive.
-        url: the URL that answered; signed, never to be shown.
+        url: the URL that answered.
     """
 
-    def __init__(self, raw: Any, *, method: str, url: str, sent: Mapping[str, str], what: str) -> None:
+    def __init__(self, raw: Any, *, method: str, url: SecretUrl, sent: Mapping[str, str], what: str) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.url = url
@@ -102,7 +102,11 @@ class Response:
         try:
             count = self._direct.read_into(view)
         except NETWORK_ERRORS as error:
-            raise translate(error, url=self.url, what=self._what, reading=True) from None
+            failure: DeltaSharingError | None = translate(error, url=self.url, what=self._what, reading=True)
+        else:
+            failure = None
+        if failure is not None:
+            raise failure
         if not count and self._left:
             raise self._cut()
         self._left -= count
@@ -153,7 +157,11 @@ class Response:
         try:
             data: bytes = read(limit, decode_content=False)
         except NETWORK_ERRORS as error:
-            raise translate(error, url=self.url, what=self._what, reading=True) from None
+            failure: DeltaSharingError | None = translate(error, url=self.url, what=self._what, reading=True)
+        else:
+            failure = None
+        if failure is not None:
+            raise failure
         if self._left is not None:
             if not data and self._left:
                 raise self._cut()

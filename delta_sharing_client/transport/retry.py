@@ -188,9 +188,11 @@ class Retrier:
         except tenacity.RetryError as exhausted:
             failure = run.last_word(exhausted.last_attempt.exception())
         except DeltaSharingError as error:
-            # It says all there is to say: a user should not have to look for it below twenty frames of ours.
-            failure = error.with_traceback(None)
-        raise failure
+            failure = error
+        # It says all there is to say: a user should not have to look for it below twenty frames of ours. Their
+        # variables hold the answer as it came, with its URLs and tokens; so do those of what it suppresses.
+        failure.__context__ = None
+        raise failure.with_traceback(None)
 
 
 class _Run(Generic[T]):
@@ -250,7 +252,7 @@ class _Run(Generic[T]):
         times = "1 attempt" if self._count == 1 else f"{self._count} attempts"
         added = f"gave up after {times} over {elapsed:.1f} s" + (f": {self._why}" if self._why else "")
         error.args = (f"{error} ({added})", *error.args[1:])
-        return error.with_traceback(None)
+        return error
 
     def _plan(self, number: int, error: BaseException | None) -> None:
         """Decide once per failure how long to wait; `stop` and `wait` come in either order."""

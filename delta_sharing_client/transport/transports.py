@@ -26,7 +26,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH, get_environ_proxies, select_p
 
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.secrets import redact_url
+from delta_sharing_client.secrets import SecretUrl, redact_url
 from delta_sharing_client.transport import log_redaction as logs
 from delta_sharing_client.transport.connections import Cancellation, SocketRegistry, TrackingAdapter, tls_context
 from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
@@ -101,8 +101,8 @@ class _Transport:
     ) -> None:
         self.close()
 
-    def _adapter_for(self, url: str) -> TrackingAdapter:
-        scheme = "http" if url.startswith("http:") else "https"
+    def _adapter_for(self, origin: str) -> TrackingAdapter:
+        scheme = origin.partition(":")[0].lower()
         with self._lock:
             if self._pid != os.getpid():  # the parent's connections are not ours to use
                 self._adapters = {}
@@ -122,14 +122,14 @@ class _Transport:
     def _send(
         self,
         method: str,
-        url: str,
+        url: SecretUrl,
         *,
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: float | None,
         what: str,
     ) -> Response:
-        adapter = self._adapter_for(url)
+        adapter = self._adapter_for(url_origin(url.reveal()))
         started = time.monotonic()
         sent = {"User-Agent": self.options.user_agent, **headers}
         try:
@@ -137,29 +137,30 @@ class _Transport:
                 raw = self._exchange(adapter, method, url, sent, body, timeout)
                 response = Response(raw, method=method, url=url, sent=sent, what=what)
         except NETWORK_ERRORS as error:
-            translated = translate(error, url=url, remedy=self._remedy)
-            _log(method, url, "failed after", started)
-            raise translated from None
-        _log(method, url, response.status, started)
-        return response
+            failure = translate(error, url=url, remedy=self._remedy)
+        else:
+            _log(method, url, response.status, started)
+            return response
+        _log(method, url, "failed after", started)
+        raise failure  # here, or the frames below would come with it
 
     def _exchange(
         self,
         adapter: TrackingAdapter,
         method: str,
-        url: str,
+        url: SecretUrl,
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: float | None,
     ) -> Any:
         """Send one request and return urllib3's answer."""
         request = requests.PreparedRequest()
-        request.prepare(method, url, headers=headers, data=body)
+        request.prepare(method, url.reveal(), headers=headers, data=body)
         response = adapter.send(
             request,
             stream=True,
             timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
-            proxies=self._proxies(url),
+            proxies=self._proxies(url_origin(url.reveal())),
         )
         return response.raw
 
@@ -170,15 +171,15 @@ class _Transport:
             read=self.options.read_timeout.total_seconds(),
         )
 
-    def _proxies(self, url: str) -> dict[str, str]:
-        """Proxies for a URL: the explicit ones first. On loopback a proxy would see what must stay here."""
-        if is_loopback(url):
+    def _proxies(self, origin: str) -> dict[str, str]:
+        """Proxies for a host: the explicit ones first. On loopback a proxy would see what must stay here."""
+        if is_loopback(origin):
             return {}
-        proxies = {**get_environ_proxies(url), **self.options.proxies}
-        proxy = select_proxy(url, proxies)
+        proxies = {**get_environ_proxies(origin), **self.options.proxies}
+        proxy = select_proxy(origin, proxies)
         if not proxy:
             return {}
-        _check_proxy(proxy, url)
+        _check_proxy(proxy, origin)
         return proxies
 
 
@@ -229,9 +230,8 @@ class ApiTransport(_Transport):
         Raises:
             TransportError: no answer came, or it redirects to another host.
         """
-        url = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
-        if params:
-            url += "?" + urlencode(params, quote_via=quote)
+        text = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
+        url = SecretUrl(text + ("?" + urlencode(params, quote_via=quote) if params else ""))
         data = None if body is None else json.dumps(body).encode()
         sent = {"Accept-Encoding": "gzip", **(headers or {})}
         if data is not None:
@@ -245,7 +245,7 @@ class ApiTransport(_Transport):
     def _follow(
         self,
         method: str,
-        url: str,
+        url: SecretUrl,
         headers: Mapping[str, str],
         data: bytes | None,
         timeout: float | None,
@@ -260,7 +260,7 @@ class ApiTransport(_Transport):
             if target is None:
                 return response
             response.close()
-            if not same_origin(target, self.endpoint):
+            if not same_origin(target.reveal(), self.endpoint):
                 raise InsecureUrlError(
                     f"the server redirects to {redact_url(target)}; credentials are not sent to another "
                     "host. If that is where it lives now, correct the profile's endpoint",
@@ -309,7 +309,7 @@ class TokenTransport(_Transport):
         }
         body = urlencode(form).encode()
         what = "the access token"
-        return self._send("POST", self.endpoint, headers=sent, body=body, timeout=timeout, what=what)
+        return self._send("POST", SecretUrl(self.endpoint), headers=sent, body=body, timeout=timeout, what=what)
 
 
 class StorageTransport(_Transport):
@@ -330,7 +330,7 @@ class StorageTransport(_Transport):
 
     def get(
         self,
-        url: str,
+        url: SecretUrl,
         *,
         headers: Mapping[str, str] | None = None,
         file_id: str = "",
@@ -371,15 +371,15 @@ class StorageTransport(_Transport):
         self,
         adapter: TrackingAdapter,
         method: str,
-        url: str,
+        url: SecretUrl,
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: float | None,
     ) -> Any:
         """Send one request, past the layers of `requests`: what they do for a GET takes longer than sending it."""
-        if self._proxies(url):
+        if self._proxies(url_origin(url.reveal())):
             return super()._exchange(adapter, method, url, headers, body, timeout)
-        connections, target = self._connections_to(adapter, url)
+        connections, target = self._connections_to(adapter, url.reveal())
         return connections.get(target, headers, connect=self._connect_seconds, read=self._read_seconds)
 
     def _connections_to(self, adapter: TrackingAdapter, url: str) -> tuple[Connections, str]:
@@ -409,7 +409,7 @@ class StorageTransport(_Transport):
         cancelled.add_breaker(self, partial(self._sockets.shut_down, cancelled))
 
 
-def _log(method: str, url: str, outcome: object, started: float) -> None:
+def _log(method: str, url: SecretUrl, outcome: object, started: float) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s %.3f s", method, redact_url(url), outcome, time.monotonic() - started)
 
@@ -428,15 +428,14 @@ def _check_proxy(proxy: str, url: str) -> None:
         )
 
 
-def _redirect_target(response: Response) -> str | None:
-    location = response.headers.get("Location")
-    if response.status not in _REDIRECTS or not location:
+def _redirect_target(response: Response) -> SecretUrl | None:
+    if response.status not in _REDIRECTS or not response.headers.get("Location"):
         return None
     try:
-        return urljoin(response.url, location)
+        return SecretUrl(urljoin(response.url.reveal(), response.headers["Location"]))
     except ValueError:
         response.close()
-        raise NonRetryableTransportError("the server redirects to a malformed URL", url=response.url) from None
+    raise NonRetryableTransportError("the server redirects to a malformed URL", url=response.url)
 
 
 def _trusted(options: TransportOptions) -> str:

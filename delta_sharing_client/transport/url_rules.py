@@ -11,9 +11,10 @@ import re
 import socket
 from functools import lru_cache
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from delta_sharing_client.errors import InsecureUrlError
+from delta_sharing_client.secrets import SecretUrl
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -36,7 +37,7 @@ _METADATA_NETWORKS: Final = tuple(
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
 #: A URL up to its path. What may be sent to depends on nothing behind it.
-_ORIGIN = re.compile(r"https?://[^/?#]*")
+_ORIGIN = re.compile(r"(?i:https?)://[^/?#]*")
 _LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+)){0,3}")
 
 
@@ -46,9 +47,9 @@ def is_loopback(url: str) -> bool:
 
 
 def url_origin(url: str) -> str:
-    """Return a URL up to its path."""
+    """Return a URL up to its path; of one that is not of http or https its scheme alone."""
     match = _ORIGIN.match(url)
-    return match[0] if match else url
+    return match[0] if match else url.partition(":")[0] + ":"
 
 
 @lru_cache(maxsize=256)
@@ -70,18 +71,19 @@ def check_endpoint(url: str, *, allow_http: bool) -> str:
     Raises:
         InsecureUrlError: it is not a URL of http or https, or would send the token in clear text.
     """
-    parts = _split(url)
-    if parts.scheme == "http" and not allow_http and not _is_loopback_host(parts.hostname or ""):
-        raise InsecureUrlError(
+    problem = _problem(url)
+    if not problem and url[:5].lower() == "http:" and not allow_http and not is_loopback(url):
+        problem = (
             "the token would go over plain http in clear text; use an https endpoint, or say "
-            "TransportOptions(allow_http=True) if the network is trusted",
-            url=url,
+            "TransportOptions(allow_http=True) if the network is trusted"
         )
+    if problem:
+        raise InsecureUrlError(problem, url=url)
     return url
 
 
-def check_data_url(url: str, *, endpoint_is_loopback: bool, allow_http: bool) -> str:
-    """Return a URL that a server handed out, or a store redirected to, if it may be fetched.
+def check_data_url(url: SecretUrl, *, endpoint_is_loopback: bool, allow_http: bool) -> None:
+    """Check that a URL which a server handed out, or a store redirected to, may be fetched.
 
     Args:
         url: the pre-signed URL of a file.
@@ -91,19 +93,18 @@ def check_data_url(url: str, *, endpoint_is_loopback: bool, allow_http: bool) ->
     Raises:
         InsecureUrlError: it is neither https nor http on loopback, or leads to a metadata service.
     """
-    match = _ORIGIN.match(url)
-    if match is None or _UNSAFE.search(url):
-        _split(url)
-    problem = _data_problem(match[0] if match else url, endpoint_is_loopback, allow_http)
+    problem = _unsafe(url.reveal()) or _data_problem(url_origin(url.reveal()), endpoint_is_loopback, allow_http)
     if problem:
         raise InsecureUrlError(problem, url=url)
-    return url
 
 
 @lru_cache(maxsize=256)
-def _data_problem(url: str, endpoint_is_loopback: bool, allow_http: bool) -> str:
+def _data_problem(origin: str, endpoint_is_loopback: bool, allow_http: bool) -> str:
     """Say why the files of a host may not be fetched; empty where they may."""
-    parts = _split(url)
+    problem = _problem(origin)
+    if problem:
+        return problem
+    parts = urlsplit(origin)
     host = (parts.hostname or "").rstrip(".")
     if "%" in host:
         return "its host is percent-encoded"  # urllib3 would decode it after these checks
@@ -131,22 +132,27 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def _split(url: str) -> SplitResult:
-    """Split a URL of http or https with a host and without user info."""
-    if _UNSAFE.search(url):
-        raise InsecureUrlError("the URL has a space, backslash or control character in it", url=url)
+# What follows returns what is wrong instead of raising it: frames that raise show their variables.
+
+
+def _problem(url: str) -> str:
+    """Say what is wrong with a URL; empty where it is one of http or https with a host and without user info."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InsecureUrlError("the URL is malformed") from None
+        return "the URL is malformed"
     if parts.scheme not in ("http", "https"):
-        raise InsecureUrlError("only https URLs, and http on loopback, are fetched", url=url)
+        return "only https URLs, and http on loopback, are fetched"
     if not parts.hostname or port == 0:
-        raise InsecureUrlError("the URL has no host or no usable port", url=url)
+        return "the URL has no host or no usable port"
     if "@" in parts.netloc:
-        raise InsecureUrlError("a URL with a user name in it is refused", url=url)
-    return parts
+        return "a URL with a user name in it is refused"
+    return _unsafe(url)
+
+
+def _unsafe(url: str) -> str:
+    return "the URL has a space, backslash or control character in it" if _UNSAFE.search(url) else ""
 
 
 def _is_loopback_host(host: str) -> bool:

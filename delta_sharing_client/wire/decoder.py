@@ -30,7 +30,7 @@ from delta_sharing_client.model.actions import (
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
 from delta_sharing_client.model.schema import NO_COLUMNS
-from delta_sharing_client.secrets import unsigned_url
+from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
 from delta_sharing_client.wire.typed_lines import Decoded, TypedFileDecoder, typed_decoder
 
@@ -215,7 +215,7 @@ def _metadata(item: Json) -> Metadata:
 def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
     def decode(item: Json) -> FileAction:
         get = item.get
-        url = _str(item, "url")
+        url = SecretUrl(_str(item, "url"))
         return kind(
             url,
             _file_id(item, url),
@@ -241,7 +241,7 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
         inner = wrapped.get(key)
         if isinstance(inner, dict):
             get = item.get
-            url = _str(inner, "path")
+            url = SecretUrl(_str(inner, "path"))
             vector = inner.get("deletionVector")
             return kind(
                 url,
@@ -267,7 +267,7 @@ def _deletion_vector(item: Any) -> DeletionVector | None:
         raise ProtocolError("'deletionVector' is not an object")
     return DeletionVector(
         _str(item, "storageType"),
-        _str(item, "pathOrInlineDv"),
+        SecretUrl(_str(item, "pathOrInlineDv")),
         _int(item, "sizeInBytes"),
         _int(item, "cardinality"),
         _optional_int(item, "offset"),
@@ -299,7 +299,7 @@ _DECODERS: Final[Mapping[str, Callable[[Json], Action]]] = {
 }
 
 
-def _file_id(item: Json, url: str) -> str:
+def _file_id(item: Json, url: SecretUrl) -> str:
     """The file's id; of a server that sends none, a hash of the URL's unsigned part."""
     given = item.get("id")
     if given:

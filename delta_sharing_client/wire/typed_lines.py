@@ -18,6 +18,7 @@ from delta_sharing_client.expressions.statistics import decode_text, record_coun
 from delta_sharing_client.model.actions import Action, AddFile, RedactedStruct, ResponseFormat
 from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
 from delta_sharing_client.representation import representation
+from delta_sharing_client.secrets import SecretUrl
 
 _Told: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Integer: TypeAlias = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
@@ -122,7 +123,7 @@ class FileBlock:
     def __iter__(self) -> Iterator[AddFile]:
         for file, contents, values in zip(self._files, self._contents, self.partition_values, strict=True):
             yield AddFile(
-                contents.url,
+                SecretUrl(contents.url),
                 file.id,
                 values,
                 contents.size,
@@ -134,9 +135,9 @@ class FileBlock:
             )
 
     @property
-    def urls(self) -> list[str]:
+    def urls(self) -> list[SecretUrl]:
         """The pre-signed URLs."""
-        return [contents.url for contents in self._contents]
+        return [SecretUrl(contents.url) for contents in self._contents]
 
     @property
     def sizes(self) -> list[int]:

@@ -46,7 +46,7 @@ def rows_of(target: Target, files: list[FileAction]) -> Changes:
     """Fetch the files of an answer and read the changes in them."""
     found: Changes = Counter()
     for file in files:
-        rows = pq.read_table(io.BytesIO(target.fetch(file.url)))
+        rows = pq.read_table(io.BytesIO(target.fetch(file.url.reveal())))
         assert file.version is not None
         if isinstance(file, CdcFile):
             kinds = rows["_change_type"].to_pylist()

@@ -7,8 +7,9 @@ import pytest
 
 from delta_sharing_client.frames.progress import file_progress
 from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.secrets import SecretUrl
 
-TASKS = [FileScanTask("u", f"f{i}", 1000) for i in range(3)]
+TASKS = [FileScanTask(SecretUrl("u"), f"f{i}", 1000) for i in range(3)]
 
 
 class Terminal(io.StringIO):

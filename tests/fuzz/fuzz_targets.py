@@ -24,6 +24,7 @@ from delta_sharing_client.parquet.deletion_vector import decode_inline, decode_s
 from delta_sharing_client.rest.status_errors import error_in
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec
 from delta_sharing_client.scan.url_renewal import _SignedUrls
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.retry import RetryLater
 from delta_sharing_client.wire.answers import read_page
@@ -31,6 +32,7 @@ from delta_sharing_client.wire.decoder import decode_actions
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 
 SIGNATURE = "canary-signature-0f5b"
+SIGNED_URL = SecretUrl(f"https://store.example/f?expires=1999999999&sig={SIGNATURE}")
 TOKEN = "canary-token-93aa"
 
 
@@ -76,9 +78,9 @@ def deletion_vector(data: bytes) -> bool:
     except (ValueError, IndexError):
         cardinality = len(data)
     stored = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
-    vector = DeletionVector("p", "https://store/v", len(body), cardinality, 1)
+    vector = DeletionVector("p", SecretUrl("https://store/v"), len(body), cardinality, 1)
     text = data.decode("latin-1")
-    inline = DeletionVector("i", text, min(len(data), len(text) // 5 * 4), 1)
+    inline = DeletionVector("i", SecretUrl(text), min(len(data), len(text) // 5 * 4), 1)
     understood = False
     for decode in (lambda: decode_stored(stored, vector, "f"), lambda: decode_inline(inline, "f")):
         try:
@@ -129,7 +131,7 @@ class _Answer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
-    url: str = f"https://store.example/f?expires=1999999999&sig={SIGNATURE}"
+    url: SecretUrl = SIGNED_URL
 
     def excerpt(self) -> bytes:
         return self.body

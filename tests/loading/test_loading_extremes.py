@@ -24,6 +24,7 @@ from delta_sharing_client import DeltaLog, SharingClient
 from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.secrets import SecretUrl
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _OPERATORS: Final = {
@@ -217,7 +218,7 @@ def test_statistics_leave_out_no_file_with_a_matching_row(folders: dict[str, Pat
     for value, literal in _literals(kind):
         make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", op, literal)], metadata.schema)))
         for file in snapshot.files:
-            made = make(AddFile("https://h/p", "f", file.partition_values, 10, file.stats))
+            made = make(AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats))
             rows = held[str(file.partition_values["file"])]
             if isinstance(made, SkipReason):
                 assert not any(row is not None and _OPERATORS[op](row, value) for row in rows), file.stats
@@ -231,7 +232,10 @@ def test_statistics_leave_out_most_files(folders: dict[str, Path]) -> None:
     logged = snapshot.metadata
     metadata = Metadata(logged.id, logged.schema_string, partition_columns=logged.partition_columns)
     make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", "=", 2**31)], metadata.schema)))
-    made = [make(AddFile("https://h/p", "f", file.partition_values, 10, file.stats)) for file in snapshot.files]
+    made = [
+        make(AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats))
+        for file in snapshot.files
+    ]
     assert sum(not isinstance(one, SkipReason) for one in made) < 6 < len(made)
 
 

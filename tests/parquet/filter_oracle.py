@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.model.schema import StructField, StructType, parse_type_name
 from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.secrets import SecretUrl
 
 EPOCH = datetime(1970, 1, 1)
 DAY = 86_400_000_000
@@ -357,4 +358,4 @@ def metadata_of(kinds, partition_columns):
 
 
 def add_file(partition_values, stats):
-    return AddFile("https://h/p?sig=x", "f1", partition_values, 10, stats)
+    return AddFile(SecretUrl("https://h/p?sig=x"), "f1", partition_values, 10, stats)

@@ -10,6 +10,7 @@ from delta_sharing_client.frames.arrow import to_table
 from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.parquet.decode import decode_file
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
 
 FILE_ID = "file-1"
 
@@ -62,7 +63,7 @@ def batches(data, schema, *, deleted=None, use_threads=True, partition_columns=(
     )
     if spec.predicate is not None:
         more.setdefault("all_rows_match", False)
-    task = FileScanTask(url="https://h/x?sig=s", file_id=FILE_ID, size=len(data), **more)
+    task = FileScanTask(url=SecretUrl("https://h/x?sig=s"), file_id=FILE_ID, size=len(data), **more)
     return list(decode_file(data, task, spec, deleted=deleted, use_threads=use_threads))
 
 

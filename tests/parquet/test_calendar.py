@@ -34,6 +34,7 @@ from delta_sharing_client.parquet.legacy_calendar import (
     gregorian_times,
 )
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
 
 GOLDEN = Path(__file__).parent / "golden_legacy"
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
@@ -67,7 +68,7 @@ GOLDEN_SCHEMA = struct(
 
 def table_of(data, schema, filters=None):
     predicate = bind_filters(filters, schema) if filters else None
-    task = FileScanTask(url="", file_id="f1", size=len(data), all_rows_match=predicate is None)
+    task = FileScanTask(url=SecretUrl(""), file_id="f1", size=len(data), all_rows_match=predicate is None)
     with ParquetSource(data, task, ReadSpec(output=schema, predicate=predicate)) as source:
         batches = [batch for piece in source.pieces(piece_size=1) for batch in source.decode(piece)]
     return pa.Table.from_batches(batches, arrow_schema(schema)).combine_chunks()

@@ -19,6 +19,7 @@ from delta_sharing_client.parquet.cast import FieldFinder, cast_leaf, check_text
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.layout import Piece
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
 
 FINDER = FieldFinder("none", "file-1")
 
@@ -120,7 +121,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
         def read_row_groups(self, groups, column_indices, use_threads):
             return table
 
-    source = ParquetSource(parquet(table), FileScanTask("u", "file-1", 1), ReadSpec(schema))
+    source = ParquetSource(parquet(table), FileScanTask(SecretUrl("u"), "file-1", 1), ReadSpec(schema))
     monkeypatch.setattr(source, "_borrow", lambda: SimpleNamespace(reader=Reader()))
     got = list(source.decode(Piece((0,), (), 0)))
     assert [batch.num_rows for batch in got] == [2, 3]

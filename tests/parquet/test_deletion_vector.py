@@ -25,10 +25,11 @@ from delta_sharing_client.parquet.deletion_vector import (
     z85_decode,
 )
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
 
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 SPEC = ReadSpec(StructType((StructField("n", PrimitiveType("long")),)))
-TASK = FileScanTask("http://127.0.0.1/x", "file-1", 0)
+TASK = FileScanTask(SecretUrl("http://127.0.0.1/x"), "file-1", 0)
 
 
 def body_of(rows):
@@ -51,7 +52,7 @@ def z85_encode(data):
 
 
 def descriptor(rows, kind="p", text="http://127.0.0.1/dv", offset=1):
-    return DeletionVector(kind, text, len(body_of(rows)), len(set(rows)), offset)
+    return DeletionVector(kind, SecretUrl(text), len(body_of(rows)), len(set(rows)), offset)
 
 
 def read_with(rows, total=10, group=4):
@@ -92,7 +93,7 @@ def test_text_that_is_no_z85_is_refused(text):
 
 def test_an_inline_vector_that_delta_wrote_with_padding_decodes():
     text = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093"
-    positions = decode_inline(DeletionVector("i", text, 34, 1), "file-1")
+    positions = decode_inline(DeletionVector("i", SecretUrl(text), 34, 1), "file-1")
     assert positions.positions.tolist() == [3]
 
 
@@ -101,7 +102,7 @@ def test_an_inline_vector_that_delta_wrote_with_padding_decodes():
 def test_inline_vectors_decode_whichever_way_they_are_padded(rows):
     body = body_of(rows)
     for text in (z85_encode(body), z85_encode(body + bytes(-len(body) % 4))):
-        vector = DeletionVector("i", text, len(body), len(rows))
+        vector = DeletionVector("i", SecretUrl(text), len(body), len(rows))
         assert decode_inline(vector, "file-1").positions.tolist() == sorted(rows)
 
 
@@ -111,7 +112,7 @@ def test_an_inline_vector_of_known_bytes_decodes():
         "d1d33964" "0100000000000000" "00000000" "3a300000" "01000000" "00000500" "10000000"
         "0300" "0400" "0700" "0b00" "1200" "1d00"
     )  # fmt: skip
-    vector = DeletionVector("i", z85_encode(body), len(body), 6)
+    vector = DeletionVector("i", SecretUrl(z85_encode(body)), len(body), 6)
     positions = decode_inline(vector, "file-1")
     mask = positions.keep_mask(0, 30).to_pylist()
     assert [row for row, keep in enumerate(mask) if not keep] == [3, 4, 7, 11, 18, 29]
@@ -131,7 +132,7 @@ def test_inline_and_stored_vectors_hold_the_same_rows(rows):
 
 
 def test_the_range_of_a_stored_vector_takes_in_size_and_checksum():
-    assert file_range(DeletionVector("p", "u", 34, 6, 1)) == (1, 1 + 4 + 34 + 4)
+    assert file_range(DeletionVector("p", SecretUrl("u"), 34, 6, 1)) == (1, 1 + 4 + 34 + 4)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.pipeline import read_batches
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.transports import StorageTransport
 
@@ -70,7 +71,9 @@ def load(files: list[bytes], parts: list[str | None] | None = None) -> pa.Table:
             server.on("GET", f"/{number}", file_reply(data))
             values = {"part": parts[number]} if parts else {}
             tasks.append(
-                FileScanTask(f"{server.url}/{number}", f"file-{number}", len(data), partition_values=values)
+                FileScanTask(
+                    SecretUrl(f"{server.url}/{number}"), f"file-{number}", len(data), partition_values=values
+                )
             )
         return pa.Table.from_batches(list(read_batches(tasks, spec, StorageReader(transport, options))))
 

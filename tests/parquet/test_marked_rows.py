@@ -10,6 +10,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.tasks import FileScanTask, SelectionVector
+from delta_sharing_client.secrets import SecretUrl
 
 
 def positions(*rows: int) -> RowPositions:
@@ -57,10 +58,12 @@ def test_rows_that_the_file_does_not_have() -> None:
 
 
 def test_how_many_rows_a_task_has() -> None:
-    vector = DeletionVector("i", "x", 1, 7)
-    assert FileScanTask("u", "f", 1, num_records=10, only=SelectionVector(vector)).row_count == 7
+    vector = DeletionVector("i", SecretUrl("x"), 1, 7)
+    assert FileScanTask(SecretUrl("u"), "f", 1, num_records=10, only=SelectionVector(vector)).row_count == 7
     assert (
-        FileScanTask("u", "f", 1, num_records=10, only=SelectionVector(vector), deletion_vector=vector).row_count
+        FileScanTask(
+            SecretUrl("u"), "f", 1, num_records=10, only=SelectionVector(vector), deletion_vector=vector
+        ).row_count
         is None
     )
-    assert FileScanTask("u", "f", 1, num_records=10, deletion_vector=vector).row_count == 3
+    assert FileScanTask(SecretUrl("u"), "f", 1, num_records=10, deletion_vector=vector).row_count == 3

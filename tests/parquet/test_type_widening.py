@@ -26,6 +26,7 @@ from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.decode import ParquetSource, decode_file
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.secrets import SecretUrl
 
 D = Decimal
 BYTES = [-128, -1, 0, 1, 127]
@@ -92,7 +93,7 @@ def parquet(table, **options):
 def source_of(data, schema, filters=None):
     predicate = bind_filters(filters, schema) if filters else None
     spec = ReadSpec(output=schema, predicate=predicate)
-    task = FileScanTask(url="", file_id="old", size=len(data), all_rows_match=predicate is None)
+    task = FileScanTask(url=SecretUrl(""), file_id="old", size=len(data), all_rows_match=predicate is None)
     return ParquetSource(data, task, spec)
 
 
@@ -120,7 +121,7 @@ class TestValues:
     def test_plain(self, old, values, new, expected, options):
         data = parquet(pa.table({"c": pa.array([None, *values], old)}), **options)
         schema = column(new)
-        task = FileScanTask(url="", file_id="old", size=len(data))
+        task = FileScanTask(url=SecretUrl(""), file_id="old", size=len(data))
         batches = list(decode_file(data, task, ReadSpec(output=schema)))
         assert {batch.schema.field("c").type for batch in batches} == {arrow_type(schema.fields[0].type)}
         rows = [value for batch in batches for value in batch.column("c").to_pylist()]
@@ -241,7 +242,7 @@ class TestFiles:
         )
         spec = read_spec(metadata, None, bind_filters(filters, metadata.schema))
         values = {"c": partition} if partition is not None else {}
-        return TaskPlanner(spec)(AddFile("https://s/x", "x", values, 10, stats=stats)), spec
+        return TaskPlanner(spec)(AddFile(SecretUrl("https://s/x"), "x", values, 10, stats=stats)), spec
 
     def stats(self, lower, upper):
         return f'{{"numRecords":3,"minValues":{{"c":{lower}}},"maxValues":{{"c":{upper}}},"nullCount":{{"c":0}}}}'

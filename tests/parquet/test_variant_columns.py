@@ -36,6 +36,7 @@ from delta_sharing_client.parquet.decode import ParquetSource, decode_file
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, check_variant
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 
 GOLDEN = Path(__file__).parent / "golden_variant"
@@ -62,7 +63,7 @@ def parquet_of(table, **options):
 def read(data, *columns, **options):
     schema = StructType(columns)
     spec = ReadSpec(schema, **options)
-    task = FileScanTask("", "file-7", len(data), all_rows_match=spec.predicate is None)
+    task = FileScanTask(SecretUrl(""), "file-7", len(data), all_rows_match=spec.predicate is None)
     batches = list(decode_file(data, task, spec))
     return pa.Table.from_batches(batches, arrow_schema(schema, spec.variant))
 
@@ -323,7 +324,7 @@ class TestFilters:
         for op, expected in (("is", [1, 3]), ("is not", [0, 2])):
             predicate = bind_filters([("v", op, None)], self.SCHEMA)
             spec = read_spec(info, columns, predicate, form)
-            task = FileScanTask("", "f", len(data), all_rows_match=False)
+            task = FileScanTask(SecretUrl(""), "f", len(data), all_rows_match=False)
             batches = list(decode_file(data, task, spec))
             assert [n for batch in batches for n in batch.column("n").to_pylist()] == expected
             assert {tuple(batch.schema.names) for batch in batches} == {("v", "n") if projected else ("n",)}
@@ -334,7 +335,7 @@ class TestFilters:
         data = parquet_of(pa.table({"v": pa.array(rows, kind), "n": range(4)}), row_group_size=2)
         for op in ("is", "is not"):
             predicate = bind_filters([("v", op, None)], self.SCHEMA)
-            task = FileScanTask("", "f", len(data), all_rows_match=False)
+            task = FileScanTask(SecretUrl(""), "f", len(data), all_rows_match=False)
             with ParquetSource(data, task, ReadSpec(self.SCHEMA, predicate=predicate)) as source:
                 assert [piece.groups for piece in source.pieces(piece_size=1)] == [(0,), (1,)]
 
@@ -355,7 +356,7 @@ class TestFilters:
         info = Metadata("id", json.dumps(SCHEMA_JSON))
         make = TaskPlanner(read_spec(info, None, bind_filters([("v", "is", None)], self.SCHEMA)))
         stats = json.dumps({"numRecords": 2, "nullCount": {"v": nulls}, "minValues": {"v": "0S&u501fk+ze0"}})
-        made = make(AddFile(url="u", id="f", size=1, partition_values={}, stats=stats))
+        made = make(AddFile(url=SecretUrl("u"), id="f", size=1, partition_values={}, stats=stats))
         assert (made is SkipReason.STATS) == pruned
 
 

@@ -20,6 +20,7 @@ from delta_sharing_client.parquet import fetch_strategy as strategy
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan import pipeline
 from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.transports import StorageTransport
 
@@ -75,7 +76,7 @@ def reader():
 
 def tasks_of(store, kind, files, **changes):
     return [
-        FileScanTask(f"{store.url}/{kind}/{k}", f"{kind}-{k}", len(data), **changes)
+        FileScanTask(SecretUrl(f"{store.url}/{kind}/{k}"), f"{kind}-{k}", len(data), **changes)
         for k, data in enumerate(files)
     ]
 
@@ -307,7 +308,7 @@ def test_an_expired_url_is_renewed_in_the_midst_of_the_ranges(store, reader, mon
 
     def refresh(file_id, url):
         asked.append(file_id)
-        return f"{store.url}/renewed/0"
+        return SecretUrl(f"{store.url}/renewed/0")
 
     tasks = tasks_of(store, "large", LARGE[:1])
     batches = read_batches(tasks, spec_of(), reader(), refresh=refresh, table_columns=SCHEMA)

@@ -9,6 +9,7 @@ from delta_sharing_client.errors import ColumnError, DataError, ProtocolError, U
 from delta_sharing_client.expressions.predicates import And, Not, bind_filters
 from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.typed_lines import typed_decoder
 
 SECRET = "s3cr3tS1gn4tur3"
@@ -39,7 +40,7 @@ PLAIN = table(("id", "long"), ("Name", "string"), ("x", "double"), ("day", "date
 
 def file(stats=None, values=None, **more):
     text = stats if stats is None or isinstance(stats, str) else json.dumps(stats)
-    return AddFile(URL, "f1", values or {}, 100, text, **more)
+    return AddFile(SecretUrl(URL), "f1", values or {}, 100, text, **more)
 
 
 def plan(metadata, action, *filters, columns=None):
@@ -136,7 +137,7 @@ class TestReadSpec:
 
 class TestTasks:
     def test_everything_that_a_reader_needs(self):
-        vector = DeletionVector("p", URL, 10, 3, 1)
+        vector = DeletionVector("p", SecretUrl(URL), 10, 3, 1)
         action = file(
             {"numRecords": 10},
             {"day": "2024-01-01"},
@@ -145,7 +146,7 @@ class TestTasks:
             deletion_vector_file_id="v1",
         )
         task = plan(PLAIN, action)
-        assert (task.url, task.file_id, task.size) == (URL, "f1", 100)
+        assert (task.url.reveal(), task.file_id, task.size) == (URL, "f1", 100)
         assert task.partition_values == {"day": "2024-01-01"}
         assert (task.num_records, task.row_count, task.expiration) == (10, 7, 5)
         assert (task.deletion_vector, task.deletion_vector_id) == (vector, "v1")
@@ -156,7 +157,12 @@ class TestTasks:
         assert plan(PLAIN, file()).row_count is None
         assert plan(PLAIN, file("nonsense")).row_count is None
         assert plan(PLAIN, file({"numRecords": 0})).row_count == 0
-        assert plan(PLAIN, file({"numRecords": 2}, deletion_vector=DeletionVector("i", "x", 1, 5))).row_count == 0
+        assert (
+            plan(
+                PLAIN, file({"numRecords": 2}, deletion_vector=DeletionVector("i", SecretUrl("x"), 1, 5))
+            ).row_count
+            == 0
+        )
 
     def test_files_of_a_partition_share_their_values(self):
         make = TaskPlanner(read_spec(PLAIN, None, None))
@@ -197,15 +203,18 @@ class TestTasks:
         assert split_skipped(made) == ([task], {SkipReason.STATS: 2, SkipReason.PARTITION: 1})
 
     def test_reprs_show_no_url(self):
-        task = plan(PLAIN, file(deletion_vector=DeletionVector("p", URL, 10, 3, 1)))
+        task = plan(PLAIN, file(deletion_vector=DeletionVector("p", SecretUrl(URL), 10, 3, 1)))
         assert SECRET not in repr(task)
         assert "f1" in repr(task)
 
     def test_pickles(self):
-        task = plan(PLAIN, file({"numRecords": 1}, {"day": None}, deletion_vector=DeletionVector("i", "x", 1, 5)))
+        task = plan(
+            PLAIN,
+            file({"numRecords": 1}, {"day": None}, deletion_vector=DeletionVector("i", SecretUrl("x"), 1, 5)),
+        )
         again = pickle.loads(pickle.dumps(task))
         assert again == task
-        assert again.url == URL
+        assert again.url.reveal() == URL
         hash(task)
 
 
@@ -288,7 +297,7 @@ class TestPruning:
         assert plan(PLAIN, action, ("day", "=", "2024-01-05")).all_rows_match
 
     def test_a_deletion_vector_changes_nothing_of_that(self):
-        vector = DeletionVector("i", "x", 1, 9)
+        vector = DeletionVector("i", SecretUrl("x"), 1, 9)
         for more in ({}, {"tightBounds": False}):
             action = file(self.STATS | more, deletion_vector=vector)
             assert plan(PLAIN, action, ("id", "<", 10)) is SkipReason.STATS

@@ -8,14 +8,15 @@ from msgspec import structs
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, SelectionVector, check_variant
+from delta_sharing_client.secrets import SecretUrl
 
 SCHEMA = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}')
 
 
 def test_row_count():
     def task(records, deleted=None):
-        vector = None if deleted is None else DeletionVector("i", "x", 1, deleted)
-        return FileScanTask("u", "f", 1, num_records=records, deletion_vector=vector)
+        vector = None if deleted is None else DeletionVector("i", SecretUrl("x"), 1, deleted)
+        return FileScanTask(SecretUrl("u"), "f", 1, num_records=records, deletion_vector=vector)
 
     assert task(None).row_count is None
     assert task(None, 5).row_count is None
@@ -25,25 +26,27 @@ def test_row_count():
 
 
 def test_tasks_are_frozen():
-    task = FileScanTask("u", "f", 1)
+    task = FileScanTask(SecretUrl("u"), "f", 1)
     with pytest.raises(AttributeError):
         task.url = "x"
     assert structs.replace(task, url="x").url == "x"
 
 
 def test_tasks_are_values():
-    vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
-    task = FileScanTask("https://h/f?sig=s", "f", 1, {"p": "1"}, 9, 5, vector, "v", {"c": 1}, False)
+    vector = DeletionVector("u", SecretUrl("https://h/dv?sig=s"), 1, 2)
+    task = FileScanTask(SecretUrl("https://h/f?sig=s"), "f", 1, {"p": "1"}, 9, 5, vector, "v", {"c": 1}, False)
     again = pickle.loads(pickle.dumps(task))
     assert again == task
     assert hash(again) == hash(task)
     assert task != structs.replace(task, num_records=8)
-    assert FileScanTask("u", "f", 1) == FileScanTask("u", "f", 1, {}, constants={})
+    assert FileScanTask(SecretUrl("u"), "f", 1) == FileScanTask(SecretUrl("u"), "f", 1, {}, constants={})
 
 
 def test_a_task_shows_what_it_is_and_no_url():
-    vector = DeletionVector("u", "https://h/dv?sig=s", 1, 2)
-    task = FileScanTask("https://h/f?sig=s", "f1", 1, {"p": "1"}, 9, 5, vector, only=SelectionVector(vector))
+    vector = DeletionVector("u", SecretUrl("https://h/dv?sig=s"), 1, 2)
+    task = FileScanTask(
+        SecretUrl("https://h/f?sig=s"), "f1", 1, {"p": "1"}, 9, 5, vector, only=SelectionVector(vector)
+    )
     shown = repr(task)
     assert "https" not in shown + repr(list(task.__rich_repr__()))
     assert "expiration" not in shown

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import delta_sharing_client as ds
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
 from delta_sharing_client.spark.data_source_options import OPTIONS
 from delta_sharing_client.spark.job import encode
@@ -81,6 +82,7 @@ def test_a_plan_of_half_a_million_files_keeps_its_urls() -> None:
         )
 
     tasks = [
-        FileScanTask(url=url(), file_id=secrets.token_hex(32), size=secrets.randbelow(10**8)) for _ in range(125)
+        FileScanTask(url=SecretUrl(url()), file_id=secrets.token_hex(32), size=secrets.randbelow(10**8))
+        for _ in range(125)
     ]
     assert len(encode(Part(tasks=tasks))) * 4000 < MAX_PLAN

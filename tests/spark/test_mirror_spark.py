@@ -28,6 +28,7 @@ from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.errors import DataError, FileGoneError, UnsupportedTypeError
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import mirror_files
 from delta_sharing_client.spark.mirror import mirror_dataframe
@@ -316,7 +317,7 @@ def test_some_columns_or_none(name: str, spark: Any, golden: SharingClient, tmp_
 def test_variants_of_a_spark_that_cannot_open_their_files() -> None:
     """Spark before 4.1 fails at the footer of a file with variants, even if it is asked for another column."""
     (file,) = (TABLES / "variant" / "table").glob("*.parquet")
-    task = FileScanTask(str(file), "f", file.stat().st_size)
+    task = FileScanTask(SecretUrl(str(file)), "f", file.stat().st_size)
     (footer,) = read_footers([task])
     wanted = [StructField("id", PrimitiveType("integer"))]
     assert stored_columns(footer, wanted, "none", "f", (4, 0)) is None

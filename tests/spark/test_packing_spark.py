@@ -14,6 +14,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE, pack
 from delta_sharing_client.spark.partition_plan import check_partition_size, divide
 
@@ -22,7 +23,7 @@ MB = 1024 * 1024
 
 def files(*sizes: int, rows: int | None = 10) -> list[FileScanTask]:
     return [
-        FileScanTask(url=f"https://host/{i}?sig=s", file_id=str(i), size=size, num_records=rows)
+        FileScanTask(url=SecretUrl(f"https://host/{i}?sig=s"), file_id=str(i), size=size, num_records=rows)
         for i, size in enumerate(sizes)
     ]
 
@@ -112,7 +113,7 @@ def test_a_limit_of_nothing_reads_nothing() -> None:
 
 
 def test_deleted_rows_do_not_count_for_a_limit() -> None:
-    vector = DeletionVector("i", "x", 1, cardinality=9)
+    vector = DeletionVector("i", SecretUrl("x"), 1, cardinality=9)
     tasks = [structs.replace(task, deletion_vector=vector) for task in files(*[64 * MB] * 10)]
     parts = divide(plan(tasks, limit=3), cores=4)
     assert [task.file_id for part in parts for task in part.tasks] == ["0", "1", "2"]

@@ -21,6 +21,7 @@ from loading.loading_tables import File, column, write_table
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import SparkError, StorageError, UrlExpiredError
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import partition_plan as plans
 from delta_sharing_client.spark import url_renewal as renewals
@@ -144,7 +145,7 @@ def test_one_listing_serves_all_partitions_of_a_host(
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
-def asked(part: bytes) -> tuple[str, str]:
+def asked(part: bytes) -> tuple[str, SecretUrl]:
     (task,) = decode(part).tasks
     return task.file_id, task.url
 
@@ -180,7 +181,7 @@ def test_answers_are_asked_for_as_the_client_asks_for_them(root: Path, asynchron
     ):
         job, parts = encoded(client)
         server.reset_requests()
-        assert pickle.loads(decode(job).executor_credentials)(*asked(parts[0])).startswith("http")
+        assert pickle.loads(decode(job).executor_credentials)(*asked(parts[0])).reveal().startswith("http")
         assert queries(server) == 1
         assert any("/queries/" in request.path for request in server.requests) == asynchronous
 
@@ -198,7 +199,7 @@ def test_a_folder_of_somebody_else_is_not_used(
     (own_folder / f"delta-sharing-{os.getuid()}").mkdir(mode=0o777)
     (own_folder / f"delta-sharing-{os.getuid()}").chmod(0o777)
     job, parts = encoded(client)
-    assert pickle.loads(decode(job).executor_credentials)(*asked(parts[0])).startswith("http")
+    assert pickle.loads(decode(job).executor_credentials)(*asked(parts[0])).reveal().startswith("http")
     assert list((own_folder / f"delta-sharing-{os.getuid()}").iterdir()) == []
 
 
@@ -221,7 +222,7 @@ def test_a_damaged_file_is_asked_for_again(client: SharingClient, own_folder: Pa
     (path,) = (own_folder / f"delta-sharing-{os.getuid()}").glob("*.json")
     assert len(json.loads(path.read_bytes())) == 13  # the files and the deletion vector
     path.write_bytes(b"{")
-    assert pickle.loads(decode(job).executor_credentials)(*asked(parts[1])).startswith("http")
+    assert pickle.loads(decode(job).executor_credentials)(*asked(parts[1])).reveal().startswith("http")
 
 
 def test_a_renewal_shows_nothing(client: SharingClient, server: SharingServer) -> None:
@@ -240,9 +241,9 @@ def test_a_plan_that_is_too_large_leaves_its_urls_behind(
     whole = sum(map(len, encoded(client)[1]))
     monkeypatch.setattr(plans, "MAX_PLAN", whole * 9 // 10)
     job, parts = encoded(client)
-    assert all(task.url == "" for part in parts for task in decode(part).tasks)
+    assert not any(task.url for part in parts for task in decode(part).tasks)
     vectors = [task.deletion_vector for part in parts for task in decode(part).tasks if task.deletion_vector]
-    assert [vector.path_or_inline for vector in vectors] == [""]
+    assert [vector.path_or_inline.reveal() for vector in vectors] == [""]
     server.reset_requests()
     found = [row for part in parts for batch in read_part(job, part) for row in batch["id"].to_pylist()]
     assert found == ROWS

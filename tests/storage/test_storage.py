@@ -25,6 +25,7 @@ from delta_sharing_client.errors import (
     UrlExpiredError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import Cancellation, Cancelled, RetryBudget, StorageReader
 from delta_sharing_client.transport.transports import StorageTransport
 
@@ -54,7 +55,7 @@ def reader(slept):
 
 def fetch(reader, server, *, size=SIZE, path=PATH, **arguments):
     url = f"{server.url}{path}?X-Amz-Signature=canary-1"
-    return bytes(reader.fetch(url, file_id="f1", size=size, **arguments))
+    return bytes(reader.fetch(SecretUrl(url), file_id="f1", size=size, **arguments))
 
 
 def ranges(server):
@@ -77,7 +78,7 @@ class TestWholeFiles:
         import pyarrow as pa
 
         server.on("GET", PATH, file_reply(DATA))
-        buffer = reader.fetch(server.url + PATH, file_id="f1", size=SIZE)
+        buffer = reader.fetch(SecretUrl(server.url + PATH), file_id="f1", size=SIZE)
         assert pa.py_buffer(buffer).size == SIZE
 
     def test_connections_are_reused(self, server, reader):
@@ -303,7 +304,7 @@ class TestRefusals:
 
     def test_a_url_that_may_not_be_fetched(self, reader):
         with pytest.raises(InsecureUrlError):
-            reader.fetch("file:///etc/passwd", file_id="f1")
+            reader.fetch(SecretUrl("file:///etc/passwd"), file_id="f1")
 
     def test_nothing_secret_is_logged(self, server, reader, caplog):
         caplog.set_level(logging.DEBUG)
@@ -318,8 +319,8 @@ class TestRenewal:
         asked = []
 
         def refresh(file_id, url):
-            asked.append((file_id, url.rpartition("=")[2]))
-            return f"{server.url}/fresh-{len(asked)}?X-Amz-Signature=canary-{len(asked) + 1}"
+            asked.append((file_id, url.reveal().rpartition("=")[2]))
+            return SecretUrl(f"{server.url}/fresh-{len(asked)}?X-Amz-Signature=canary-{len(asked) + 1}")
 
         return asked, refresh
 
@@ -364,7 +365,7 @@ class TestRenewal:
     def test_a_fresh_url_is_checked_too(self, server, reader):
         server.on("GET", PATH, Reply(status=403, body=EXPIRED))
         with pytest.raises(InsecureUrlError):
-            fetch(reader, server, refresh=lambda file_id, url: "http://169.254.169.254/x")
+            fetch(reader, server, refresh=lambda file_id, url: SecretUrl("http://169.254.169.254/x"))
 
 
 class TestRanges:
@@ -374,7 +375,7 @@ class TestRanges:
         return [
             bytes(part)
             for part in reader.fetch_ranges(
-                server.url + PATH + "?sig=canary-1", file_id="f1", size=size, ranges=wanted, **arguments
+                SecretUrl(server.url + PATH + "?sig=canary-1"), file_id="f1", size=size, ranges=wanted, **arguments
             )
         ]
 
@@ -423,7 +424,7 @@ class TestRanges:
 
         def refresh(file_id, url):
             asked.append(url)
-            return server.url + "/fresh"
+            return SecretUrl(server.url + "/fresh")
 
         server.on("GET", PATH, Reply(status=403, body=EXPIRED, delay=0.05))
         server.on("GET", "/fresh", file_reply(DATA))

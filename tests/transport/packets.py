@@ -7,6 +7,7 @@ import threading
 
 from waiting import HANG
 
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.http11 import Exchange
 from delta_sharing_client.transport.retry import is_retryable
 
@@ -170,7 +171,7 @@ WAYS = [by_some, by_view, by_chunks]
 
 
 def fetch(storage, server, read=by_some, path=SIGNED):
-    with storage.get(server.url + path, file_id="f1") as response:
+    with storage.get(SecretUrl(server.url + path), file_id="f1") as response:
         return read(response)
 
 

@@ -25,6 +25,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.connections import Cancellation
 from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.retry import is_retryable
@@ -161,7 +162,7 @@ class TestNoOtherCredentials:
         cookie = SimpleCookie({"session": "canary"})
         server.on("GET", "*", Reply(headers={"Set-Cookie": cookie["session"].OutputString()}))
         for _ in range(2):
-            storage.get(server.url + SIGNED).read(1)
+            storage.get(SecretUrl(server.url + SIGNED)).read(1)
         for request in server.requests:
             assert "authorization" not in request.headers
             assert "cookie" not in request.headers
@@ -174,7 +175,7 @@ class TestNoOtherCredentials:
         monkeypatch.delenv("NO_PROXY", raising=False)
         server.on("GET", "*", Reply())
         assert api.request("GET", ("x",)).ok
-        assert storage.get(server.url + SIGNED).ok
+        assert storage.get(SecretUrl(server.url + SIGNED)).ok
 
 
 class TestProxies:
@@ -185,7 +186,7 @@ class TestProxies:
 
     def send(self, options):
         with StorageTransport(options, endpoint_is_loopback=False) as storage:
-            return storage.get("http://store.invalid/file?sig=canary").read(10)
+            return storage.get(SecretUrl("http://store.invalid/file?sig=canary")).read(10)
 
     def test_of_the_environment(self, server, monkeypatch):
         monkeypatch.setenv("http_proxy", server.url)
@@ -253,7 +254,7 @@ class TestRedirects:
         with FaultServer() as other:
             server.on("GET", "*", Reply(status=307, headers={"Location": other.url + "/moved"}))
             other.on("GET", "/moved", Reply(body=b"data"))
-            with storage.get(server.url + SIGNED, headers={"Range": "bytes=0-3"}) as response:
+            with storage.get(SecretUrl(server.url + SIGNED), headers={"Range": "bytes=0-3"}) as response:
                 assert response.read_some(10) == b"data"
             assert other.requests[0].headers["range"] == "bytes=0-3"
 
@@ -263,11 +264,11 @@ class TestRedirects:
     def test_a_store_may_not_redirect_beyond_them(self, server, storage, target):
         server.on("GET", "*", Reply(status=302, headers={"Location": target}))
         with pytest.raises(InsecureUrlError):
-            storage.get(server.url + SIGNED)
+            storage.get(SecretUrl(server.url + SIGNED))
 
     def test_redirects_end(self, server, api, storage):
         server.on("GET", "*", Reply(status=302, headers={"Location": "/again"}))
-        for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(server.url + SIGNED)):
+        for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(SecretUrl(server.url + SIGNED))):
             server.requests.clear()
             with pytest.raises(NonRetryableTransportError, match="5 redirects"):
                 send()
@@ -276,11 +277,11 @@ class TestRedirects:
     def test_a_malformed_location(self, server, storage):
         server.on("GET", "*", Reply(status=302, headers={"Location": "http://[::1"}))
         with pytest.raises(TransportError, match="malformed"):
-            storage.get(server.url + SIGNED)
+            storage.get(SecretUrl(server.url + SIGNED))
 
     def test_a_redirect_without_location_is_an_answer(self, server, storage):
         server.on("GET", "*", Reply(status=304))
-        assert storage.get(server.url + SIGNED).status == 304
+        assert storage.get(SecretUrl(server.url + SIGNED)).status == 304
 
 
 FAULTS = {
@@ -324,7 +325,7 @@ class TestFaults:
         ):
             for send in (
                 lambda: b"".join(api.request("GET", ("x",), params={"pageToken": "canary-page"}).chunks()),
-                lambda: drain(storage.get(server.url + SIGNED)),
+                lambda: drain(storage.get(SecretUrl(server.url + SIGNED))),
             ):
                 with pytest.raises(expected) as caught:
                     send()
@@ -341,7 +342,7 @@ class TestFaults:
             StorageTransport(self.options, endpoint_is_loopback=True) as storage,
             pytest.raises(TransportError, match="connection refused") as caught,
         ):
-            storage.get(f"http://127.0.0.1:{refused_port}{SIGNED}")
+            storage.get(SecretUrl(f"http://127.0.0.1:{refused_port}{SIGNED}"))
         assert caught.value.url == f"http://127.0.0.1:{refused_port}/file.parquet?***"
         assert is_retryable(caught.value)
 
@@ -361,7 +362,7 @@ class TestFaults:
             StorageTransport(self.options, endpoint_is_loopback=True) as storage,
             pytest.raises(TransportError, match="cannot be resolved") as caught,
         ):
-            storage.get("https://store.invalid" + SIGNED)
+            storage.get(SecretUrl("https://store.invalid" + SIGNED))
         assert is_retryable(caught.value)
 
     def test_the_time_out_of_an_attempt_is_the_least_of_all(self, server):
@@ -393,7 +394,7 @@ class TestFaults:
             for send in (
                 lambda: api.request("GET", ("x",)),
                 lambda: api.request("GET", ("x",), timeout=0.1),
-                lambda: storage.get(url + SIGNED),
+                lambda: storage.get(SecretUrl(url + SIGNED)),
             ):
                 with pytest.raises(RequestTimeoutError, match="no answer came in time") as caught:
                     send()
@@ -409,7 +410,7 @@ class TestFaults:
             StorageTransport(options, endpoint_is_loopback=False) as storage,
         ):
             url = "https://store.invalid" + SIGNED
-            for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(url)):
+            for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(SecretUrl(url))):
                 with pytest.raises(RequestTimeoutError):
                     send()
 
@@ -456,18 +457,18 @@ def drain(response):
 class TestBodies:
     def test_read_some_gives_what_is_there(self, server, storage):
         server.on("GET", "*", Reply(body=b"0123456789", chunk=4))
-        assert drain(storage.get(server.url + SIGNED)) == b"0123456789"
+        assert drain(storage.get(SecretUrl(server.url + SIGNED))) == b"0123456789"
 
     def test_length_counts_down(self, server, storage):
         server.on("GET", "*", Reply(body=b"0123456789"))
-        with storage.get(server.url + SIGNED) as response:
+        with storage.get(SecretUrl(server.url + SIGNED)) as response:
             assert response.length == 10
             response.read_some(4)
             assert response.length == 6
 
     def test_without_urllib3s_own_check_a_short_body_is_noticed(self, server, storage):
         server.on("GET", "*", Reply(body=b"0123456789", cut_at=5))
-        with storage.get(server.url + SIGNED) as response:
+        with storage.get(SecretUrl(server.url + SIGNED)) as response:
             response._raw.enforce_content_length = False
             with pytest.raises(IncompleteResponseError, match="5 bytes of it are missing"):
                 while response.read_some(3):
@@ -476,7 +477,7 @@ class TestBodies:
     def test_nothing_is_decompressed_in_a_file(self, server, storage):
         packed = gzip.compress(b"data")
         server.on("GET", "*", Reply(body=packed, headers={"Content-Encoding": "gzip"}))
-        assert drain(storage.get(server.url + SIGNED)) == packed
+        assert drain(storage.get(SecretUrl(server.url + SIGNED))) == packed
 
 
 class TestLogging:
@@ -486,11 +487,11 @@ class TestLogging:
         api.request(
             "POST", ("x",), params={"pageToken": "canary-page"}, body={"refreshToken": "canary-body"}
         ).read(99)
-        storage.get(server.url + SIGNED).read(99)
+        storage.get(SecretUrl(server.url + SIGNED)).read(99)
         server.on("*", "*", Reply(drop=True))
         for send in (
             lambda: api.request("GET", ("x",), params={"a": "canary"}),
-            lambda: storage.get(server.url + SIGNED),
+            lambda: storage.get(SecretUrl(server.url + SIGNED)),
         ):
             with pytest.raises(TransportError):
                 send()
@@ -523,7 +524,7 @@ class TestAbort:
 
         def fetch():
             try:
-                drain(storage.get(server.url + SIGNED))
+                drain(storage.get(SecretUrl(server.url + SIGNED)))
             except (TransportError, IncompleteResponseError) as error:
                 errors.append(error)
 
@@ -551,7 +552,7 @@ class TestAbort:
 
         def fetch(path, event):
             try:
-                results[path] = drain(storage.get(server.url + path, cancelled=event))
+                results[path] = drain(storage.get(SecretUrl(server.url + path), cancelled=event))
             except (TransportError, IncompleteResponseError) as error:
                 results[path] = error
 
@@ -572,7 +573,7 @@ class TestAbort:
         storage.break_on(event)
         event.set()
         with pytest.raises((TransportError, IncompleteResponseError)):
-            storage.get(server.url + SIGNED, cancelled=event)
+            storage.get(SecretUrl(server.url + SIGNED), cancelled=event)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
     @pytest.mark.parametrize("how", ["abort", "cancel", "close"])
@@ -581,7 +582,7 @@ class TestAbort:
         server.on("GET", "*", Reply(body=bytes(200_000), cut_at=100_000, ending="pause", pause=0.3))
         cancelled = Cancellation()
         storage.break_on(cancelled)
-        with storage.get(server.url + SIGNED, cancelled=cancelled) as response:
+        with storage.get(SecretUrl(server.url + SIGNED), cancelled=cancelled) as response:
             left = 200_000 - len(response.read_some(10))
             child = os.fork()
             if not child:
@@ -602,7 +603,7 @@ class TestTls:
 
     def get(self, url, **options):
         with StorageTransport(TransportOptions(**options), endpoint_is_loopback=False) as storage:
-            return drain(storage.get(url + SIGNED))
+            return drain(storage.get(SecretUrl(url + SIGNED)))
 
     def test_an_unknown_authority_is_refused_for_good(self, secure):
         with pytest.raises(NonRetryableTransportError, match="ca_bundle") as caught:
@@ -637,7 +638,7 @@ class TestTls:
             meanwhile(lambda: wait_until(lambda: secure.requests), storage.abort),
             pytest.raises((TransportError, IncompleteResponseError)),
         ):
-            storage.get(secure.url + SIGNED)
+            storage.get(SecretUrl(secure.url + SIGNED))
 
     def test_files_that_are_missing_or_no_certificates(self, tmp_path, certificate):
         nonsense = tmp_path / "nonsense.pem"
@@ -684,7 +685,10 @@ def test_the_pool_has_room_for_all_connections(server, caplog):
     server.on("GET", "*", Reply(body=b"x", delay=0.05))
     with StorageTransport(TransportOptions(max_connections=8), endpoint_is_loopback=True) as storage:
         for _ in range(2):
-            threads = [threading.Thread(target=lambda: drain(storage.get(server.url + SIGNED))) for _ in range(8)]
+            threads = [
+                threading.Thread(target=lambda: drain(storage.get(SecretUrl(server.url + SIGNED))))
+                for _ in range(8)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:

@@ -3,6 +3,7 @@
 import pytest
 
 from delta_sharing_client.errors import InsecureUrlError
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.url_rules import check_data_url, check_endpoint, is_loopback, same_origin
 
 
@@ -85,13 +86,13 @@ def test_other_spellings_of_loopback(url):
 @pytest.mark.parametrize("allow_http", [False, True])
 def test_data_urls_that_are_refused_whatever_is_allowed(url, allow_http):
     with pytest.raises(InsecureUrlError):
-        check_data_url(url, endpoint_is_loopback=True, allow_http=allow_http)
+        check_data_url(SecretUrl(url), endpoint_is_loopback=True, allow_http=allow_http)
 
 
 def test_data_urls_over_plain_http():
     def allowed(url, *, loopback=False, allow_http=False):
         try:
-            check_data_url(url, endpoint_is_loopback=loopback, allow_http=allow_http)
+            check_data_url(SecretUrl(url), endpoint_is_loopback=loopback, allow_http=allow_http)
         except InsecureUrlError:
             return False
         return True
@@ -106,7 +107,9 @@ def test_data_urls_over_plain_http():
 
 def test_refusals_show_no_signature():
     with pytest.raises(InsecureUrlError) as caught:
-        check_data_url("http://bucket/x?X-Amz-Signature=s3cret", endpoint_is_loopback=False, allow_http=False)
+        check_data_url(
+            SecretUrl("http://bucket/x?X-Amz-Signature=s3cret"), endpoint_is_loopback=False, allow_http=False
+        )
     assert "s3cret" not in str(caught.value)
     assert "http://bucket/x" in str(caught.value)
 

@@ -33,6 +33,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.connections import SocketRegistry, TrackingAdapter
 from delta_sharing_client.transport.http11 import _host
 from delta_sharing_client.transport.transports import StorageTransport
@@ -184,7 +185,7 @@ class TestInterimAnswers:
         ],
     )
     def test_they_are_passed_over(self, storage, packets):
-        with PacketServer(packets, [FINE]) as server, storage.get(server.url + SIGNED) as response:
+        with PacketServer(packets, [FINE]) as server, storage.get(SecretUrl(server.url + SIGNED)) as response:
             assert response.status == 200
             assert response.length == 4
             assert "Link" not in response.headers
@@ -199,7 +200,7 @@ class TestInterimAnswers:
 class TestHeads:
     def head(self, storage, *lines, end=b"\r\n"):
         answer = end.join((b"HTTP/1.1 200 OK", *lines, b"Content-Length: 4", b"", b"fine"))
-        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+        with PacketServer([answer]) as server, storage.get(SecretUrl(server.url + SIGNED)) as response:
             assert by_view(response) == b"fine"
             return response
 
@@ -234,7 +235,7 @@ class TestHeads:
     )
     def test_status_lines(self, storage, line):
         answer = line + b"\r\nContent-Length: 1\r\n\r\nx"
-        with PacketServer([answer]) as server, storage.get(server.url + SIGNED) as response:
+        with PacketServer([answer]) as server, storage.get(SecretUrl(server.url + SIGNED)) as response:
             assert (response.status, by_some(response)) == (200, b"x")
 
     @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ class TestHeads:
         head = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 4\r\n\r\n"
         packets = [part for number in head for part in (bytes([number]), 0.001)]
         with PacketServer([*packets, b"fine"], [FINE]) as server:
-            with storage.get(server.url + SIGNED) as response:
+            with storage.get(SecretUrl(server.url + SIGNED)) as response:
                 assert response.headers["A"] == "b"
                 assert by_view(response) == b"fine"
             assert fetch(storage, server) == b"fine"
@@ -341,7 +342,7 @@ class TestLengths:
     )
     def test_what_is_no_number_is_none(self, storage, said):
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello, you"
-        with PacketServer([answer, None]) as server, storage.get(server.url + SIGNED) as response:
+        with PacketServer([answer, None]) as server, storage.get(SecretUrl(server.url + SIGNED)) as response:
             assert response.length is None
             assert by_view(response) == b"hello, you"
 
@@ -379,7 +380,7 @@ class TestLengths:
     def test_asking_for_nothing_ends_nothing(self, storage):
         """A connection with a body still to come must not go back to the pool."""
         with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nab", 0.2, b"cdefgh"], [FINE]) as server:
-            with storage.get(server.url + SIGNED) as response:
+            with storage.get(SecretUrl(server.url + SIGNED)) as response:
                 response._raw.read1(0)
                 assert fetch(storage, server) == b"fine"
                 assert by_some(response) == b"abcdefgh"
@@ -415,7 +416,7 @@ class TestChunks:
     def test_trailers_are_no_headers(self, storage):
         with (
             PacketServer([CHUNKED + b"0\r\nETag: x\r\n\r\n"]) as server,
-            storage.get(server.url + SIGNED) as response,
+            storage.get(SecretUrl(server.url + SIGNED)) as response,
         ):
             assert by_some(response) == b""
             assert "ETag" not in response.headers
@@ -488,7 +489,7 @@ class TestChunks:
         """Half of the line with its size was read, so that its content would be taken for the next size."""
         timed_out = threading.Event()
         packets = CHUNKED + b"2\r\nab\r\n5\r", timed_out, b"\n0\r\n\r\n\r\n0\r\n\r\n"
-        with PacketServer(packets) as server, hasty.get(server.url + SIGNED) as response:
+        with PacketServer(packets) as server, hasty.get(SecretUrl(server.url + SIGNED)) as response:
             assert response.read_some(5) == b"ab"
             with pytest.raises(RequestTimeoutError):
                 response.read_some(5)
@@ -520,7 +521,7 @@ class TestSurplus:
     def test_a_chunked_body_of_which_a_length_says_that_it_is_empty(self, storage):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
         with PacketServer([head, 0.05, b"5\r\nhello\r\n0\r\n\r\n"], [FINE]) as server:
-            with storage.get(server.url + SIGNED) as response:
+            with storage.get(SecretUrl(server.url + SIGNED)) as response:
                 assert response.length is None
                 assert by_some(response) == b"hello"
             assert fetch(storage, server) == b"fine"
@@ -539,11 +540,11 @@ class TestLettingGo:
     def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
         """Its connection is nobody's any more, and the next one somebody else's."""
         with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
-            first = storage.get(server.url + SIGNED)
+            first = storage.get(SecretUrl(server.url + SIGNED))
             assert first.read_some(2) == b"ab"
             first.close()
             assert server.hung_up.acquire(timeout=HANG)
-            with storage.get(server.url + SIGNED) as second:
+            with storage.get(SecretUrl(server.url + SIGNED)) as second:
                 assert second._raw._from is not first._raw._from
                 first.close()
                 del first
@@ -556,10 +557,10 @@ class TestLettingGo:
     @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
     def test_an_answer_closed_half_read_takes_nothing_of_another_one(self, storage, begun, read):
         with PacketServer([begun], [self.HALF, 0.1, b"efgh"]) as server:
-            first = storage.get(server.url + SIGNED)
+            first = storage.get(SecretUrl(server.url + SIGNED))
             first.read_some(4)
             first.close()
-            with storage.get(server.url + SIGNED) as second:
+            with storage.get(SecretUrl(server.url + SIGNED)) as second:
                 assert second._raw._from is not first._raw._from
                 assert second.read_some(4) == b"abcd"
                 with pytest.raises(IncompleteResponseError) as caught:
@@ -570,9 +571,9 @@ class TestLettingGo:
     @pytest.mark.parametrize("read", WAYS)
     def test_an_answer_read_to_its_end_stays_at_it(self, storage, read):
         with PacketServer([FINE], [self.HALF, 0.1, b"efgh"]) as server:
-            with storage.get(server.url + SIGNED) as first:
+            with storage.get(SecretUrl(server.url + SIGNED)) as first:
                 assert by_view(first) == b"fine"
-                with storage.get(server.url + SIGNED) as second:
+                with storage.get(SecretUrl(server.url + SIGNED)) as second:
                     assert read(first) == b""
                     first.close()
                     assert by_view(second) == b"abcdefgh"
@@ -586,7 +587,7 @@ class TestLettingGo:
             warnings.simplefilter("always")
             gc.disable()  # the socket must not stay open until it is run
             try:
-                response = storage.get(server.url + SIGNED)
+                response = storage.get(SecretUrl(server.url + SIGNED))
                 del response
                 assert server.hung_up.acquire(timeout=HANG)
             finally:
@@ -613,7 +614,7 @@ class TestLettingGo:
         def work(worker):
             for turn in range(30):
                 number = worker * 100 + turn
-                with storage.get(f"{server.url}/{number}") as response:
+                with storage.get(SecretUrl(f"{server.url}/{number}")) as response:
                     path = f"/{number}".encode()
                     if number % 5 == 0:
                         data = response.read_some(1000)
@@ -645,7 +646,7 @@ class TestRequests:
         with PacketServer([FINE]) as server:
             for _ in range(2):
                 with pytest.raises(InsecureUrlError) as caught:
-                    storage.get(f"{server.url}{path}?sig=canary")
+                    storage.get(SecretUrl(f"{server.url}{path}?sig=canary"))
                 assert "canary" not in str(caught.value)
             assert server.connections == 0
 
@@ -680,7 +681,9 @@ class TestRequests:
 
     def test_what_is_sent(self, storage):
         with PacketServer([FINE]) as server:
-            with storage.get(server.url + "/x", headers={"Range": "bytes=0-3", "If-Match": '"ä"'}) as response:
+            with storage.get(
+                SecretUrl(server.url + "/x"), headers={"Range": "bytes=0-3", "If-Match": '"ä"'}
+            ) as response:
                 assert by_some(response) == b"fine"
             assert server.heads[0].decode("latin-1").split("\r\n") == [
                 "GET /x HTTP/1.1",
@@ -696,7 +699,7 @@ class TestRequests:
     def test_headers_that_are_refused(self, storage, value):
         with PacketServer([FINE]) as server:
             with pytest.raises(DeltaSharingError) as caught:
-                storage.get(server.url + SIGNED, headers={"If-Match": value})
+                storage.get(SecretUrl(server.url + SIGNED), headers={"If-Match": value})
             assert "canary" not in str(caught.value)
             assert fetch(storage, server) == b"fine"
             assert len(server.heads) == 1
@@ -720,7 +723,7 @@ class TestRequests:
         except OSError:
             pytest.skip("this machine has no IPv6")
         with running as server:
-            with storage.get(f"http://{name}:{server.port}/x") as response:
+            with storage.get(SecretUrl(f"http://{name}:{server.port}/x")) as response:
                 assert by_some(response) == b"fine"
             assert f"\r\nHost: {name.lower()}:{server.port}\r\n".encode() in server.heads[0]
 

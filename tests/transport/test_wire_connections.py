@@ -10,6 +10,7 @@ from urllib3.util.ssl_match_hostname import CertificateError
 from waiting import BRIEFLY, HANG
 
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport import transports as transport
 from delta_sharing_client.transport.error_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.transports import StorageTransport
@@ -25,7 +26,7 @@ def storage():
 
 def test_those_in_use_go_when_they_are_done_with_a_closed_transport(storage):
     with PacketServer(HALF, [FINE]) as server:
-        response = storage.get(server.url + SIGNED)
+        response = storage.get(SecretUrl(server.url + SIGNED))
         storage.close()
         with response:
             assert by_view(response) == b"abcdefgh"
@@ -39,7 +40,10 @@ def test_no_more_are_kept_than_may_be_open():
         StorageTransport(TransportOptions(max_connections=1), endpoint_is_loopback=True) as storage,
         PacketServer(HALF, HALF) as server,
     ):
-        with storage.get(server.url + SIGNED) as first, storage.get(server.url + SIGNED) as second:
+        with (
+            storage.get(SecretUrl(server.url + SIGNED)) as first,
+            storage.get(SecretUrl(server.url + SIGNED)) as second,
+        ):
             assert by_view(first) == by_view(second) == b"abcdefgh"
         assert server.hung_up.acquire(timeout=HANG)
         assert not server.hung_up.acquire(timeout=BRIEFLY)
@@ -67,7 +71,7 @@ def test_those_of_a_forgotten_transport_go():
 def test_one_that_failed_is_not_used_again(storage):
     with PacketServer([b"no HTTP\r\n\r\n", FINE], [FINE]) as server:
         with pytest.raises(Exception, match="before an answer came"):
-            storage.get(server.url + SIGNED)
+            storage.get(SecretUrl(server.url + SIGNED))
         assert server.hung_up.acquire(timeout=HANG)
         assert fetch(storage, server) == b"fine"
         assert server.connections == 2

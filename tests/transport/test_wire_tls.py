@@ -15,6 +15,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.transports import StorageTransport
 
 
@@ -82,7 +83,7 @@ class TestTls:
     def test_an_answer_dropped_unread(self, secure, context):
         with PacketServer([FINE], tls=context) as server, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            del_me = secure.get(server.url + SIGNED)
+            del_me = secure.get(SecretUrl(server.url + SIGNED))
             del del_me
             assert server.hung_up.acquire(timeout=HANG)
         assert [warning for warning in caught if issubclass(warning.category, ResourceWarning)] == []

@@ -26,6 +26,7 @@ from delta_sharing_client.model.actions import (
     RemoveFile,
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.decoder import decode_actions, decode_line
 from delta_sharing_client.wire.ndjson import MAX_DEPTH, Lines, parse_object
 from delta_sharing_client.wire.typed_lines import FileBlock
@@ -247,7 +248,7 @@ class TestEnds:
         protocol, metadata, file, end = decode(body(PROTOCOL, METADATA, FILE, END), capabilities=PROMISED)
         assert protocol == Protocol(1)
         assert metadata == Metadata("m1", SCHEMA)
-        assert file == AddFile(URL, "f1", {"p": "1"}, 573)
+        assert file == AddFile(SecretUrl(URL), "f1", {"p": "1"}, 573)
         assert type(file) is AddFile
         assert end == EndStreamAction()
 
@@ -587,7 +588,7 @@ class TestFiles:
             }
         )
         assert type(action) is kind
-        assert action.url == URL
+        assert action.url.reveal() == URL
         assert action.id == "f1"
         assert action.partition_values == {"a": "1", "b": None, "c": ""}
         assert (action.size, action.version, action.timestamp) == (10, 3, 1700000000000)
@@ -628,7 +629,7 @@ class TestFiles:
         )
         assert type(action) is kind
         assert action == kind(
-            URL,
+            SecretUrl(URL),
             "f1",
             {"col-1": "x"},
             574,
@@ -636,7 +637,7 @@ class TestFiles:
             7,
             8,
             9,
-            DeletionVector("p", f"https://h/dv.bin?sig={SECRET}", 34, 2, 1),
+            DeletionVector("p", SecretUrl(f"https://h/dv.bin?sig={SECRET}"), 34, 2, 1),
             "v1",
             False,
         )
@@ -727,7 +728,7 @@ class TestSecrets:
             decode_line({"cdf": FILE["file"]}),
             decode_line({"remove": FILE["file"]}),
             decode_line({"endStreamAction": {"refreshToken": SECRET, "nextPageToken": SECRET}}),
-            DeletionVector("p", URL, 1, 1, 1),
+            DeletionVector("p", SecretUrl(URL), 1, 1, 1),
             decode_line(METADATA),
             decode_line(PROTOCOL),
         ]

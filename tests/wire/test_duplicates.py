@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.answers import keep_files, read_page
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.typed_lines import Decoded, FileBlock, typed_decoder
@@ -20,7 +21,8 @@ HEAD: list[Any] = [Protocol(1), Metadata("m", "{}")]
 
 
 def file(number: int, **more: Any) -> AddFile:
-    fields: dict[str, Any] = {"url": f"https://h/{number}", "id": f"f{number}", "partition_values": {}, "size": 5}
+    url = SecretUrl(f"https://h/{number}")
+    fields: dict[str, Any] = {"url": url, "id": f"f{number}", "partition_values": {}, "size": 5}
     return AddFile(**fields | more)
 
 
@@ -41,7 +43,7 @@ def columns(files: list[AddFile]) -> FileBlock:
 
 
 def line(file: AddFile) -> bytes:
-    add = {"path": file.url, "size": file.size, "partitionValues": dict(file.partition_values)}
+    add = {"path": file.url.reveal(), "size": file.size, "partitionValues": dict(file.partition_values)}
     told = {"id": file.id, "version": file.version, "expirationTimestamp": file.expiration_timestamp}
     return json.dumps({"file": told | {"deltaSingleAction": {"add": add}}}).encode()
 
@@ -61,7 +63,9 @@ def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
 
 def test_those_that_agree_count_once() -> None:
     one, two, three = file(1), file(2, partition_values={"a": "1", "b": None}), file(3)
-    again = file(2, url="https://h/fresh", partition_values={"b": None, "a": "1"}, expiration_timestamp=7)
+    again = file(
+        2, url=SecretUrl("https://h/fresh"), partition_values={"b": None, "a": "1"}, expiration_timestamp=7
+    )
     assert listed([[one, two], [three, again]]) == [one, two, three]
     assert listed([[one, two, again]]) == [one, two]
     assert listed([[one, two]], [[again, three]]) == [one, two, three]
@@ -77,7 +81,7 @@ def test_those_that_agree_count_once() -> None:
         {"partition_values": {"a": "2"}},
         {"partition_values": {"a": "1", "b": None}},
         {"deletion_vector_file_id": "v"},
-        {"deletion_vector": DeletionVector("i", "x", 1, 1)},
+        {"deletion_vector": DeletionVector("i", SecretUrl("x"), 1, 1)},
     ],
 )
 @pytest.mark.parametrize("apart", ["in one list", "in two", "on two pages", "one by one"])
@@ -102,7 +106,7 @@ def test_an_attempt_that_failed_leaves_nothing() -> None:
         ).items
 
     with pytest.raises(ProtocolError, match="a change data file in a snapshot"):
-        attempt(columns([file(1), file(2)]), CdcFile("u", "c", {}, 1))
+        attempt(columns([file(1), file(2)]), CdcFile(SecretUrl("u"), "c", {}, 1))
     assert attempt(columns([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
 
 

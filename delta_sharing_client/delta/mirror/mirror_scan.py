@@ -22,6 +22,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.scan.planner import ScanPlan, bind_query
 from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.local import LocalStorage
 
 
@@ -119,13 +120,13 @@ def shared_form(file: AddFile, directory: Path) -> SharedFile:
         local = vector.resolve(directory)
         described = DeletionVector(
             "i" if local is None else "p",
-            vector.path_or_inline if local is None else str(local),
+            SecretUrl(vector.path_or_inline if local is None else str(local)),
             int(vector.raw.get("sizeInBytes") or 0),
             vector.cardinality,
             vector.offset,
         )
     return SharedFile(
-        str(resolve_path(directory, file.path)),
+        SecretUrl(str(resolve_path(directory, file.path))),
         tags.get(FILE_ID, file.path),
         file.partition_values,
         file.size or 0,

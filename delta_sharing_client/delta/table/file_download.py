@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final
@@ -28,6 +28,7 @@ from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import Download, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.connections import Cancellation
@@ -48,7 +49,7 @@ class Wanted:
     """A file to fetch.
 
     Attributes:
-        url: its signed URL; never shown.
+        url: its signed URL.
         file_id: its id in the sharing protocol, under which its URL is renewed.
         path: where it shall lie, relative to the table's directory.
         size: its size in bytes; 0 where not told.
@@ -56,7 +57,7 @@ class Wanted:
         vector: what the descriptor says, where it is a deletion vector.
     """
 
-    url: str = field(repr=False)
+    url: SecretUrl
     file_id: str
     path: str
     size: int = 0

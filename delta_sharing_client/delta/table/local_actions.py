@@ -99,7 +99,7 @@ class LocalFile:
         """Return the `add` action that names the signed URLs instead of local files."""
         action = self.action
         raw: dict[str, Any] = {
-            "path": action.url,
+            "path": action.url.reveal(),
             "partitionValues": dict(self.values),
             "size": action.size,
             "modificationTime": now_ms if action.timestamp is None else action.timestamp,
@@ -177,7 +177,7 @@ def vector_identity(action: FileAction) -> str:
     if vector is None:
         return ""
     if vector.storage_type == "i":
-        return f"i{vector.path_or_inline}"
+        return f"i{vector.path_or_inline.reveal()}"
     return f"{vector_file_id(action)}@{vector.offset or 0}"
 
 
@@ -189,7 +189,7 @@ def location_of(action: FileAction) -> str:
 def _descriptor(vector: DeletionVector) -> dict[str, Any]:
     raw = {
         "storageType": vector.storage_type,
-        "pathOrInlineDv": vector.path_or_inline,
+        "pathOrInlineDv": vector.path_or_inline.reveal(),
         "offset": vector.offset,
         "sizeInBytes": vector.size_in_bytes,
         "cardinality": vector.cardinality,

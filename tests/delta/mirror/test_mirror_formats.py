@@ -24,6 +24,7 @@ from delta_sharing_client.delta.table.local_actions import Copier, LocalFile, lo
 from delta_sharing_client.delta.table.local_names import digest
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.model.actions import AddFile, DeletionVector
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 
 Connect = Callable[..., SharingClient]
@@ -248,7 +249,8 @@ def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
             "size": add.size,
             "stats": add.stats,
         }
-        action = AddFile(**(fields | {name: value(number, add) for name, value in changes.items()}))
+        fields |= {name: value(number, add) for name, value in changes.items()}
+        action = AddFile(**fields | {"url": SecretUrl(fields["url"])})
         found.append(Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action))
     return found
 
@@ -299,7 +301,7 @@ def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
     mirror.sync(progress=False)
     snapshot = mirror.log.snapshot()
     add = next(add for add in snapshot.files if add.partition_values == {"p": "x"})
-    vector = DeletionVector("p", "http://127.0.0.1/vector?signature=new", 34, 1, 1)
+    vector = DeletionVector("p", SecretUrl("http://127.0.0.1/vector?signature=new"), 34, 1, 1)
     action = structs.replace(listed(mirror)[0].action, deletion_vector=vector, partition_values={"p": "x"})
     action = structs.replace(action, size=add.size, stats=add.stats)
     file = Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action)

@@ -26,6 +26,7 @@ from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download as fetch_files
 from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
@@ -105,7 +106,7 @@ def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_
     assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock", "partial"]
 
 
-def told(storage: Any, directory: Path, share: Share, url: str) -> list[int]:
+def told(storage: Any, directory: Path, share: Share, url: SecretUrl) -> list[int]:
     """Fetch the large file; return what a progress bar is told meanwhile."""
     size = len(share.data["big"])
     wanted = fetch_files.Wanted(url=url, file_id="big", path="big.parquet", size=size)
