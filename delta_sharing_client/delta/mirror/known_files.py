@@ -1,22 +1,22 @@
 """Which files of a mirror a server lists now: known again by their ids, or else by what does not change of a file.
 
 A server may give a file another id in another response format. What stays is the unsigned part of its URL, its
-size, its partition values and its number of rows. Where those leave a doubt, the file is another one.
+size, its partition values and its statistics. Where those leave a doubt, the file is another one.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from delta_sharing_client.delta.log import AddFile, Snapshot
 from delta_sharing_client.delta.mirror.state import data_of, file_id_of, key_of, tags_of
 from delta_sharing_client.delta.table.file_download import Fetched
 from delta_sharing_client.delta.table.local_actions import LOCATION, LocalFile, location_of
-from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import FileAction
 
 
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def compare(
-    snapshot: Snapshot, directory: Path, listed: Iterable[LocalFile], locations: Mapping[str, str]
+    snapshot: Snapshot, directory: Path, listed: Iterable[LocalFile], locations: Mapping[str, str] | None
 ) -> Comparison:
     """Compare a mirror's version with what a server lists.
 
@@ -48,27 +48,31 @@ def compare(
         snapshot: the version.
         directory: the mirror's directory.
         listed: the files that the server lists.
-        locations: what the mirror's files are by their URLs, by id, where its log does not say so.
+        locations: what the mirror's files are by their URLs, by id, where its log does not say so; None where the
+            server lists the files by the ids that the mirror knows, so that a file with another id is another one.
     """
     by_key = {file.key: file for file in listed}
     named = {file.action.id for file in by_key.values()}
     ids = {file_id_of(add): add for add in snapshot.files}
-    once = _single((location_of(file.action), file) for file in by_key.values())
-    places = _single(
-        (tags_of(add).get(LOCATION) or locations.get(file_id_of(add)), add)
-        for add in snapshot.files
-        if file_id_of(add) not in named
-    )
+    places: dict[str, AddFile] = {}
+    if locations is not None:
+        # Of a server that tells its files apart by the query strings of their URLs, all of them have one place.
+        once = _single((location_of(file.action), file.action) for file in by_key.values())
+        known = _single(
+            (tags_of(add).get(LOCATION) or locations.get(file_id_of(add)), add) for add in snapshot.files
+        )
+        places = {
+            once[place].id: add
+            for place, add in known.items()
+            if place in once and file_id_of(add) not in named and _may_be(add, once[place], sure=len(once) == 1)
+        }
     data = {key_of(add): data_of(add, directory) for add in snapshot.files}
     gone = {key_of(add): add for add in snapshot.files}
     files: list[LocalFile] = []
     new: list[LocalFile] = []
     renamed: list[LocalFile] = []
     for key, file in by_key.items():
-        add = ids.get(file.action.id)
-        location = location_of(file.action)
-        if add is None and location in once and location in places and _may_be(places[location], file.action):
-            add = places[location]
+        add = ids.get(file.action.id) or places.get(file.action.id)
         if add is None or not _same_values(add, file):
             files.append(file)
             new.append(file)
@@ -107,10 +111,27 @@ def _single(items: Iterable[tuple[str | None, T]]) -> dict[str, T]:
     return {key: item for key, item in pairs if counts[key] == 1}
 
 
-def _may_be(add: AddFile, action: FileAction) -> bool:
-    """Tell whether nothing that is known of a file speaks against its being another one under another id."""
-    rows, listed = num_records(add.stats), num_records(action.stats)
-    return 0 < action.size == add.size and (rows is None or listed is None or rows == listed)
+def _may_be(add: AddFile, action: FileAction, *, sure: bool) -> bool:
+    """Tell whether nothing that is known of a file speaks against its being another one under another id.
+
+    Args:
+        add: the file.
+        action: the other one.
+        sure: their statistics have to speak for it: a URL that is the only one tells no files apart.
+    """
+    before, now = _stats(add.stats), _stats(action.stats)
+    if before is None or now is None:
+        return not sure and 0 < action.size == add.size
+    return 0 < action.size == add.size and before == now and (not sure or "minValues" in now)
+
+
+def _stats(text: str | None) -> dict[str, Any] | None:
+    """What statistics say of a file's data; that a deletion vector makes its bounds loose is no part of that."""
+    try:
+        found = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    return {k: v for k, v in found.items() if k != "tightBounds"} if isinstance(found, dict) else None
 
 
 def _same_values(add: AddFile, file: LocalFile) -> bool:

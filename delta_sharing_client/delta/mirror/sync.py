@@ -187,12 +187,15 @@ class Syncer:
             collected=before.collected + collected,
         )
 
-    def _locations(self, snapshot: Snapshot, listing: Listing) -> Mapping[str, str]:
-        """What the files of an older release's mirror are by their URLs, by the ids that it knows.
+    def _locations(self, snapshot: Snapshot, listing: Listing) -> Mapping[str, str] | None:
+        """What the files of a mirror are by their URLs, by its ids, where its log does not say so.
 
-        Its log does not say so, and of files that have all got other ids now it would know none again: the server
-        is asked once more for the version that the mirror holds, in the format that those ids must be of.
+        The log of an older release's mirror does not. Where its files have all got other ids now, the server is
+        asked once more for the version that it holds, in the format that the ids it knows must be of. None where
+        the files are listed by the ids that the mirror knows.
         """
+        if listing.protocol.response_format == response_format(snapshot):
+            return None
         told = all(LOCATION in tags_of(add) for add in snapshot.files)
         if told or not listing.files or has_any_of(snapshot, listing.files):
             return {}
@@ -253,7 +256,7 @@ class _Change:
     """
 
     def __init__(
-        self, snapshot: Snapshot, listing: Listing, directory: Path, locations: Mapping[str, str]
+        self, snapshot: Snapshot, listing: Listing, directory: Path, locations: Mapping[str, str] | None
     ) -> None:
         copier = Copier(listing.protocol, listing.metadata)
         self._snapshot = snapshot

@@ -307,8 +307,40 @@ def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
     file = Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action)
     add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
     add.raw["tags"]["deltaSharing.location"] = location_of(action)
-    found = compare(snapshot, mirror.directory, [file], {})
+    found = compare(snapshot, mirror.directory, [file, listed(mirror)[1]], {})
     assert not found.renamed
-    assert [new.action.id for new in found.new] == [action.id]
+    assert found.new[0].action is action
     assert add in found.gone
     assert found.new[0].path == unquote(add.path)
+
+
+BOUNDS = '{"numRecords": 1, "minValues": {"a": 3}, "maxValues": {"a": 3}, "nullCount": {"a": 0}}'
+LOOSE = (
+    '{"nullCount": {"a": 0}, "numRecords": 1, "minValues": {"a": 3}, "maxValues": {"a": 3}, "tightBounds": false}'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "known"),
+    [
+        (BOUNDS, LOOSE, True),
+        (BOUNDS, BOUNDS.replace("3", "4"), False),  # rewritten in its place, and just as large
+        ('{"numRecords": 1}', '{"numRecords": 1}', False),
+        (BOUNDS, None, False),
+        (BOUNDS, "{", False),
+    ],
+)
+def test_the_only_file_is_known_by_its_statistics_too(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path, before: str, now: str | None, *, known: bool
+) -> None:
+    """Its URL may be that of any file: nothing shows that the server's URLs tell files apart."""
+    source.change((), ["x1"])
+    mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
+    mirror.sync(progress=False)
+    snapshot = mirror.log.snapshot()
+    (add,) = snapshot.files
+    add.raw["stats"] = before
+    file = listed(mirror, stats=lambda number, add: now)[0]
+    add.raw["tags"]["deltaSharing.location"] = location_of(file.action)
+    assert bool(compare(snapshot, mirror.directory, [file], {}).renamed) == known
+    assert not compare(snapshot, mirror.directory, [file], None).renamed  # in the same format an id is enough
