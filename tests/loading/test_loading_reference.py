@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import requests
-from changes.change_tables import COLUMNS, FEED, ChangeTable, expect, rows, told
+from cdf.feed.change_tables import COLUMNS, FEED, ChangeTable, expect, rows, told
 from loading_tables import column, count_from_here, soon
 
 import delta_sharing_client as ds

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from changes.change_tables import FIRST, HOUR, ChangeTable
-from changes.change_tables import rows as change_rows
+from cdf.feed.change_tables import FIRST, HOUR, ChangeTable
+from cdf.feed.change_tables import rows as change_rows
 from deltalake import DeltaTable
 
 from delta_sharing_client import SharingClient
