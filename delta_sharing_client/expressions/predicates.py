@@ -14,21 +14,18 @@ remain. NaN follows IEEE 754: it equals nothing, not even itself.
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.errors import ColumnError, FilterError
+from delta_sharing_client.expressions.literals import date_literal, is_null, plain_value, time_literal
 from delta_sharing_client.model.partition_values import (
     INTEGER_BITS,
     Value,
-    parse_date,
-    parse_timestamp,
 )
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 
@@ -36,9 +33,6 @@ Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 #: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed; or SQL.
 Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY: Final = 86_400_000_000
-_BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 #: Decimal digits that no column has before or behind the point.
 _FAR: Final = 100
 _OPERATORS: Final[Mapping[str, Operator]] = {
@@ -144,6 +138,8 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
             `sql_filters`.
         schema: the table's columns.
 
+    Lists of `in` and `not in` may hold nulls: None, `pandas.NA`, `pandas.NaT`, numpy's NaT, null scalars of Arrow.
+
     Returns:
         The predicate; None where `filters` is empty.
 
@@ -199,7 +195,7 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
         )
     op = " ".join(operator.lower().split())
     if op in ("is", "is not"):
-        if value is not None:
+        if not is_null(value):
             raise FilterError(f"filters: {operator!r} takes None, not {value!r}")
         return IsNull(column) if op == "is" else Not(IsNull(column))
     if op in ("in", "not in"):
@@ -211,9 +207,9 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
             f"filters: unknown operator {operator!r} on {column.name!r}; "
             "there are = != < <= > >= in, not in, is, is not"
         )
-    if value is None:
+    if is_null(value):
         raise FilterError(
-            f"filters: {column.name!r} {operator} None is never true; "
+            f"filters: {column.name!r} {operator} {value!r} is never true; "
             f"write ({column.name!r}, 'is', None) or ({column.name!r}, 'is not', None)"
         )
     if isinstance(value, list | tuple | set | frozenset | range):
@@ -228,7 +224,7 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
 def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
     if column.type == PrimitiveType("variant"):
         raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
-    known = [value for value in values if value is not None]
+    known = [value for value in values if not is_null(value)]
     bound: list[Value] = []
     for value in known:
         term = bind_comparison(column, "=", value)
@@ -248,7 +244,7 @@ def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
         FilterError: the value does not fit the column's type, or the type cannot be compared.
     """
     try:
-        return _bind_comparison(column, op, _plain(value))
+        return _bind_comparison(column, op, plain_value(value))
     except InvalidOperation:
         raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is no number") from None
     except ValueError as error:
@@ -264,13 +260,14 @@ def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate
         if name in INTEGER_BITS or name in ("float", "double"):
             return _bind_number(column, op, value)
         if name == "string" and isinstance(value, str):
+            value.encode()  # half a character is no text
             return Compare(column, op, value)
         if name == "boolean" and isinstance(value, bool):
             return Compare(column, op, value)
         if name == "binary" and isinstance(value, bytes | bytearray | memoryview):
             return Compare(column, op, bytes(value))
         if name == "date":
-            return Compare(column, op, _date_literal(value))
+            return Compare(column, op, date_literal(value))
         if name in ("timestamp", "timestamp_ntz"):
             return _bind_time(column, op, value, wall_clock=name == "timestamp_ntz")
     elif isinstance(kind, DecimalType):
@@ -359,39 +356,8 @@ def _never_or_always(column: StructField, op: Operator, *, above: bool, nan: boo
     return Not(In(column, ())) if always else In(column, ())
 
 
-def _plain(value: Any) -> Any:
-    """Turn numpy and pandas scalars into Python's own, without importing either."""
-    if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
-        return value
-    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
-        if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
-            return str(value)  # refused further on; as microseconds it would be another time
-        micros = value.astype("datetime64[us]")
-        # A seventh digit stands for what is beyond microseconds.
-        return f"{micros}1" if micros < value else str(micros)
-    if hasattr(value, "as_py"):
-        return _plain(value.as_py())
-    return value.item() if hasattr(value, "item") else value
-
-
-def _date_literal(value: Any) -> date:
-    if isinstance(value, str):
-        text = value.strip()
-        parsed = parse_date(text)
-        if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
-            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
-        return parsed
-    if isinstance(value, datetime) and value == value:
-        if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
-            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
-        return value.date()
-    if isinstance(value, date) and value == value:
-        return value
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no date")
-
-
 def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: bool) -> Predicate:
-    micros, beyond = _time_literal(value, wall_clock=wall_clock)
+    micros, beyond = time_literal(value, wall_clock=wall_clock)
     if beyond:
         # Between two microseconds, as with numbers.
         if op in ("=", "!="):
@@ -399,20 +365,6 @@ def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: boo
         if op in ("<", ">="):
             micros += 1
     return Compare(column, op, micros)
-
-
-def _time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
-    """Microseconds since the epoch, rounded down, and whether there is something beyond them."""
-    if isinstance(value, str):
-        return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
-    if isinstance(value, datetime) and value == value:
-        beyond = bool(getattr(value, "nanosecond", 0))
-        plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
-        moment = plain.replace(tzinfo=UTC) if wall_clock or plain.tzinfo is None else plain
-        return (moment - _EPOCH) // timedelta(microseconds=1), beyond
-    if isinstance(value, date) and value == value:
-        return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no time")
 
 
 def is_float(data_type: DataType) -> bool:

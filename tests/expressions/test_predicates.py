@@ -215,6 +215,53 @@ class TestIn:
         assert bound == In(column("long"), (1, 2))
         assert all(type(v) is int for v in bound.values)
 
+    NULLS = (
+        None,
+        pd.NA,
+        pd.NaT,
+        np.datetime64("NaT"),
+        np.datetime64("NaT", "us"),
+        np.timedelta64("NaT"),
+        pa.scalar(None),
+        pa.NULL,
+        pa.scalar(None, pa.int64()),
+        pa.scalar(None, pa.timestamp("us")),
+    )
+
+    @pytest.mark.parametrize("null", NULLS, ids=lambda null: f"{type(null).__name__} {null!r}")
+    def test_every_librarys_null_is_sqls(self, null):
+        for name, value in (("long", 1), ("string", "x"), ("timestamp", EPOCH), ("date", date(2024, 1, 1))):
+            for values in ([value, null], (null, value), [null, value, None]):
+                assert bind((name, "in", values)) == bind((name, "in", [value]))
+                assert bind((name, "not in", values)) == bind((name, "not in", [value, None]))
+            assert bind((name, "in", [null])) == In(column(name), ())
+            assert bind((name, "is", null)) == IsNull(column(name))
+            for op in ("=", "!=", "<"):
+                with pytest.raises(FilterError, match="'is', None"):
+                    bind((name, op, null))
+
+    def test_columns_of_libraries_with_nulls(self):
+        for values in (
+            pd.Series([1, None], dtype="Int64"),
+            pd.array([1, pd.NA], dtype="int64[pyarrow]"),
+            pa.array([1, None]),
+            pa.chunked_array([[1], [None]]),
+        ):
+            assert bind(("long", "in", values)) == In(column("long"), (1,))
+        days = pd.Series(pd.to_datetime(["2024-01-01", None]))
+        assert bind(("date", "in", days)) == In(column("date"), (date(2024, 1, 1),))
+        assert bind(("timestamp", "in", days.to_numpy())) == bind(("timestamp", "in", [datetime(2024, 1, 1)]))
+
+    def test_nan_is_a_number_and_equals_nothing(self):
+        for nan in (float("nan"), np.float64("nan"), np.float32("nan"), Decimal("NaN"), pa.scalar(float("nan"))):
+            (value,) = bind(("double", "in", [nan])).values
+            assert value != value
+            assert isinstance(bind(("double", "not in", [1.0, nan])), Not)
+
+    def test_half_a_character_is_no_text(self):
+        with pytest.raises(FilterError, match="'string' is string"):
+            bind(("string", "=", "x\ud83d"))
+
     @pytest.mark.parametrize("values", ["ab", b"ab", 5, None, {"a": 1}])
     def test_no_collection(self, values):
         with pytest.raises(FilterError, match="takes a list"):

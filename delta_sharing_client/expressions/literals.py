@@ -1,0 +1,85 @@
+"""Literals of row filters: what pandas, numpy and Arrow hand over, as Python's own values."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from delta_sharing_client.errors import FilterError
+from delta_sharing_client.model.partition_values import parse_date, parse_timestamp
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = 86_400_000_000
+_BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
+
+
+def is_null(value: Any) -> bool:
+    """Tell whether a literal is SQL's null: None, and what pandas, numpy and Arrow have for it.
+
+    NaN is none of these: it is a number, which equals nothing.
+    """
+    if value is None or getattr(value, "is_valid", True) is False:  # an Arrow scalar
+        return True
+    kind = type(value)
+    if kind.__name__ in ("NAType", "NaTType"):
+        return kind.__module__.partition(".")[0] == "pandas"
+    is_time = kind.__module__ == "numpy" and kind.__name__ in ("datetime64", "timedelta64")
+    return is_time and bool(value != value)
+
+
+def plain_value(value: Any) -> Any:
+    """Turn numpy and pandas scalars into Python's own, without importing either."""
+    if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
+        if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
+            return str(value)  # refused further on; as microseconds it would be another time
+        micros = value.astype("datetime64[us]")
+        # A seventh digit stands for what is beyond microseconds.
+        return f"{micros}1" if micros < value else str(micros)
+    if hasattr(value, "as_py"):
+        return plain_value(value.as_py())
+    return value.item() if hasattr(value, "item") else value
+
+
+def date_literal(value: Any) -> date:
+    """Return a literal as a date.
+
+    Raises:
+        FilterError: it is none, or has a time of day.
+        ValueError: its text is none.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        parsed = parse_date(text)
+        if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
+            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+        return parsed
+    if isinstance(value, datetime) and value == value:
+        if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
+            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+        return value.date()
+    if isinstance(value, date) and value == value:
+        return value
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no date")
+
+
+def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
+    """Return microseconds since the epoch, rounded down, and whether there is something beyond them.
+
+    Raises:
+        FilterError: it is no time.
+        ValueError: its text is none.
+    """
+    if isinstance(value, str):
+        return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
+    if isinstance(value, datetime) and value == value:
+        beyond = bool(getattr(value, "nanosecond", 0))
+        plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+        moment = plain.replace(tzinfo=UTC) if wall_clock or plain.tzinfo is None else plain
+        return (moment - _EPOCH) // timedelta(microseconds=1), beyond
+    if isinstance(value, date) and value == value:
+        return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no time")
