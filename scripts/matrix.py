@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.5", "4.0", "4.1", "4.2", "newest")
 EXTRAS = "[server,sql]"
-TESTS = ("pytest>=8.0", "pytest-timeout>=2.3", "deltalake>=1.0", "hypothesis>=6.90")
+TESTS = ("pytest>=8.0", "pytest-timeout>=2.3", "deltalake>=1.6", "hypothesis>=6.90")
 
 
 def requirements(wanted: str) -> list[str]:

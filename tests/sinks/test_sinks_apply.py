@@ -11,7 +11,7 @@ import pytest
 from change_tables import ChangeTable, column, rows
 from sinks_kit import Target, drain, in_order
 
-from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedFeatureError
+from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.sinks import WriteResult
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -293,12 +293,6 @@ class TestRefused:
             with share(table.root).poll_changes(starting_version="snapshot") as poller:
                 drain(poller, sink)
         assert len(target.rows()) == 4
-
-    def test_a_table_that_has_a_feed(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
-        own = ChangeTable(tmp_path / "own")
-        own.commit()
-        with pytest.raises(UnsupportedFeatureError, match="changeDataFeed"):
-            self.write(table, share, Target("delta", own.root))
 
 
 @pytest.mark.parametrize(

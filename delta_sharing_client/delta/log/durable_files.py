@@ -19,7 +19,8 @@ from delta_sharing_client.errors import DeltaLogError, DiskFullError
 #: Ends the name of every file that is not finished; readers of a table ignore names that begin with a dot.
 TEMPORARY: Final = ".tmp"
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Errors that mean that there is no room left.
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -38,7 +39,7 @@ def writing(what: str, table: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise DiskFullError(
                 f"{what} cannot be written: {error.strerror}; nothing was committed: make room and try again",
                 path=str(table),
@@ -133,6 +134,12 @@ def make_directories(directory: Path) -> None:
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         sync_directory(path.parent)
+
+
+def sync_file(file: Path) -> None:
+    """Make the content of a file durable that somebody else has written."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
 
 
 def sync_directory(directory: Path) -> None:

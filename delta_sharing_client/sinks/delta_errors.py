@@ -1,0 +1,79 @@
+"""deltalake's errors as this package's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from delta_sharing_client.delta.log.durable_files import FULL
+from delta_sharing_client.delta.log.log_segment import list_log
+from delta_sharing_client.errors import (
+    CommitConflictError,
+    DeltaLogError,
+    DeltaSharingError,
+    DiskFullError,
+    SinkError,
+    UnsupportedFeatureError,
+)
+
+_FEATURES: Final = re.compile(r"table features required: \[(.*)\]|Feature '(\w+)' is not supported")
+#: What deltalake calls otherwise than the protocol, capital letters aside.
+_NAMES: Final = {"ClusteredTable": "clustering"}
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+#: Ends what an error says before it shows rows, or a backtrace.
+_DETAILS: Final = re.compile(r"\n|\s*Preview of invalid data|\s+0: <unknown>")
+
+
+@contextmanager
+def typed_errors(path: Path, table: DeltaTable | None = None) -> Iterator[None]:
+    """Turn errors of deltalake into ours.
+
+    Args:
+        path: the table's directory.
+        table: the table that is read or written; None where it is opened or made.
+
+    Raises:
+        CommitConflictError: another writer has committed a version since `table` was read, and that matters.
+        UnsupportedFeatureError: deltalake does not know a feature of the table.
+        DiskFullError: there is no room.
+        DeltaLogError: the log is damaged, or the file system refuses.
+        SinkError: the rows break a rule of the table, or anything else.
+    """
+    version = None if table is None else table.version()
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise _typed(error, path, version) from None
+
+
+def _typed(error: Exception, path: Path, version: int | None) -> DeltaSharingError:
+    text = _DETAILS.split(str(error))[0]
+    if named := _FEATURES.search(text):
+        names = re.findall(r"(\w+)(?=\W*(?:,|$))", named[1] or named[2])
+        features = [_NAMES.get(name, name[0].lower() + name[1:]) for name in names]
+        return UnsupportedFeatureError(
+            f"Delta table {path}: deltalake does not know features of the table: {', '.join(features)}",
+            features=features,
+        )
+    if number := _OS_ERROR.search(text):
+        if int(number[1]) in FULL:
+            return DiskFullError(f"{text}; nothing was committed: make room and try again", path=str(path))
+        return DeltaLogError(text, path=str(path))
+    if isinstance(error, CommitFailedError):
+        newest = list_log(path).latest_version
+        if version is not None and newest > version:
+            return CommitConflictError(f"another writer committed first: {text}", path=str(path), version=newest)
+        return DeltaLogError(text, path=str(path))
+    if version is None:
+        if "already exists" in text:
+            return CommitConflictError("another writer made the table first", path=str(path), version=0)
+        return DeltaLogError(text, path=str(path))
+    if "validation check" in text or "non-nullable" in text:
+        text = f"rows break a rule of the table (NOT NULL, CHECK, an invariant or a generated column): {text}"
+    return SinkError(f"deltalake refuses the batch: {text}", target=f"Delta table {path}")

@@ -1,0 +1,314 @@
+"""One commit of a Delta sink: a batch's rows appended, merged or written over the table's, by deltalake."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+
+from delta_sharing_client.errors import DeltaLogError, SinkError, SinkKeyError, UnsupportedFeatureError
+from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
+from delta_sharing_client.model.schema import StructType, parse_schema
+from delta_sharing_client.parquet.cast import is_variant
+from delta_sharing_client.sinks.base import Incoming, WriteResult, check_beginning, check_columns
+from delta_sharing_client.sinks.delta_columns import (
+    check_partitions,
+    check_values,
+    delta_schema,
+    needs_mapping,
+    stored_schema,
+    table_arrow_schema,
+    table_rows,
+    writer_properties,
+)
+from delta_sharing_client.sinks.delta_errors import typed_errors
+from delta_sharing_client.sinks.keys import KeySet, check_no_nulls, check_unique, duplicate
+
+if TYPE_CHECKING:
+    from delta_sharing_client.sinks.delta import DeltaSink
+
+#: A property of the tables that a sink made, with its mode; a new snapshot may replace the rows of a copy.
+MADE_BY_SINK: Final = "deltaSharing.sink"
+
+_MAPPING: Final = "delta.columnMapping.mode"
+#: The source's column that says whether a key's row goes.
+_DELETED: Final = "__delta_sharing_deleted"
+#: Key types whose bounds in a file's statistics may be rounded or cut off: files are not skipped by them.
+_INEXACT_BOUNDS: Final = ("decimal", "timestamp")
+
+
+def create_table(sink: DeltaSink, incoming: Incoming) -> DeltaTable:
+    """Make the table of a sink, without rows; it maps its columns where their names need that.
+
+    Raises:
+        SinkError: the batch cannot begin a copy.
+        UnsupportedTypeError: a column has a type that is not stored.
+        CommitConflictError: another writer made the table meanwhile.
+        DeltaLogError: it cannot be written.
+    """
+    check_beginning(incoming, sink)
+    schema = stored_schema(incoming.schema, incoming.variant, sink.target)
+    configuration: dict[str, str | None] = {MADE_BY_SINK: sink.mode}
+    if needs_mapping(schema):
+        configuration[_MAPPING] = "name"
+    with typed_errors(sink.path):
+        return DeltaTable.create(
+            sink.path, delta_schema(schema), configuration=configuration, raise_if_key_not_exists=False
+        )
+
+
+class DeltaWrite:
+    """One attempt to store a batch.
+
+    Args:
+        sink: the sink.
+        table: the table.
+        incoming: the batch.
+        after: the last version that the table holds of the poller.
+    """
+
+    def __init__(self, sink: DeltaSink, table: DeltaTable, incoming: Incoming, after: int) -> None:
+        self._sink = sink
+        self._table = table
+        self._incoming = incoming
+        self._after = after
+        self._incoming_schema = stored_schema(incoming.schema, incoming.variant, sink.target)
+        metadata = table.metadata()
+        self._configuration = metadata.configuration
+        self._partitions = metadata.partition_columns
+        #: The table's columns, those that the batch adds included.
+        self._columns = self._read_columns()
+        #: The table's names by those of the batch.
+        self._names: Mapping[str, str] = {}
+        self._overwrites_schema = False
+        self._error: BaseException | None = None
+        self._count = 0
+
+    def run(self) -> WriteResult:
+        """Store the batch in one commit, after one that adds columns if it has new ones."""
+        check_partitions(self._columns, self._partitions, self._sink.target)
+        if self._sink.mode == "apply" and self._is_set("delta.appendOnly"):
+            raise DeltaLogError(
+                "the table is append-only (delta.appendOnly), and mode='apply' takes rows out",
+                path=str(self._sink.path),
+            )
+        if self._sink.change_columns and self._is_set("delta.enableChangeDataFeed"):
+            raise SinkError(
+                "it keeps a change data feed of its own, so that its columns cannot have the names of the feed's; "
+                "use change_columns=False",
+                target=self._sink.target,
+            )
+        self._fit()
+        if self._sink.mode == "append":
+            return self._append()
+        return self._replace() if self._incoming.is_snapshot else self._merge()
+
+    def _is_set(self, flag: str) -> bool:
+        return self._configuration.get(flag, "").lower() == "true"
+
+    # -- the columns
+
+    def _read_columns(self) -> StructType:
+        return parse_schema(self._table.schema().to_json())
+
+    def _fit(self) -> None:
+        """Compare the batch's columns with the table's; add those that it lacks."""
+        sink, schema = self._sink, self._incoming_schema
+        replaces = sink.mode == "apply" and self._incoming.is_snapshot
+        made_by_sink = self._configuration.get(MADE_BY_SINK) == "apply"
+        has_rows = bool(self._table.file_uris())
+        if replaces and has_rows and not made_by_sink:
+            raise SinkError(
+                "it has rows, and was not made by a sink in mode 'apply': a snapshot would take their place. "
+                "Empty the table first, or give the sink one of its own",
+                target=sink.target,
+            )
+        held = [(field.name, str(field.type)) for field in self._columns]
+        try:
+            self._names, new = check_columns(schema, held, [str(field.type) for field in schema], sink)
+        except SinkError:
+            if not replaces or not made_by_sink:
+                raise
+            self._check_evolution(schema, replaces=True)
+            self._names = {name: name for name in schema.names}
+            self._columns, self._overwrites_schema = schema, True
+            return
+        missing = [key for key in self._incoming.keys if key in new]
+        if missing and has_rows:
+            raise SinkKeyError(
+                f"it lacks the key columns {', '.join(map(repr, missing))}, and has rows",
+                target=sink.target,
+                columns=missing,
+            )
+        if new:
+            added = StructType(tuple(field for field in schema if field.name in new))
+            self._check_evolution(added, replaces=False)
+            with typed_errors(sink.path, self._table):
+                self._table.alter.add_columns(list(delta_schema(added).fields))
+            self._columns = self._read_columns()
+            self._names = {**self._names, **{name: name for name in new}}
+
+    def _check_evolution(self, schema: StructType, *, replaces: bool) -> None:
+        """Refuse columns that deltalake cannot give to a table that exists."""
+        odd = needs_mapping(schema)
+        if mapping_mode(self._configuration) != "none":
+            feature, reason = "columnMapping", "the table maps its columns"
+        elif odd:
+            feature, reason = "columnMapping", f"the name {odd[0]!r} needs column mapping"
+        elif replaces and any(is_variant(field.type) for field in schema):
+            feature, reason = "variantType", "the batch has variants"
+        else:
+            return
+        raise UnsupportedFeatureError(
+            f"{self._sink.target}: its columns have to change, which deltalake does not do where {reason} "
+            f"({feature}); give the sink a directory of its own, and begin with a snapshot",
+            features=[feature],
+        )
+
+    # -- the rows
+
+    def _append(self) -> WriteResult:
+        rows = self._rows(self._incoming.rows(self._after))
+        first = next(rows, None)
+        if first is not None:
+            self._store(itertools.chain([first], rows), "append")
+        return WriteResult(version=self._incoming.last_version, inserted=self._count)
+
+    def _replace(self) -> WriteResult:
+        keys = list(self._incoming.keys)
+        target = self._sink.target
+        seen: list[pa.Table] = []
+        deleted = sum(batch.num_rows for batch in self._scan(self._read_columns().names[:1]))
+
+        def checked() -> Iterator[pa.Table]:
+            for chunk in self._incoming.rows(self._after):
+                check_no_nulls(chunk, keys, target)
+                seen.append(chunk.select(keys))
+                yield chunk
+            if seen:
+                check_unique(pa.concat_tables(seen), target)
+
+        self._store(self._rows(checked()), "overwrite")
+        return WriteResult(version=self._incoming.last_version, inserted=self._count, deleted=deleted)
+
+    def _merge(self) -> WriteResult:
+        net = self._incoming.net(self._after)
+        if not net.touched.num_rows:
+            return WriteResult(version=self._incoming.last_version)
+        keys = [self._names[key] for key in self._incoming.keys]
+        touched = net.touched.rename_columns(keys)
+        self._check_target(touched, net.new.rename_columns(keys))
+        (rows,) = self._rows([net.rows])
+        gone = touched.filter(pa.array(~KeySet(rows.select(keys)).found(touched)))
+        (deletions,) = self._rows([gone.rename_columns(list(self._incoming.keys))])
+        flag = _DELETED
+        while flag in self._columns.names:
+            flag += "_"
+        source = pa.concat_tables(
+            [
+                part.append_column(flag, pa.array(np.full(part.num_rows, deleted)))
+                for part, deleted in ((rows, False), (deletions, True))
+            ]
+        )
+        values = {f"target.{quoted(name)}": f"source.{quoted(name)}" for name in self._columns.names}
+        inexact = any(str(f.type).startswith(_INEXACT_BOUNDS) for f in self._columns if f.name in keys)
+        with typed_errors(self._sink.path, self._table):
+            merge = self._table.merge(
+                source,
+                " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys),
+                source_alias="source",
+                target_alias="target",
+                # Without streaming, files are skipped by the bounds in their statistics.
+                streamed_exec=inexact,
+                writer_properties=self._writer_properties(),
+                commit_properties=self._commit_properties(),
+            )
+            merge = merge.when_matched_delete(f"source.{flag}").when_matched_update(values, f"NOT source.{flag}")
+            done = merge.when_not_matched_insert(values, f"NOT source.{flag}").execute()
+        updated = done["num_target_rows_updated"]
+        return WriteResult(
+            version=self._incoming.last_version,
+            inserted=updated + done["num_target_rows_inserted"],
+            deleted=updated + done["num_target_rows_deleted"],
+        )
+
+    def _check_target(self, touched: pa.Table, new: pa.Table) -> None:
+        """Check that the table has each key at most once, and none that the batch inserts.
+
+        Raises:
+            SinkKeyError: it has one twice, or one that the batch inserts.
+        """
+        wanted, unexpected = KeySet(touched), KeySet(new)
+        bounds = []
+        for name, column in zip(touched.column_names, touched.columns, strict=True):
+            if pa.types.is_integer(column.type):
+                found = pc.min_max(column)
+                bounds.append(f"{quoted(name)} BETWEEN {found['min']} AND {found['max']}")
+        there = [touched.slice(0, 0)]
+        for batch in self._scan(touched.column_names, " AND ".join(bounds) or None):
+            keys = pa.Table.from_batches([batch]).cast(touched.schema)
+            hits = keys.filter(pa.array(wanted.found(keys)))
+            already = unexpected.found(hits)
+            if already.any():
+                raise duplicate(hits, int(already.argmax()), self._sink.target)
+            there.append(hits)
+        check_unique(pa.concat_tables(there), self._sink.target)
+
+    def _scan(self, columns: list[str], predicate: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Read columns of the table; deltalake does not say in which order."""
+        with typed_errors(self._sink.path, self._table):
+            if self._table.file_uris():
+                yield from pa.RecordBatchReader.from_stream(self._table.scan(columns, predicate))
+
+    def _rows(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield rows with the columns of the table, checked."""
+        rows = (table_rows(table, self._names, self._columns) for table in tables)
+        return check_values(rows, self._columns, self._partitions, self._sink.target)
+
+    def _batches(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of rows and count them; of an exception deltalake keeps the text alone."""
+        try:
+            for table in tables:
+                self._count += table.num_rows
+                yield from table.to_batches()
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _store(self, tables: Iterable[pa.Table], mode: Literal["append", "overwrite"]) -> None:
+        batches = pa.RecordBatchReader.from_batches(table_arrow_schema(self._columns), self._batches(tables))
+        with typed_errors(self._sink.path, self._table):
+            try:
+                write_deltalake(
+                    self._table,
+                    batches,
+                    mode=mode,
+                    schema_mode="overwrite" if self._overwrites_schema else None,
+                    writer_properties=self._writer_properties(),
+                    commit_properties=self._commit_properties(),
+                )
+            except Exception:
+                if self._error is not None:
+                    raise self._error from None
+                raise
+
+    def _writer_properties(self) -> WriterProperties:
+        mode = mapping_mode(self._configuration)
+        return writer_properties(self._columns, {f.name: physical_name(f, mode) for f in self._columns})
+
+    def _commit_properties(self) -> CommitProperties:
+        return CommitProperties(
+            app_transactions=[Transaction(self._incoming.poller_id, self._incoming.last_version)],
+            # Rows are appended on top of any commit that came between; the rest has to look at the table again.
+            max_commit_retries=None if self._sink.mode == "append" else 0,
+        )
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as deltalake's SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"
