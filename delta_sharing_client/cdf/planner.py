@@ -6,6 +6,7 @@ as constants. Where a version replaced a file's deletion vector, its change rows
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -290,12 +291,20 @@ class _Tasks:
             )
         if not removed or not added:
             return {}
-        pairs = [(file, added[name]) for name, file in removed.items() if name in added]
-        # Of a server whose ids change with the vector, the file is still the same object of the store.
-        others = {unsigned_url(file.url): file for name, file in added.items() if name not in removed}
-        for name, file in removed.items():
-            other = None if name in added else others.get(unsigned_url(file.url))
-            if other is not None and (file.deletion_vector or other.deletion_vector) is not None:
+        pairs: list[tuple[FileAction, FileAction]] = [
+            (file, added[name]) for name, file in removed.items() if name in added
+        ]
+        # Of a server whose ids change with the vector, the file is still the same object of the store; unless the
+        # URLs of the store tell files apart by their query strings alone.
+        left = [file for file in files if not (file.id in removed and file.id in added)]
+        named = Counter((type(file), unsigned_url(file.url)) for file in left)
+        others = {unsigned_url(file.url): file for file in left if isinstance(file, AddFile)}
+        for file in left:
+            url = unsigned_url(file.url)
+            other = others.get(url) if isinstance(file, RemoveFile) else None
+            if other is None or named[RemoveFile, url] > 1 or named[AddFile, url] > 1:
+                continue
+            if file.size == other.size and (file.deletion_vector or other.deletion_vector) is not None:
                 pairs.append((file, other))
         return {id(one): other for pair in pairs for one, other in (pair, pair[::-1])}
 

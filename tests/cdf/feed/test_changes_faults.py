@@ -229,6 +229,34 @@ class TestIdsThatChangeWithTheVector:
         with ds.SharingClient(faults.profile) as client:
             assert told(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 1)]
 
+    def test_are_other_files_where_the_urls_tell_none_apart(self, tmp_path: Path, faults: FaultServer) -> None:
+        """All URLs of the server have one path; the query string tells the file."""
+        table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
+        table.commit(table.add("a", rows(0, 1, 2)), table.add("b", rows(3, 4, 5)))
+        changes = [
+            table.remove("a"),
+            table.remove("b"),
+            table.add("d", rows(9)),
+            table.add("c", rows(6, 7, 8), vector=table.vector(1)),
+        ]
+        table.commit(*changes)
+        lines: list[dict[str, Any]] = [
+            {"protocol": {"deltaProtocol": table.protocol(["deletionVectors"])["protocol"]}},
+            {"metaData": {"version": 1, "deltaMetadata": table.metadata(COLUMNS)["metaData"]}},
+        ]
+        for action in changes:
+            ((kind, fields),) = action.items()
+            single = {kind: fields | {"path": f"{faults.url}/data?file={fields['path']}"}}
+            told_of = {"id": fields["path"], "version": 1, "timestamp": 5, "deltaSingleAction": single}
+            lines.append({"file": told_of})
+        faults.on("GET", "*", Reply.of_lines(*lines, headers={"Delta-Table-Version": "1"}))
+        faults.on(
+            "GET", "/data", lambda request: file_reply((table.root / request.query["file"]).read_bytes())(request)
+        )
+        with ds.SharingClient(faults.profile) as client:
+            found = told(client.table("s.s.t").changes(1).to_arrow())
+        assert sorted(found) == expect(1, "delete", range(6)) + expect(1, "insert", (6, 8, 9))
+
 
 def test_a_table_that_grows_while_it_is_listed(tmp_path: Path) -> None:
     """An open end is the version that was the latest when the first page was asked for."""

@@ -97,7 +97,7 @@ def ids(table: Any) -> list[int]:
 
 def expire(provider: Provider, shared: SharedTable) -> None:
     """Wait until no URL works that was signed so far."""
-    url = shared.scan().files()[0].url
+    url = shared.scan().files()[0].url.reveal()
     assert soon(lambda: requests.get(url, timeout=10).status_code == 403)
 
 
