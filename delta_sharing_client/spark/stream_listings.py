@@ -85,9 +85,7 @@ class Listings:
         until = version if position.is_snapshot else min(latest(), version + options.max_versions - 1)
         if until > version:
             ahead = self._ask(position, until)
-            if ahead.response_format != alone.response_format and _objects(ahead, version) != _objects(
-                alone, version
-            ):
+            if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
                 raise StreamError(
                     f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
                     f"{version}, and it does not say in which response format the files of that version were "
@@ -138,10 +136,17 @@ class Listings:
         return list_versions(self._rest, reading, version, until, formats)
 
 
-def _objects(listing: Listing, version: int) -> list[str]:
-    """What the files of a version are, whatever their ids, in the order of their places."""
-    return [
-        unsigned_url(task.url)
-        for file, task in zip(listing.files, listing.tasks, strict=True)
-        if file.version == version
-    ]
+def _same_order(one: Listing, other: Listing, version: int) -> bool:
+    """Tell whether two listings have the files of a version in one order, whatever their ids.
+
+    URLs tell: where they do so by their query strings alone, nothing is known.
+    """
+    first, second = (
+        [
+            unsigned_url(task.url)
+            for file, task in zip(found.files, found.tasks, strict=True)
+            if file.version == version
+        ]
+        for found in (one, other)
+    )
+    return first == second and len(set(first)) == len(first)
