@@ -1,7 +1,8 @@
-"""The typed actions that the lines of a /metadata, /query or /changes answer are decoded into.
+"""Typed actions of answers to /metadata, /query and /changes, and of the transaction log of a Delta table.
 
-One set of classes serves both response formats; what only the delta format tells (deletion vectors,
-reader features) is absent in the parquet format. URLs are signed and never part of a repr.
+One set of classes serves both response formats. Fields of the delta format (deletion vectors, reader features) are
+absent in the parquet format. `Protocol`, `Metadata` and `DeletionVector` serve the log too: the delta format wraps
+the actions of a log. URLs are signed and never part of a repr.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
-from delta_sharing_client.model.schema import StructType, parse_schema
+from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text, text_map
+from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
 from delta_sharing_client.secrets import SecretUrl
 
 ResponseFormat: TypeAlias = Literal["parquet", "delta"]
@@ -51,28 +53,45 @@ class Protocol:
 
     Attributes:
         min_reader_version: the least reader version; of the response format itself in parquet format.
-        min_writer_version: the least writer version (delta format only).
-        reader_features: the reader features in use (delta format, reader version 3).
-        writer_features: the writer features in use (delta format).
-        response_format: the format of the answer that held it.
+        min_writer_version: the least writer version; 1 in the parquet format, which has none.
+        reader_features: the reader features that the protocol lists (reader version 3).
+        writer_features: the writer features that the protocol lists (writer version 7).
+        response_format: the format of the answer that held it; `delta` for the protocol of a log.
+        raw: the action as a log has it; empty for the protocol of an answer.
     """
 
     min_reader_version: int
-    min_writer_version: int | None = None
-    reader_features: tuple[str, ...] | None = None
-    writer_features: tuple[str, ...] | None = None
+    min_writer_version: int = 1
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
     response_format: ResponseFormat = "parquet"
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Protocol:
+        """Return the protocol that the `protocol` action of a log describes; `raw` stays empty.
+
+        Raises:
+            ValueError: a field is missing or malformed.
+        """
+        return cls(
+            integer(item, "minReaderVersion"),
+            optional_integer(item, "minWriterVersion") or 1,
+            names(item, "readerFeatures"),
+            names(item, "writerFeatures"),
+            "delta",
+        )
 
     @property
     def required_features(self) -> tuple[str, ...]:
-        """The reader features in use, with what the legacy reader version 2 stands for."""
+        """The reader features in use, with the feature that the legacy reader version 2 implies."""
         if self.response_format == "delta" and self.min_reader_version == 2:
             return ("columnMapping",)
-        return self.reader_features or ()
+        return self.reader_features
 
     @property
     def maps_columns(self) -> bool:
-        """Whether column mapping is in force; a property that asks for it counts for nothing otherwise."""
+        """Whether column mapping is in force; the property `delta.columnMapping.mode` has no effect otherwise."""
         return any(canonical_feature(feature) == "columnmapping" for feature in self.required_features)
 
     def check_readable(self, what: str) -> None:
@@ -114,15 +133,16 @@ class Metadata:
 
     Attributes:
         id: the table's unique id.
-        name, description: what the provider calls it, where told.
+        name, description: the provider's name and description of the table, if given.
         format: the encoding of its files.
         schema_string: the schema as JSON text; `schema` is the same, decoded.
         partition_columns: names of the columns it is partitioned by.
         configuration: the table's properties.
-        version: the version this metadata is for, where told.
-        size: bytes of the table's files, where told.
-        num_files: how many files the table has, where told.
-        created_time: milliseconds since the epoch, where told.
+        version: the version this metadata is for, if given.
+        size: bytes of the table's files, if given.
+        num_files: how many files the table has, if given.
+        created_time: milliseconds since the epoch, if given.
+        raw: the action as a log has it; empty for the metadata of an answer.
     """
 
     id: str
@@ -136,6 +156,32 @@ class Metadata:
     size: int | None = None
     num_files: int | None = None
     created_time: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> Metadata:
+        """Return the metadata that the `metaData` action of a log describes; `raw` stays empty.
+
+        A log may leave out the schema of a table without columns.
+
+        Raises:
+            ValueError: a field is malformed.
+        """
+        encoding = item.get("format") or {}
+        is_object = isinstance(encoding, dict)
+        return cls(
+            id=str(item.get("id") or ""),
+            schema_string=NO_COLUMNS if item.get("schemaString") is None else text(item, "schemaString"),
+            name=optional_text(item, "name"),
+            description=optional_text(item, "description"),
+            format=Format(
+                str(encoding.get("provider", "parquet") if is_object else encoding),
+                text_map(encoding, "options") if is_object else {},
+            ),
+            partition_columns=names(item, "partitionColumns"),
+            configuration=text_map(item, "configuration"),
+            created_time=optional_integer(item, "createdTime"),
+        )
 
     @property
     def schema(self) -> StructType:
@@ -145,11 +191,11 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """The descriptor of a deletion vector (delta format).
+    """The descriptor of a deletion vector ("Deletion Vector Descriptor Schema").
 
     Attributes:
-        storage_type: `i` inline, `u` a file named by its UUID, `p` a URL.
-        path_or_inline: the text, name or URL; never shown, since it may be signed.
+        storage_type: `i` inline, `u` a file named by its UUID, `p` a URL or an absolute path.
+        path_or_inline: the text, name, URL or path; never shown, since it may be signed.
         size_in_bytes: length of the serialized bitmap.
         cardinality: how many rows it deletes.
         offset: where the bitmap starts in its file, in bytes.
@@ -160,6 +206,29 @@ class DeletionVector:
     size_in_bytes: int
     cardinality: int
     offset: int | None = None
+
+    @classmethod
+    def from_json(cls, item: object) -> DeletionVector:
+        """Return the deletion vector that a descriptor in an action of a log describes.
+
+        Raises:
+            ValueError: it is no object, or a field is missing or malformed.
+        """
+        if not isinstance(item, dict):
+            raise ValueError("'deletionVector' is not an object")
+        return cls(
+            text(item, "storageType"),
+            SecretUrl(text(item, "pathOrInlineDv")),
+            integer(item, "sizeInBytes"),
+            integer(item, "cardinality"),
+            optional_integer(item, "offset"),
+        )
+
+    @property
+    def unique_id(self) -> str:
+        """The id by which replay tells the vectors of one file apart."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline.reveal()}{suffix}"
 
 
 class RedactedStruct(Struct, frozen=True, gc=False):

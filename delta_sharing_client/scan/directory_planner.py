@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -32,14 +32,13 @@ from delta_sharing_client.errors import (
     RestError,
     VersionNotFoundError,
 )
-from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata, Protocol, canonical_feature
+from delta_sharing_client.model.actions import AddFile, DeletionVector, canonical_feature
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
-from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
 from delta_sharing_client.storage.file_systems import Directory
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
@@ -117,7 +116,13 @@ def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> Direct
     )
     reader = directory_reader(files, rest.options)
     snapshot = _snapshot(files, reader, query, what)
-    protocol, metadata = _protocol(snapshot), _metadata(snapshot)
+    protocol = snapshot.protocol
+    metadata = replace(
+        snapshot.metadata,
+        version=snapshot.version,
+        size=snapshot.size_in_bytes,
+        num_files=len(snapshot.files_as_written),
+    )
     protocol.check_readable(what)
     if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
         raise DirectoryAccessError(
@@ -245,32 +250,6 @@ def _milliseconds(timestamp: Timestamp) -> int:
     return int(moment.astimezone(UTC).timestamp() * 1000)
 
 
-def _protocol(snapshot: Snapshot) -> Protocol:
-    logged = snapshot.protocol
-    return Protocol(
-        logged.min_reader_version,
-        logged.min_writer_version,
-        logged.reader_features or None,
-        logged.writer_features or None,
-        "delta",
-    )
-
-
-def _metadata(snapshot: Snapshot) -> Metadata:
-    logged = snapshot.metadata
-    return Metadata(
-        id=logged.id,
-        schema_string=logged.schema_string,
-        name=logged.raw.get("name"),
-        description=logged.raw.get("description"),
-        partition_columns=logged.partition_columns,
-        configuration=logged.configuration,
-        version=snapshot.version,
-        size=snapshot.size_in_bytes,
-        num_files=len(snapshot.files_as_written),
-    )
-
-
 def _action_maker(files: DirectoryFiles) -> Callable[[LoggedFile], AddFile]:
     """Return what makes an action of a file of the log, as a server would send it."""
     directory = files.directory()
@@ -294,16 +273,12 @@ def _vector(logged: LoggedFile, files: DirectoryFiles, directory: Directory) -> 
     vector = logged.deletion_vector
     if vector is None:
         return None
-    path = vector.path_or_inline
-    kind = vector.storage_type
-    if kind == "p":
-        where = files.url(directory.path_of(path))
-    elif kind == "i":
-        where = SecretUrl(path)
-    else:
-        relative = deletion_vector_path(Path(), kind, path)
-        where, kind = files.url(directory.join(relative.as_posix() if relative is not None else "")), "p"
-    return DeletionVector(kind, where, int(vector.raw.get("sizeInBytes", 0)), vector.cardinality, vector.offset)
+    if vector.storage_type == "p":
+        return replace(vector, path_or_inline=files.url(directory.path_of(vector.path_or_inline.reveal())))
+    relative = deletion_vector_path(Path(), vector)
+    if relative is None:
+        return vector
+    return replace(vector, storage_type="p", path_or_inline=files.url(directory.join(relative.as_posix())))
 
 
 def _short_hash(path: str) -> str:

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path
 
-from delta_sharing_client.delta.log import DeletionVector, resolve_path
+from delta_sharing_client.delta.log import DeletionVector, deletion_vector_path, resolve_path
 from delta_sharing_client.server.catalog import ServedTable
 from delta_sharing_client.server.problems import forbidden
 from delta_sharing_client.server.sign import SIGNATURE, Signer
@@ -105,7 +105,7 @@ class Links:
 
     def vector(self, vector: DeletionVector) -> tuple[str | None, str] | None:
         """Return the id of a vector's file, if ids are given, and its signed URL; None for an inline vector."""
-        path = vector.resolve(self._table.path)
+        path = deletion_vector_path(self._table.path, vector)
         if path is None:
             return None
         vector_id = self.file_id(os.path.relpath(path, self._table.path)) if self._vector_ids else None

@@ -92,13 +92,12 @@ class ParquetWire(Wire):
         self, metadata: Metadata, *, version: int | None = None, totals: Snapshot | None = None
     ) -> dict[str, Any]:
         """Return the metadata line."""
-        raw = metadata.raw
         has_changes = metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
         fields = _present(
             id=metadata.id,
-            name=raw.get("name"),
-            description=raw.get("description"),
-            format={"provider": (raw.get("format") or {}).get("provider", "parquet")},
+            name=metadata.name,
+            description=metadata.description,
+            format={"provider": metadata.format.provider},
             schemaString=metadata.schema_string,
             partitionColumns=list(metadata.partition_columns),
             # The one property that this format tells, without its prefix.
@@ -183,7 +182,7 @@ class DeltaWire(Wire):
         vector = None if isinstance(action, CdcFile) else action.deletion_vector
         vector_id = None
         if vector is not None:
-            vector_id, single["deletionVector"] = self._vector(vector)
+            vector_id, single["deletionVector"] = self._vector(vector, single["deletionVector"])
         return {
             "file": _present(
                 id=self.links.file_id(action.path),
@@ -196,8 +195,8 @@ class DeltaWire(Wire):
             )
         }
 
-    def _vector(self, vector: DeletionVector) -> tuple[str | None, dict[str, Any]]:
-        described = _without_nulls(vector.raw)
+    def _vector(self, vector: DeletionVector, raw: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+        described = _without_nulls(raw)
         link = self.links.vector(vector)
         if link is None:
             return None, described

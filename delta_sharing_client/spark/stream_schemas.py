@@ -10,12 +10,12 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import SchemaChangedError, StreamError
-from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
 from delta_sharing_client.wire.answers import TableInfo
@@ -159,13 +159,14 @@ def _sync(folder: Path) -> None:
 def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:
     metadata, protocol = info.metadata, info.protocol
     partitions = [metadata.schema.find(name) for name in metadata.partition_columns]
-    said: dict[str, Any] = {"minReaderVersion": protocol.min_reader_version}
-    if protocol.min_writer_version is not None:
-        said["minWriterVersion"] = protocol.min_writer_version
-    if protocol.reader_features is not None:
-        said["readerFeatures"] = list(protocol.reader_features)
-    if protocol.writer_features is not None:
-        said["writerFeatures"] = list(protocol.writer_features)
+    described: dict[str, Any] = {
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+    }
+    if protocol.reader_features:
+        described["readerFeatures"] = list(protocol.reader_features)
+    if protocol.writer_features:
+        described["writerFeatures"] = list(protocol.writer_features)
     return {
         "tableId": table_id,
         "deltaCommitVersion": version,
@@ -181,7 +182,7 @@ def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:
             }
         ),
         "tableConfigurations": dict(metadata.configuration),
-        "protocolJson": json.dumps({"protocol": said}),
+        "protocolJson": json.dumps({"protocol": described}),
         "responseFormat": protocol.response_format,
     }
 
@@ -189,20 +190,14 @@ def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:
 def _parsed(text: str, path: Path, table_id: str) -> TableInfo:
     try:
         entry: Mapping[str, Any] = json.loads(text)
-        said = json.loads(entry["protocolJson"])["protocol"]
+        described = json.loads(entry["protocolJson"])["protocol"]
         partitions = json.loads(entry["partitionSchemaJson"])["fields"]
         if entry["tableId"] != table_id:
             raise ValueError("it is of another table")
-        features, writer = said.get("readerFeatures"), said.get("writerFeatures")
+        answered: ResponseFormat = "delta" if entry["responseFormat"] == "delta" else "parquet"
         info = TableInfo(
             int(entry["deltaCommitVersion"]),
-            Protocol(
-                int(said["minReaderVersion"]),
-                said.get("minWriterVersion"),
-                None if features is None else tuple(features),
-                None if writer is None else tuple(writer),
-                "delta" if entry["responseFormat"] == "delta" else "parquet",
-            ),
+            replace(Protocol.from_json(described), response_format=answered),
             Metadata(
                 id=table_id,
                 schema_string=entry["dataSchemaJson"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
@@ -21,15 +22,14 @@ from delta_sharing_client.model.actions import (
     DeletionVector,
     EndStreamAction,
     FileAction,
-    Format,
     Metadata,
     Protocol,
     RemoveFile,
     ResponseFormat,
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
-from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
-from delta_sharing_client.model.schema import NO_COLUMNS
+from delta_sharing_client.model.json_fields import integer, optional_integer, optional_text, text
+from delta_sharing_client.model.numbers import MAX_MILLISECONDS
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
 from delta_sharing_client.wire.typed_lines import Decoded, TypedFileDecoder, typed_decoder
@@ -148,6 +148,13 @@ def decode_line(item: Json) -> Action:
         ProtocolError: it is no action of the protocol, or one that lacks a required field.
         QueryError: it is an error object.
     """
+    try:
+        return _action(item)
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
+
+
+def _action(item: Json) -> Action:
     for key, decoder in _DECODERS.items():
         inner = item.get(key)
         if inner is not None:
@@ -173,49 +180,34 @@ _END_KEYS: Final = frozenset(
 def _protocol(item: Json) -> Protocol:
     inner = item.get("deltaProtocol")
     if inner is None:
-        return Protocol(_int(item, "minReaderVersion"))
+        return Protocol(integer(item, "minReaderVersion"))
     if not isinstance(inner, dict):
         raise ProtocolError("'deltaProtocol' is not an object")
-    return Protocol(
-        _int(inner, "minReaderVersion"),
-        _optional_int(inner, "minWriterVersion"),
-        _names(inner.get("readerFeatures")),
-        _names(inner.get("writerFeatures")),
-        "delta",
-    )
+    return Protocol.from_json(inner)
 
 
 def _metadata(item: Json) -> Metadata:
     inner = item.get("deltaMetadata", item)
     if not isinstance(inner, dict):
         raise ProtocolError("'deltaMetadata' is not an object")
-    if inner is not item and inner.get("schemaString") is None:
-        # Of the metadata of a log, which may leave it out: the table has no column yet.
-        inner = inner | {"schemaString": NO_COLUMNS}
-    encoding = inner.get("format") or {}
-    provider = encoding.get("provider", "parquet") if isinstance(encoding, dict) else str(encoding)
+    if inner is item:
+        text(item, "schemaString")  # only the delta format may leave it out, for a table without columns
+    metadata = Metadata.from_json(inner)
+    provider = metadata.format.provider
     if provider != "parquet":
         raise ProtocolError(f"the table's files are in the format {provider!r}; only parquet is defined")
-    options = encoding.get("options") if isinstance(encoding, dict) else None
-    return Metadata(
-        id=str(inner.get("id") or ""),
-        schema_string=_str(inner, "schemaString"),
-        name=_text(inner, "name"),
-        description=_text(inner, "description"),
-        format=Format(provider, _text_map(options)),
-        partition_columns=_names(inner.get("partitionColumns")) or (),
-        configuration=_text_map(inner.get("configuration")),
-        version=_optional_int(item, "version"),
-        size=_optional_int(item, "size"),
-        num_files=_optional_int(item, "numFiles"),
-        created_time=_optional_int(inner, "createdTime"),
+    return replace(
+        metadata,
+        version=optional_integer(item, "version"),
+        size=optional_integer(item, "size"),
+        num_files=optional_integer(item, "numFiles"),
     )
 
 
 def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
     def decode(item: Json) -> FileAction:
         get = item.get
-        url = SecretUrl(_str(item, "url"))
+        url = SecretUrl(text(item, "url"))
         return kind(
             url,
             _file_id(item, url),
@@ -223,9 +215,9 @@ def _parquet_file(kind: type[FileAction]) -> Callable[[Json], FileAction]:
             _size(item),
             _stats(item),
             # Asked first, because most files lack them and there may be 300,000.
-            None if get("version") is None else _optional_int(item, "version"),
+            None if get("version") is None else optional_integer(item, "version"),
             None if get("timestamp") is None else _time(item, "timestamp"),
-            None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
+            None if get("expirationTimestamp") is None else optional_integer(item, "expirationTimestamp"),
         )
 
     return decode
@@ -241,7 +233,7 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
         inner = wrapped.get(key)
         if isinstance(inner, dict):
             get = item.get
-            url = SecretUrl(_str(inner, "path"))
+            url = SecretUrl(text(inner, "path"))
             vector = inner.get("deletionVector")
             return kind(
                 url,
@@ -249,39 +241,25 @@ def _delta_or_parquet_file(item: Json) -> FileAction:
                 _partition_values(inner),
                 _size(inner) or _size(item),
                 _stats(inner),
-                None if get("version") is None else _optional_int(item, "version"),
+                None if get("version") is None else optional_integer(item, "version"),
                 None if get("timestamp") is None else _time(item, "timestamp"),
-                None if get("expirationTimestamp") is None else _optional_int(item, "expirationTimestamp"),
-                None if vector is None else _deletion_vector(vector),
-                None if get("deletionVectorFileId") is None else _text(item, "deletionVectorFileId"),
+                None if get("expirationTimestamp") is None else optional_integer(item, "expirationTimestamp"),
+                None if vector is None else DeletionVector.from_json(vector),
+                None if get("deletionVectorFileId") is None else optional_text(item, "deletionVectorFileId"),
                 inner.get("dataChange") is not False,
             )
     names = ", ".join(sorted(map(repr, wrapped)))[:200]
     raise ProtocolError(f"unknown delta action {names}")
 
 
-def _deletion_vector(item: Any) -> DeletionVector | None:
-    if item is None:
-        return None
-    if not isinstance(item, dict):
-        raise ProtocolError("'deletionVector' is not an object")
-    return DeletionVector(
-        _str(item, "storageType"),
-        SecretUrl(_str(item, "pathOrInlineDv")),
-        _int(item, "sizeInBytes"),
-        _int(item, "cardinality"),
-        _optional_int(item, "offset"),
-    )
-
-
 def _end_stream(item: Json) -> EndStreamAction:
     message = item.get("errorMessage")
     return EndStreamAction(
-        _text(item, "refreshToken"),
-        _text(item, "nextPageToken"),
-        _optional_int(item, "minUrlExpirationTimestamp"),
+        optional_text(item, "refreshToken"),
+        optional_text(item, "nextPageToken"),
+        optional_integer(item, "minUrlExpirationTimestamp"),
         str(message) if message else None,
-        _optional_int(item, "httpStatusErrorCode"),
+        optional_integer(item, "httpStatusErrorCode"),
     )
 
 
@@ -338,71 +316,16 @@ def _stats(item: Json) -> str | None:
     return json.dumps(stats)
 
 
-def _str(item: Json, key: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str) or not value:
-        raise ProtocolError(f"{key!r} is missing")
-    return value
-
-
-def _int(item: Json, key: str) -> int:
-    value = _optional_int(item, key)
-    if value is None:
-        raise ProtocolError(f"{key!r} is missing")
-    return value
-
-
-def _optional_int(item: Json, key: str) -> int | None:
-    value = item.get(key)
-    if value is None:
-        return None
-    number = value
-    if isinstance(value, str | float):
-        try:
-            number = int(value)
-        except (ValueError, OverflowError):
-            raise ProtocolError(f"{key!r} is not an integer") from None
-    if type(number) is not int or (number != value and not isinstance(value, str)):
-        raise ProtocolError(f"{key!r} is not an integer")
-    if not -MAX_INTEGER <= number <= MAX_INTEGER:
-        raise ProtocolError(f"{key!r} is beyond 64 bits")
-    return number
-
-
 def _time(item: Json, key: str) -> int | None:
     """Milliseconds since the epoch, which are a time in microseconds too."""
-    value = _optional_int(item, key)
+    value = optional_integer(item, key)
     if value is not None and not -MAX_MILLISECONDS <= value <= MAX_MILLISECONDS:
         raise ProtocolError(f"{key!r} is no time in milliseconds")
     return value
 
 
 def _size(item: Json) -> int:
-    size = _optional_int(item, "size") or 0
+    size = optional_integer(item, "size") or 0
     if size < 0:
         raise ProtocolError("'size' is negative")
     return size
-
-
-def _text(item: Json, key: str) -> str | None:
-    """A text that may be missing; the empty one is as good as none."""
-    value = item.get(key)
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, dict | list):
-        raise ProtocolError(f"{key!r} is not a string")
-    return str(value)
-
-
-def _names(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise ProtocolError("a list of names is not a list")
-    return tuple(str(name) for name in value)
-
-
-def _text_map(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {str(key): "" if text is None else str(text) for key, text in value.items()}

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote, unquote
 
-from delta_sharing_client.delta_log import DeltaLog, Snapshot
-from delta_sharing_client.delta_log.paths import resolve_path
+from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
 
 #: What an answer tells: as the log has it; nothing that a reader can do without; everything, null where unknown.
 Wording = Literal["plain", "short", "nulls"]
@@ -139,7 +138,7 @@ class RawServer:
         if vector is not None and vector["storageType"] != "i":
             file = next(a for a in DeltaLog.for_table(table, any_features=True).snapshot().files if a.raw is raw)
             assert file.deletion_vector is not None
-            place = file.deletion_vector.resolve(table)
+            place = deletion_vector_path(table, file.deletion_vector)
             assert place is not None
             add["deletionVector"] = vector | {"storageType": "p", "pathOrInlineDv": self._url(place)}
         if self.wording == "short":

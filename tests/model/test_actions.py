@@ -22,7 +22,7 @@ from delta_sharing_client.model.capabilities import (
 )
 
 
-def delta(version, features=None):
+def delta(version, features=()):
     return Protocol(version, 7, features, ("appendOnly", "icebergCompatV1", "anything"), "delta")
 
 
@@ -34,7 +34,6 @@ class TestCheckReadable:
             Protocol(1),
             delta(1),
             delta(3),
-            delta(3, ()),
             delta(3, ("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "catalogManaged")),
             delta(3, ("TIMESTAMPNTZ", "timestampNtz-preview", "catalogManaged-preview")),
             delta(3, ("catalogOwned-preview",)),

@@ -1,4 +1,4 @@
-"""A Delta table's transaction log in a local directory: read, and written.
+"""The transaction log of a Delta table in a local directory: replay, checkpoints, commits.
 
     log = DeltaLog.for_table("warehouse/orders")
     snapshot = log.snapshot()
@@ -6,9 +6,8 @@
         ...
     log.commit([{"add": {...}}])
 
-The log is replayed as the Delta transaction protocol says: commits, classic, multi-part and V2
-checkpoints. An action keeps the JSON object it was read from in `raw`, so that nothing a newer writer
-put there is lost.
+Replay reads commits and classic, multi-part and V2 checkpoints, as the Delta transaction protocol describes. An
+action keeps its JSON object in `raw`, so that fields of newer writers are not lost.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from delta_sharing_client.delta.log.actions import (
     Action,
     AddFile,
     CdcFile,
-    DeletionVector,
-    Metadata,
     OtherAction,
-    Protocol,
     RemoveFile,
     Transaction,
 )
 from delta_sharing_client.delta.log.log import DeltaLog
-from delta_sharing_client.delta.log.paths import resolve_path, uri_of
+from delta_sharing_client.delta.log.paths import deletion_vector_path, resolve_path, uri_of
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.delta.log.transaction import CommitInfo, OptimisticTransaction
+from delta_sharing_client.model.actions import DeletionVector, Metadata, Protocol
 
 __all__ = [
     "Action",
@@ -44,6 +41,7 @@ __all__ = [
     "RemoveFile",
     "Snapshot",
     "Transaction",
+    "deletion_vector_path",
     "resolve_path",
     "uri_of",
 ]

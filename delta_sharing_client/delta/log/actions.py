@@ -1,77 +1,25 @@
-"""The actions of a Delta log, as frozen views of the JSON objects they were read from.
+"""The actions of a Delta log, decoded from the JSON objects of commits and checkpoints.
 
-Serves "Actions" of the Delta transaction protocol. A view checks the fields that replay needs when it is
-made; everything else stays in `raw` as the writer wrote it.
+Serves "Actions" of the Delta transaction protocol. Fields that replay needs are checked when an action is decoded.
+Every action keeps its JSON object in `raw`, so that a checkpoint or a commit can write it again, with the fields
+that this release does not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from delta_sharing_client.delta.log.paths import canonical_uri, deletion_vector_path
+from delta_sharing_client.delta.log.paths import canonical_uri
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.model.numbers import MAX_INTEGER
+from delta_sharing_client.model.actions import DeletionVector, Metadata, Protocol
+from delta_sharing_client.model.json_fields import optional_integer
 
 FileKey: TypeAlias = tuple[str, str]
-"""What replay tells files apart by: the path, and the deletion vector's unique id (or "").
+"""The identity of a file in replay: its path, and the unique id of its deletion vector or "".
 
-A relative path is taken as written, an absolute one in the one form that stands for all its spellings."""
-
-#: The `schemaString` of a table without columns.
-_NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletionVector:
-    """Where the deleted rows of a file are listed ("Deletion Vector Descriptor Schema").
-
-    Attributes:
-        raw: the descriptor as written.
-    """
-
-    raw: Mapping[str, Any]
-
-    @property
-    def storage_type(self) -> str:
-        """`u` for a file named by a UUID, `p` for an absolute path, `i` for inline."""
-        return str(self.raw["storageType"])
-
-    @property
-    def path_or_inline(self) -> str:
-        """The encoded UUID, the path, or the inline vector."""
-        return str(self.raw["pathOrInlineDv"])
-
-    @property
-    def offset(self) -> int | None:
-        """Where the vector begins in its file, in bytes; None for an inline vector."""
-        offset = self.raw.get("offset")
-        return None if offset is None else int(offset)
-
-    @property
-    def cardinality(self) -> int:
-        """How many rows the vector deletes."""
-        return int(self.raw["cardinality"])
-
-    @property
-    def unique_id(self) -> str:
-        """The id that replay tells vectors of one file apart by."""
-        suffix = "" if self.offset is None else f"@{self.offset}"
-        return f"{self.storage_type}{self.path_or_inline}{suffix}"
-
-    def resolve(self, table: Path) -> Path | None:
-        """Return the local file that holds the vector, or None for an inline vector.
-
-        Args:
-            table: the table's directory.
-
-        Raises:
-            DeltaLogError: the descriptor is malformed or names another file system.
-        """
-        return deletion_vector_path(table, self.storage_type, self.path_or_inline)
+A relative path is compared as written, an absolute one in the form that `canonical_uri` returns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,125 +38,70 @@ class _FileAction:
 
     @property
     def size(self) -> int | None:
-        """The file's size in bytes, where the writer said it."""
+        """The file's size in bytes; None if the writer left it out."""
         size = self.raw.get("size")
         return None if size is None else int(size)
 
     @property
     def data_change(self) -> bool:
-        """False where the action only rearranges rows that the table holds anyway."""
+        """Whether the action changes rows; False if it only rearranges them."""
         return bool(self.raw.get("dataChange", True))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TableFile(_FileAction):
-    @cached_property
-    def deletion_vector(self) -> DeletionVector | None:
-        """The file's deletion vector, where it has one."""
-        raw = self.raw.get("deletionVector")
-        return None if raw is None else DeletionVector(raw=raw)
+    deletion_vector: DeletionVector | None = None
 
     @property
     def key(self) -> FileKey:
-        """What replay tells files apart by."""
-        path = canonical_uri(self.path)
-        if self.raw.get("deletionVector") is None:
-            return (path, "")
+        """The identity of the file in replay."""
         vector = self.deletion_vector
-        return (path, "" if vector is None else vector.unique_id)
+        return (canonical_uri(self.path), "" if vector is None else vector.unique_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddFile(_TableFile):
-    """A data file that is part of the table."""
+    """A data file that is part of the table.
+
+    Attributes:
+        raw: the action as written.
+        deletion_vector: the file's deletion vector; None if it has none.
+    """
 
     @property
     def modification_time(self) -> int:
-        """When the file was made, in milliseconds since the epoch."""
+        """The time at which the file was written, in milliseconds since the epoch."""
         return int(self.raw.get("modificationTime") or 0)
 
     @property
     def stats(self) -> str | None:
-        """The statistics of the file as JSON text, where the writer kept them."""
+        """The statistics of the file as JSON text; None if the writer left them out."""
         stats = self.raw.get("stats")
         return None if stats is None else str(stats)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveFile(_TableFile):
-    """A data file that is no longer part of the table."""
+    """A data file that is no longer part of the table.
+
+    Attributes:
+        raw: the action as written.
+        deletion_vector: the deletion vector that the file had; None if it had none.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class CdcFile(_FileAction):
-    """A file of changed rows ("Add CDC File")."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
-    """The table's metadata ("Change Metadata").
+    """A file of changed rows ("Add CDC File").
 
     Attributes:
         raw: the action as written.
     """
-
-    raw: Mapping[str, Any]
-
-    @property
-    def id(self) -> str:
-        """The table's id."""
-        return str(self.raw["id"])
-
-    @property
-    def schema_string(self) -> str:
-        """The table's schema as JSON text; one without columns where the writer left it out, as Spark may."""
-        return str(self.raw.get("schemaString") or _NO_COLUMNS)
-
-    @property
-    def partition_columns(self) -> tuple[str, ...]:
-        """The names of the partition columns."""
-        return tuple(self.raw.get("partitionColumns") or ())
-
-    @property
-    def configuration(self) -> dict[str, str]:
-        """The table's properties."""
-        return dict(self.raw.get("configuration") or {})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """What a reader and a writer must be able to do ("Protocol Evolution").
-
-    Attributes:
-        raw: the action as written.
-    """
-
-    raw: Mapping[str, Any]
-
-    @property
-    def min_reader_version(self) -> int:
-        """The reader version needed."""
-        return int(self.raw["minReaderVersion"])
-
-    @property
-    def min_writer_version(self) -> int:
-        """The writer version needed."""
-        return int(self.raw.get("minWriterVersion", 1))
-
-    @property
-    def reader_features(self) -> tuple[str, ...]:
-        """The reader features listed, sorted; empty below reader version 3."""
-        return tuple(sorted(self.raw.get("readerFeatures") or ()))
-
-    @property
-    def writer_features(self) -> tuple[str, ...]:
-        """The writer features listed, sorted; empty below writer version 7."""
-        return tuple(sorted(self.raw.get("writerFeatures") or ()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """How far an application has come in writing to the table ("Transaction Identifiers").
+    """The last version of an application that the table holds ("Transaction Identifiers").
 
     Attributes:
         raw: the action as written.
@@ -250,66 +143,60 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "protocol": ("minReaderVersion",),
     "txn": ("appId", "version"),
 }
-#: Fields that are integers of 64 bits.
+#: Fields of views that are integers of 64 bits.
 _INTEGERS: dict[str, tuple[str, ...]] = {
     "add": ("size", "modificationTime"),
     "remove": ("size", "deletionTimestamp"),
     "cdc": ("size",),
-    "protocol": ("minReaderVersion", "minWriterVersion"),
     "txn": ("version",),
-}
-_VECTOR_INTEGERS: Final = ("cardinality", "offset", "sizeInBytes")
-_TYPES: dict[str, type[AddFile | RemoveFile | CdcFile | Metadata | Protocol | Transaction]] = {
-    "add": AddFile,
-    "remove": RemoveFile,
-    "cdc": CdcFile,
-    "metaData": Metadata,
-    "protocol": Protocol,
-    "txn": Transaction,
 }
 
 
 def make_action(name: str, raw: object, *, where: str) -> Action:
-    """Return the typed view of one action.
+    """Decode one action.
 
     Args:
         name: the action's name in the log, such as ``add``.
         raw: the action's JSON value.
-        where: the file it stands in, for the error.
+        where: the file that holds it, for the error.
 
     Raises:
-        DeltaLogError: the value of an action that replay needs is no object, lacks a field, or has a number that
-            is none of 64 bits.
+        DeltaLogError: the value of an action that replay needs is no object, or a field is missing or malformed.
     """
     if not isinstance(raw, dict):
-        if name not in _TYPES:
-            # Unrecognized actions may be anything, and so may what a commit says of itself.
+        if name not in _REQUIRED:
+            # Unknown actions and `commitInfo` may have any value.
             return OtherAction(name=name, raw={})
         raise DeltaLogError(f"{where}: the action {name!r} is not a JSON object")
     missing = [field for field in _REQUIRED.get(name, ()) if raw.get(field) is None]
     if missing:
         raise DeltaLogError(f"{where}: the action {name!r} lacks {', '.join(missing)}")
-    kind = _TYPES.get(name)
-    if kind is None:
-        return OtherAction(name=name, raw=raw)
-    vector = raw.get("deletionVector") if name in ("add", "remove") else None
-    named = vector.keys() if isinstance(vector, dict) else set()
-    if vector is not None and not {"storageType", "pathOrInlineDv", "cardinality"} <= named:
-        raise DeltaLogError(f"{where}: a deletion vector lacks its type, its place or its cardinality")
-    _check_integers(raw, _INTEGERS.get(name, ()), where)
-    if vector is not None:
-        _check_integers(vector, _VECTOR_INTEGERS, where)
-    return kind(raw=raw)
+    try:
+        return _decoded(name, raw)
+    except ValueError as error:
+        raise DeltaLogError(f"{where}: the action {name!r}: {error}") from None
 
 
-def _check_integers(raw: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
-    for name in names:
-        value = raw.get(name)
-        if value is None:
-            continue
-        try:
-            number = int(value)
-        except (TypeError, ValueError, OverflowError):
-            number = None
-        if number is None or not -MAX_INTEGER <= number <= MAX_INTEGER:
-            raise DeltaLogError(f"{where}: {name!r} is no integer of 64 bits")
+def _decoded(name: str, raw: dict[str, Any]) -> Action:
+    for field in _INTEGERS.get(name, ()):
+        optional_integer(raw, field)
+    match name:
+        case "add":
+            return AddFile(raw=raw, deletion_vector=_deletion_vector(raw))
+        case "remove":
+            return RemoveFile(raw=raw, deletion_vector=_deletion_vector(raw))
+        case "cdc":
+            return CdcFile(raw=raw)
+        case "metaData":
+            return replace(Metadata.from_json(raw), raw=raw)
+        case "protocol":
+            return replace(Protocol.from_json(raw), raw=raw)
+        case "txn":
+            return Transaction(raw=raw)
+        case _:
+            return OtherAction(name=name, raw=raw)
+
+
+def _deletion_vector(raw: dict[str, Any]) -> DeletionVector | None:
+    vector = raw.get("deletionVector")
+    return None if vector is None else DeletionVector.from_json(vector)

@@ -14,9 +14,7 @@ from delta_sharing_client.delta.log.actions import (
     Action,
     AddFile,
     CdcFile,
-    Metadata,
     OtherAction,
-    Protocol,
     RemoveFile,
     Transaction,
 )
@@ -31,6 +29,7 @@ from delta_sharing_client.delta.log.table_features import (
 )
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.actions import Metadata, Protocol
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
@@ -115,12 +114,14 @@ def _check_unique(actions: Sequence[Action]) -> None:
 
 def _check_protocol(protocol: Protocol) -> None:
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
-    listed = protocol.raw.get("readerFeatures"), protocol.raw.get("writerFeatures")
+    lists_readers, lists_writers = (
+        protocol.raw.get(key) is not None for key in ("readerFeatures", "writerFeatures")
+    )
     if min(reader, writer) < 1:
         raise DeltaLogError("the protocol's versions begin at 1")
-    if (reader >= READER_WITH_FEATURES) != (listed[0] is not None):
+    if (reader >= READER_WITH_FEATURES) != lists_readers:
         raise DeltaLogError(f"readerFeatures belong to reader version {READER_WITH_FEATURES}, and only to it")
-    if (writer >= WRITER_WITH_FEATURES) != (listed[1] is not None):
+    if (writer >= WRITER_WITH_FEATURES) != lists_writers:
         raise DeltaLogError(f"writerFeatures belong to writer version {WRITER_WITH_FEATURES}, and only to it")
     if reader >= READER_WITH_FEATURES and writer < WRITER_WITH_FEATURES:
         raise DeltaLogError("reader features need writer version 7")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from delta_sharing_client.delta.log.actions import Metadata, OtherAction
+from delta_sharing_client.delta.log.actions import OtherAction
 from delta_sharing_client.delta.log.commit_files import parse_lines
 from delta_sharing_client.delta.log.log_segment import LogListing
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.actions import Metadata
 
 #: Digits of a version.
 _DIGITS: Final = 18

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from delta_sharing_client.delta.log.actions import Metadata, OtherAction
+from delta_sharing_client.delta.log.actions import OtherAction
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.commit_files import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
@@ -25,6 +25,7 @@ from delta_sharing_client.delta.log.table_features import check_replay
 from delta_sharing_client.delta.log.table_properties import number_property
 from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.representation import representation
 
 _CHECKPOINT_INTERVAL: Final = 10

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.actions import Metadata
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.actions import Metadata
 
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _PHYSICAL: Final = "delta.columnMapping.physicalName"

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.model.actions import DeletionVector
 
 _LOCAL: Final = re.compile(r"(?:file:(?://(?:localhost)?)?)?/+", re.IGNORECASE)
 _SLASHES: Final = re.compile(r"/{2,}")
@@ -80,17 +81,17 @@ def resolve_path(table: Path, uri: str) -> Path:
     return table / unquote(uri)
 
 
-def deletion_vector_path(table: Path, storage_type: str, path_or_inline: str) -> Path | None:
+def deletion_vector_path(table: Path, vector: DeletionVector) -> Path | None:
     """Return the local file of a deletion vector, or None for an inline one.
 
     Args:
         table: the table's directory.
-        storage_type: `u`, `p` or `i`.
-        path_or_inline: the descriptor's `pathOrInlineDv`.
+        vector: the descriptor of the vector.
 
     Raises:
-        DeltaLogError: the storage type is unknown, or the UUID is no Z85 text.
+        DeltaLogError: the storage type is unknown, the UUID is no Z85 text, or the file is on another file system.
     """
+    storage_type, path_or_inline = vector.storage_type, vector.path_or_inline.reveal()
     if storage_type == "i":
         return None
     if storage_type == "p":

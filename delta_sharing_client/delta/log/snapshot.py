@@ -12,14 +12,13 @@ from delta_sharing_client.delta.log.actions import (
     Action,
     AddFile,
     FileKey,
-    Metadata,
     OtherAction,
-    Protocol,
     RemoveFile,
     Transaction,
 )
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.representation import representation
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from delta_sharing_client.delta.log.actions import Protocol
 from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
+from delta_sharing_client.model.actions import Protocol
 
 #: The versions from which on features are listed by name.
 READER_WITH_FEATURES: Final = 3

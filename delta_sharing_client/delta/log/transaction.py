@@ -13,9 +13,7 @@ from delta_sharing_client.delta.log.actions import (
     Action,
     AddFile,
     CdcFile,
-    Metadata,
     OtherAction,
-    Protocol,
     RemoveFile,
     Transaction,
     make_action,
@@ -26,6 +24,7 @@ from delta_sharing_client.delta.log.durable_files import make_directories, put_i
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.snapshot import Snapshot
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+from delta_sharing_client.model.actions import Metadata, Protocol
 
 if TYPE_CHECKING:
     from delta_sharing_client.delta.log.log import DeltaLog

@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.actions import Metadata
 from delta_sharing_client.delta.log.log_schema import (
     arrow_type,
     fields_of,
@@ -20,6 +19,7 @@ from delta_sharing_client.delta.log.log_schema import (
     name_in_log,
     partition_fields,
 )
+from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.json_text import loads_exact
 from delta_sharing_client.model.numbers import WIDE, is_saturated
 

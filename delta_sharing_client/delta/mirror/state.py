@@ -1,4 +1,4 @@
-"""What a mirror's own log says: which table it follows, how far it is, which files it has."""
+"""State of a mirror in its log: the shared table, the shared version, the files with sizes and checksums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log import AddFile, DeltaLog, Snapshot, resolve_path
+from delta_sharing_client.delta.log import AddFile, DeltaLog, Snapshot, deletion_vector_path, resolve_path
 from delta_sharing_client.delta.log.log_segment import list_log
 from delta_sharing_client.delta.table.file_download import Fetched
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
@@ -26,12 +26,12 @@ FORMAT: Final = "deltaSharing.responseFormat"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalData:
-    """A file that a mirror's version is made of.
+    """A local file of a mirror's version.
 
     Attributes:
         path: relative to the mirror's directory, not encoded.
         file_id: its id in the sharing protocol.
-        known: its size and checksum; None where the log does not tell.
+        known: its size and checksum; None if the log has no checksum.
     """
 
     path: str
@@ -40,7 +40,7 @@ class LocalData:
 
 
 def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
-    """Raise if a directory holds something else than the mirror of a table.
+    """Raise if a directory holds a table that is not the mirror of the given table.
 
     Raises:
         DeltaLogError: it holds another table, or one that is no mirror.
@@ -60,19 +60,19 @@ def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
 
 
 def shared_version(snapshot: Snapshot) -> int | None:
-    """Return the shared version that a mirror's version holds; None where there is no mirror yet."""
+    """Return the shared version that a mirror's version holds; None if there is no mirror yet."""
     transaction = snapshot.transactions.get(APP_ID)
     return None if transaction is None else transaction.version
 
 
 def response_format(snapshot: Snapshot) -> ResponseFormat | None:
-    """Return the response format that the ids of a mirror's files are of; None where its log does not say so."""
+    """Return the response format that the file ids of a mirror belong to; None if its log does not record it."""
     found = None if snapshot.version < 0 else snapshot.metadata.configuration.get(FORMAT)
     return "parquet" if found == "parquet" else "delta" if found == "delta" else None
 
 
 def key_of(file: AddFile) -> tuple[str, str]:
-    """Return what a mirror's files are told apart by: the ids of the file and of its deletion vector."""
+    """Return the key of a mirror's file: its id and the id of its deletion vector."""
     return file_id_of(file), tags_of(file).get(VECTOR_ID, "")
 
 
@@ -91,11 +91,12 @@ def data_of(file: AddFile, directory: Path) -> list[LocalData]:
     tags = tags_of(file)
     file_id = tags.get(FILE_ID, file.path)
     found = [_local(resolve_path(directory, file.path), directory, file_id, file.size, tags.get(SHA256))]
-    vector = None if file.deletion_vector is None else file.deletion_vector.resolve(directory)
-    if vector is not None and file.deletion_vector is not None:
-        # A byte for the version of the file, the size and the checksum of the vector.
-        size = int(file.deletion_vector.raw.get("sizeInBytes") or 0) + 9
-        found.append(_local(vector, directory, f"{file_id} (deletion vector)", size, tags.get(VECTOR_SHA256)))
+    vector = file.deletion_vector
+    path = None if vector is None else deletion_vector_path(directory, vector)
+    if vector is not None and path is not None:
+        # Format version of the file (1 byte), size of the vector (4 bytes), the vector, its checksum (4 bytes).
+        size = vector.size_in_bytes + 9
+        found.append(_local(path, directory, f"{file_id} (deletion vector)", size, tags.get(VECTOR_SHA256)))
     return found
 
 
@@ -106,7 +107,7 @@ def _local(path: Path, directory: Path, file_id: str, size: int | None, sha256: 
 
 
 def local_version_of(log: DeltaLog, version: int) -> int | None:
-    """Return the newest version of a mirror that holds a shared version; None where there is none."""
+    """Return the newest version of a mirror that holds a shared version; None if there is none."""
     try:
         commits = list_log(log.table_path).commits
     except DeltaTableNotFoundError:
@@ -118,7 +119,7 @@ def local_version_of(log: DeltaLog, version: int) -> int | None:
 
 
 def _recorded(commit: Path) -> int | None:
-    """Return the shared version that stands in the first line of a mirror's commit."""
+    """Return the shared version that the first line of a mirror's commit records."""
     try:
         with commit.open("rb") as lines:
             info: Any = json.loads(lines.readline())["commitInfo"]

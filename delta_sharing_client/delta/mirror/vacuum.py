@@ -1,4 +1,4 @@
-"""Removing files of a mirror that only old versions name."""
+"""Vacuum of a mirror: removal of files that only old versions name."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from delta_sharing_client.delta.log import DeltaLog, RemoveFile, resolve_path
+from delta_sharing_client.delta.log import DeltaLog, RemoveFile, deletion_vector_path, resolve_path
 from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_segment import list_log
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.mirror.state import data_of
 from delta_sharing_client.delta.table.local_actions import now_in_ms
 
-#: What a mirror's files are called; anything else in the directory is somebody else's.
+#: Names of a mirror's files; files with other names are left alone.
 _OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VacuumResult:
-    """What a vacuum did, or would do.
+    """The result of a vacuum, or of a dry run.
 
     Attributes:
         files: how many files were removed.
@@ -35,12 +35,12 @@ class VacuumResult:
 
 
 def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumResult:
-    """Remove the files that no version needs which was current within a while.
+    """Remove the files that are named only by versions older than the retention period.
 
     Args:
         log: the mirror's log.
-        retain: how long ago a version may have been replaced for its files to be kept.
-        dry_run: remove nothing, only count.
+        retain: the retention period; a version counts from the time at which it was replaced.
+        dry_run: count the files without removing them.
 
     Raises:
         DeltaLogError: the log is damaged, there is a link in the directory, or a file cannot be removed.
@@ -63,15 +63,16 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
 
 
 def _needed(log: DeltaLog, since: int) -> set[str]:
-    """Return the paths that the newest version names, or one that was replaced after a time."""
+    """Return the paths named by the newest version, or by a version that was replaced after `since`."""
     directory = log.table_path
     needed = {data.path for file in log.snapshot().files for data in data_of(file, directory)}
     for commit in log.changes(min(list_log(directory).commits)):
         for action in commit.actions:
             if isinstance(action, RemoveFile) and int(action.raw.get("deletionTimestamp") or 0) > since:
                 paths = [resolve_path(directory, action.path)]
-                vector = None if action.deletion_vector is None else action.deletion_vector.resolve(directory)
-                paths += [] if vector is None else [vector]
+                if action.deletion_vector is not None:
+                    vector = deletion_vector_path(directory, action.deletion_vector)
+                    paths += [] if vector is None else [vector]
                 needed |= {path.relative_to(directory).as_posix() for path in paths}
     return needed
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.delta.log import DeltaLog
-from delta_sharing_client.delta.log import Metadata as LogMetadata
-from delta_sharing_client.delta.log import Protocol as LogProtocol
+from delta_sharing_client.delta.log.actions import make_action
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.durable_files import make_directories, rename_durably, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
@@ -173,9 +172,9 @@ class _Commits:
             log = DeltaLog.for_table(staging)
             base = self._head(self._base)
             if self.first > 0:
-                state = LogState(
-                    protocol=LogProtocol(raw=base[0]["protocol"]), metadata=LogMetadata(raw=base[1]["metaData"])
-                )
+                state = LogState()
+                for action in base:
+                    state.apply(make_action(name, raw, where="the base") for name, raw in action.items())
                 write_checkpoint(
                     staging,
                     Snapshot(version=self.first - 1, timestamp=0, state=state, table_path=staging),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log, remove
 
-from delta_sharing_client.delta.log import AddFile, DeltaLog, resolve_path, uri_of
+from delta_sharing_client.delta.log import AddFile, DeletionVector, DeltaLog, resolve_path, uri_of
 from delta_sharing_client.delta.log.log_cache import ExpiringCache
 from delta_sharing_client.delta.log.paths import deletion_vector_path, encode_uuid
 from delta_sharing_client.errors import (
@@ -22,6 +22,7 @@ from delta_sharing_client.errors import (
     DiskFullError,
     UnsupportedFeatureError,
 )
+from delta_sharing_client.secrets import SecretUrl
 
 
 @pytest.fixture
@@ -335,5 +336,5 @@ def test_paths_with_special_characters(log: DeltaLog, name: str) -> None:
 def test_uuid_of_a_deletion_vector_there_and_back(tmp_path: Path) -> None:
     value = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
     assert encode_uuid(value) == "^-aqEH.-t@S}K{vb[*k^"
-    path = deletion_vector_path(tmp_path, "u", f"dv{encode_uuid(value)}")
+    path = deletion_vector_path(tmp_path, DeletionVector("u", SecretUrl(f"dv{encode_uuid(value)}"), 34, 1))
     assert path == tmp_path / "dv" / f"deletion_vector_{value}.bin"

@@ -9,8 +9,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from handwritten_logs import PROTOCOL, SCHEMA, LogWriter, add, metadata, open_log, remove
 
-from delta_sharing_client.delta.log import AddFile, CdcFile, DeltaLog, OtherAction, RemoveFile, resolve_path
+from delta_sharing_client.delta.log import (
+    CdcFile,
+    DeletionVector,
+    DeltaLog,
+    OtherAction,
+    RemoveFile,
+    deletion_vector_path,
+    resolve_path,
+)
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.secrets import SecretUrl
 
 
 def paths(log: DeltaLog, version: int | None = None) -> list[str]:
@@ -75,7 +84,7 @@ def test_files_are_told_apart_by_deletion_vector(writer: LogWriter) -> None:
     assert file.deletion_vector is not None
     assert file.deletion_vector.cardinality == 8
     assert file.key == ("f", "uab^-aqEH.-t@S}K{vb[*k^@60")
-    assert file.deletion_vector.resolve(writer.table) == (
+    assert deletion_vector_path(writer.table, file.deletion_vector) == (
         writer.table / "ab" / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     )
 
@@ -120,19 +129,23 @@ def test_gap(writer: LogWriter) -> None:
         ('{"add": 3}', "'add' is not a JSON object"),
         ('{"add": {"size": 3}}', "'add' lacks path"),
         ('{"metaData": {"schemaString": "x"}}', "lacks id"),
-        ('{"add": {"path": "f", "deletionVector": {"storageType": "u"}}}', "a deletion vector lacks"),
+        ('{"add": {"path": "f", "deletionVector": {"storageType": "u"}}}', "'add': 'pathOrInlineDv' is missing"),
+        ('{"add": {"path": "f", "deletionVector": "u"}}', "'deletionVector' is not an object"),
+        ('{"metaData": {"id": "x", "partitionColumns": "p"}}', "'partitionColumns' is not a list"),
+        ('{"metaData": {"id": "x", "schemaString": {}}}', "'schemaString' is missing"),
+        ('{"protocol": {"minReaderVersion": true}}', "'minReaderVersion' is not an integer"),
         ("[" * 100_000, "not JSON"),
-        ('{"add": {"path": "f", "size": 1e300}}', "'size' is no integer of 64 bits"),
-        ('{"add": {"path": "f", "size": 9223372036854775808}}', "'size' is no integer of 64 bits"),
-        ('{"add": {"path": "f", "modificationTime": 1e999999999}}', "'modificationTime' is no integer"),
-        ('{"add": {"path": "f", "size": "x"}}', "'size' is no integer"),
-        ('{"remove": {"path": "f", "deletionTimestamp": []}}', "'deletionTimestamp' is no integer"),
-        ('{"protocol": {"minReaderVersion": 1e300}}', "'minReaderVersion' is no integer"),
-        ('{"txn": {"appId": "a", "version": NaN}}', "'version' is no integer"),
+        ('{"add": {"path": "f", "size": 1e300}}', "'size' is beyond 64 bits"),
+        ('{"add": {"path": "f", "size": 9223372036854775808}}', "'size' is beyond 64 bits"),
+        ('{"add": {"path": "f", "modificationTime": 1e999999999}}', "'modificationTime' is not an integer"),
+        ('{"add": {"path": "f", "size": "x"}}', "'size' is not an integer"),
+        ('{"remove": {"path": "f", "deletionTimestamp": []}}', "'deletionTimestamp' is not an integer"),
+        ('{"protocol": {"minReaderVersion": 1e300}}', "'minReaderVersion' is beyond 64 bits"),
+        ('{"txn": {"appId": "a", "version": NaN}}', "'version' is not an integer"),
         (
             '{"add": {"path": "f", "deletionVector": '
-            '{"storageType": "u", "pathOrInlineDv": "", "cardinality": 1e99}}}',
-            "'cardinality' is no integer",
+            '{"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1e99}}}',
+            "'cardinality' is beyond 64 bits",
         ),
         (r'{"add": {"path": "f\ud83d"}}', "whole characters"),
         (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "whole characters"),
@@ -235,11 +248,7 @@ def test_resolve_path(tmp_path: Path) -> None:
 
 def test_deletion_vector_paths(tmp_path: Path) -> None:
     def resolve(kind: str, place: str) -> Path | None:
-        add_file = AddFile(
-            raw={"path": "f", "deletionVector": {"storageType": kind, "pathOrInlineDv": place, "cardinality": 1}}
-        )
-        assert add_file.deletion_vector is not None
-        return add_file.deletion_vector.resolve(tmp_path)
+        return deletion_vector_path(tmp_path, DeletionVector(kind, SecretUrl(place), 34, 1))
 
     assert resolve("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L") is None
     assert resolve("p", "file:///d/x.bin") == Path("/d/x.bin")

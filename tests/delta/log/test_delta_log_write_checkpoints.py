@@ -233,7 +233,7 @@ def layout(partitions: list[str], mapped: bool = False, **types: Any) -> StatsLa
         "partitionColumns": partitions,
         "configuration": {"delta.columnMapping.mode": "id"} if mapped else {},
     }
-    return StatsLayout(Metadata(raw=raw))
+    return StatsLayout(Metadata.from_json(raw))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_what_replay_needs_may_not(writer: LogWriter) -> None:
 @pytest.mark.parametrize("vector", ["u", [1], 7])
 def test_a_deletion_vector_that_is_none(writer: LogWriter, vector: Any) -> None:
     writer.commit(0, [PROTOCOL, metadata(), add("f", deletionVector=vector)])
-    with pytest.raises(DeltaLogError, match="deletion vector"):
+    with pytest.raises(DeltaLogError, match="'deletionVector' is not an object"):
         open_log(writer.table).snapshot()
 
 

@@ -18,7 +18,6 @@ from msgspec import structs
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.mirror.known_files import compare
 from delta_sharing_client.delta.mirror.mirror import Mirror
-from delta_sharing_client.delta.mirror.mirror_scan import metadata_of, protocol_of
 from delta_sharing_client.delta.mirror.state import file_id_of
 from delta_sharing_client.delta.table.local_actions import Copier, LocalFile, location_of
 from delta_sharing_client.delta.table.local_names import digest
@@ -251,7 +250,7 @@ def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
         }
         fields |= {name: value(number, add) for name, value in changes.items()}
         action = AddFile(**fields | {"url": SecretUrl(fields["url"])})
-        found.append(Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action))
+        found.append(Copier(snapshot.protocol, snapshot.metadata).file(action))
     return found
 
 
@@ -304,7 +303,7 @@ def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
     vector = DeletionVector("p", SecretUrl("http://127.0.0.1/vector?signature=new"), 34, 1, 1)
     action = structs.replace(listed(mirror)[0].action, deletion_vector=vector, partition_values={"p": "x"})
     action = structs.replace(action, size=add.size, stats=add.stats)
-    file = Copier(protocol_of(snapshot), metadata_of(snapshot)).file(action)
+    file = Copier(snapshot.protocol, snapshot.metadata).file(action)
     add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
     add.raw["tags"]["deltaSharing.location"] = location_of(action)
     found = compare(snapshot, mirror.directory, [file, listed(mirror)[1]], {})

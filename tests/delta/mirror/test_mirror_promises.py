@@ -22,7 +22,7 @@ from loading_faults import Share
 from loading_tables import column
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download as fetch_files
 from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
@@ -179,10 +179,10 @@ def test_a_deletion_vector_becomes_one_of_its_own(serve: Serve, connect: Connect
     assert len(vectors) == len(shared)
     for vector in vectors:
         assert (vector.storage_type, vector.offset) == ("u", 1)
-        path = vector.resolve(mirror.directory)
+        path = deletion_vector_path(mirror.directory, vector)
         assert path is not None
         assert path.is_relative_to(mirror.directory)
-        assert path.stat().st_size == vector.raw["sizeInBytes"] + 9
+        assert path.stat().st_size == vector.size_in_bytes + 9
     assert sorted(v.cardinality for v in vectors) == sorted(v.cardinality for v in shared)
     assert "http" not in b"".join(log_of(mirror).values()).decode("latin-1")
 
