@@ -265,7 +265,7 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
             from pyspark.sql.types import StructType
 
             try:
-                text, self.pinned = load("spark.source").describe(self.asked)
+                text, self.pinned = load("spark.data_source").describe(self.asked)
             except Exception as error:  # noqa: BLE001
                 raise error.with_traceback(None) from None  # Spark shows the whole of it
             return StructType.fromJson(text)
@@ -273,7 +273,7 @@ def data_source(load: Load, cores: int | None = None) -> type[DataSource]:
         def reader(self, schema: Any) -> Any:
             asked, self.asked = self.asked, {}
             try:
-                job, parts = load("spark.source").plan(asked, self.pinned, schema, cores)
+                job, parts = load("spark.data_source").plan(asked, self.pinned, schema, cores)
             except Exception as error:  # noqa: BLE001
                 raise error.with_traceback(None) from None
             return SharedTableReader(job, parts)

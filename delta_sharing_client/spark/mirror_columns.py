@@ -88,7 +88,7 @@ def _text_function(load: Load) -> Callable[[Any], str | None]:
         if not kept:
             from functools import lru_cache
 
-            module = load("read.variant_json")
+            module = load("parquet.variant_json")
             kept.extend((module.to_json, lru_cache(16)(module.json_names)))
         to_json, names = kept
         return to_json(bytes(value.value), names(bytes(value.metadata)))  # type: ignore[no-any-return]

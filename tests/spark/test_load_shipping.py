@@ -51,7 +51,7 @@ def test_a_worker_without_the_package_imports_it_from_memory(bare_python: str, t
 
 def test_texts_beside_the_modules_go_along(bare_python: str, tmp_path: Path) -> None:
     """Without them files in the legacy calendar could not be read there."""
-    after = 'print(load("read.calendar").find_zone("Europe/Berlin").standard)'
+    after = 'print(load("parquet.legacy_calendar").find_zone("Europe/Berlin").standard)'
     assert run(bare_python, tmp_path, package_loader(), after=after).endswith("\n3600\n")
 
 
@@ -84,7 +84,7 @@ def test_what_is_sent_is_small_and_whole() -> None:
     assert len(package_source()) < 400_000
 
 
-@pytest.mark.parametrize("name", ["spark.executor", "spark.renewal", "spark.source"])
+@pytest.mark.parametrize("name", ["spark.executor", "spark.url_renewal", "spark.data_source"])
 def test_modules_are_those_that_are_imported_here(name: str) -> None:
     import importlib
 
