@@ -20,7 +20,7 @@ from nbclient.exceptions import CellExecutionError
 
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-SECONDS = 200
+SECONDS = 600
 #: Lines on stderr when Spark starts: warnings of Java, and Spark's of how it logs, of the machine and of pandas.
 STARTING = re.compile(
     r"(WARNING: |Using Spark's default log4j profile|Setting default log level|To adjust logging level"

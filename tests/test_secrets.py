@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import json
 import pickle
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -284,7 +283,5 @@ class TestRedactText:
         ["/", "a", "a:", "?", "=", "/?", "sig ", "X-Amz-", "bearer ", '"', "\\", 'password":"', "://", "- -"],
     )
     def test_takes_linear_time(self, unit):
-        text = unit * (300_000 // len(unit))
-        start = time.process_time()
-        redact_text(text)
-        assert time.process_time() - start < 2
+        """In quadratic time it would not end before the limit of a test."""
+        redact_text(unit * (900_000 // len(unit)))

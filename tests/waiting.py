@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -113,3 +115,20 @@ class WallClock:
     def advance(self, seconds: float) -> None:
         """Set the clock forward."""
         self._ahead += seconds
+
+
+def wait_until_asleep(pid: int) -> None:
+    """Wait until the main thread of a process waits for something; where the system cannot tell, for a while.
+
+    An exception that a signal handler raises may be lost while Python collects garbage or finalizes an object.
+    """
+    if sys.platform != "linux":
+        time.sleep(0.5)
+        return
+    status = Path(f"/proc/{pid}/task/{pid}/stat")
+
+    def asleep() -> bool:
+        return status.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "S"
+
+    while not (asleep() and wait_for_rest(asleep, 0.1)):
+        time.sleep(0.01)

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from faults.server import FaultServer, Reply
 from token_server import SECRET, TOKEN_CANARY, Clock, TokenServer, at_once, used
+from waiting import FOREVER
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import AuthenticationError, InsecureUrlError, TokenError
@@ -224,13 +225,13 @@ class TestTheEndpointIsDown:
             used(tokens.client(clock))
 
     def test_nothing_answers(self, tokens):
-        tokens.server.on("POST", "/token", Reply(delay=5))
-        client = tokens.client(read_timeout=timedelta(seconds=0.2), api_attempts=2)
+        tokens.server.on("POST", "/token", Reply(delay=FOREVER))
+        client = tokens.client(read_timeout=timedelta(seconds=0.5), api_attempts=2)
         with pytest.raises(TokenError, match="no answer came in time"):
             used(client)
 
     def test_who_waits_for_a_renewal_that_fails_fails_with_it(self, tokens):
-        tokens.check = lambda request, form: Reply.of_json({"error": "invalid_client"}, status=401, delay=0.3)
+        tokens.check = lambda request, form: Reply.of_json({"error": "invalid_client"}, status=401, delay=1)
         client = tokens.client()
         results = at_once(6, lambda: used(client))
         assert [type(result) for result in results] == [TokenError] * 6

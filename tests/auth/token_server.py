@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from faults.server import FaultServer, Reply, Request
+from waiting import HANG, join
 
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
@@ -142,7 +142,7 @@ def at_once(count: int, function: Callable[[], Any]) -> list[Any]:
     results: list[Any] = [None] * count
 
     def run(index: int) -> None:
-        barrier.wait(10)
+        barrier.wait(HANG)
         try:
             results[index] = function()
         except Exception as error:  # noqa: BLE001  # the test looks at it
@@ -151,8 +151,5 @@ def at_once(count: int, function: Callable[[], Any]) -> list[Any]:
     threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(count)]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 20
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    assert not any(thread.is_alive() for thread in threads)
+    join(threads)
     return results

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from waiting import run_program
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 MODULES = ("data", "store", "cases", "measure")
@@ -115,7 +115,7 @@ def test_a_listing_is_whole_in_both_formats(bench: Bench, client: str) -> None:
 def test_the_comparison_runs(bench: Bench, tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "compare.py"), "--scale", "tiny", "--clients", "ours,pyarrow"]
     command += ["--only", "local-arrow", "--repeat", "1", "--json", str(tmp_path / "runs.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ))
+    done = run_program(command, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert "| **large files, no delay, to Arrow** | delta-sharing-client |" in done.stdout
     runs = json.loads((tmp_path / "runs.json").read_text())["runs"]

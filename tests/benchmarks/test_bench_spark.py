@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from waiting import run_program
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "spark.py"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_every_way_gives_the_sums_of_the_data(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARK), "--scale", "tiny", "--repeat", "1"]
     command += ["--only", "sum,small", "--json", str(tmp_path / "runs.json")]
     environment = {**os.environ, "DELTA_SHARING_BENCH_DATA": str(tmp_path / "data")}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = run_program(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr  # a wrong sum ends it
     assert "| **sum of 1 of 14 columns** | load_as_spark, columns= |" in done.stdout
     told = json.loads((tmp_path / "runs.json").read_text())

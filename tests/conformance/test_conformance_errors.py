@@ -252,7 +252,7 @@ def test_the_suite_runs_against_any_other_server(
         env={**os.environ, EXTERNAL: str(profile)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout

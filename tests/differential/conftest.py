@@ -15,6 +15,7 @@ from compare_answers import Answer
 from differential_jobs import JOBS, Job
 from differential_peer import peer_module
 from plain_values import arrow_columns, frame_columns
+from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError
@@ -22,7 +23,6 @@ from delta_sharing_client.server import SharingServer, write_sample_tables
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "golden" / "tables"
-TIMEOUT = 240
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def theirs(peer_python: str, server: SharingServer, tmp_path_factory: pytest.Tem
     command += [str(directory / "jobs.json"), str(directory / "answers.pickle")]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, env=environment)
     assert done.returncode == 0, done.stderr
     answers: dict[str, Answer] = pickle.loads((directory / "answers.pickle").read_bytes())
     return answers

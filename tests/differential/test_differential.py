@@ -17,8 +17,6 @@ from differential_peer import peer_module
 from known_differences import KNOWN, table
 from plain_values import NAN, NULL, Cell
 
-pytestmark = pytest.mark.timeout(300)
-
 SUBJECTS: dict[tuple[str, str], list[Job]] = defaultdict(list)
 for _job in JOBS:
     SUBJECTS[_job.reader, _job.subject].append(_job)

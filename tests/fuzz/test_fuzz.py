@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from waiting import run_program
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -46,9 +46,9 @@ def test_the_command(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     sample.write_bytes(TARGETS["profile"][1][0])
     command = [sys.executable, str(FUZZ), "profile", "--input", str(sample)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_program(command, check=True)
     assert done.stdout == "understood\n"
     command = [sys.executable, str(FUZZ), "storage_error", "--seconds", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_program(command)
     assert done.returncode == 0, done.stdout
     assert "1 of 1 targets kept their promises" in done.stdout

@@ -24,7 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if not wanted:
             item.add_marker(pytest.mark.skip(reason="other engines; `make interop` runs this"))
-        item.add_marker(pytest.mark.timeout(600))
         # Spark warns of releases of its dependencies.
         item.add_marker(pytest.mark.filterwarnings("ignore"))
 

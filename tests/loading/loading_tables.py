@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import struct
 import threading
-import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
+from waiting import wait_for_rest, wait_until
 
 from delta_sharing_client.server import SharingServer
 
@@ -138,16 +138,6 @@ def z85(data: bytes) -> str:
     return "".join(text)
 
 
-def soon(check: Callable[[], Any], seconds: float = 5.0) -> bool:
-    """Whether something comes true in time."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def load_threads() -> list[str]:
     """The threads of loads that are under way, or were given up a moment ago."""
     return [
@@ -157,9 +147,6 @@ def load_threads() -> list[str]:
 
 def count_from_here(server: SharingServer) -> None:
     """Forget the server's requests, once those of loads that were given up have all been answered."""
-    soon(lambda: not load_threads())
-    seen = -1
-    while seen != len(server.requests):
-        seen = len(server.requests)
-        time.sleep(0.03)
+    wait_until(lambda: not load_threads(), load_threads)
+    wait_for_rest(lambda: len(server.requests))
     server.reset_requests()

@@ -12,7 +12,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from loading_tables import File, column, count_from_here, load_threads, soon, write_table
+from loading_tables import File, column, count_from_here, load_threads, write_table
+from waiting import wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TableScan
@@ -276,7 +277,7 @@ class TestReader:
         reader.close()
         del reader
         gc.collect()
-        assert soon(lambda: not load_threads())
+        wait_until(lambda: not load_threads(), load_threads)
 
     def test_errors_of_the_query_show_at_once(self, scan: TableScan) -> None:
         with pytest.raises(DeltaSharingError, match="there is no version 99"):
@@ -404,7 +405,7 @@ class TestFunctions:
         with duckdb.connect() as connection:
             assert len(scan.to_duckdb(connection).limit(5).fetchall()) == 5
         gc.collect()
-        assert soon(lambda: not load_threads()), load_threads()
+        wait_until(lambda: not load_threads(), load_threads)
 
 
 class TestDamage:

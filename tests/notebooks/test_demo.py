@@ -10,11 +10,11 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from waiting import HANG, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "notebooks" / "demo.py"
@@ -50,10 +50,7 @@ def processes_of(group: int) -> list[str]:
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline, f"no {path.name}"
-        time.sleep(0.01)
+    wait_until(path.exists, f"there is {path.name}")
 
 
 @pytest.fixture
@@ -68,14 +65,14 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.mark.timeout(260)
+@pytest.mark.slow
 def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
     profile = tmp_path / "local.share"
     process = start(profile, "-W", "error", PYTHONIOENCODING="ascii")
     wait_for(profile)
     fields = json.loads(profile.read_text(encoding="utf-8"))
     mode = stat.S_IMODE(profile.stat().st_mode)
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=HANG)
 
     assert (process.returncode, errors) == (0, "")
     assert mode == 0o600
@@ -124,7 +121,7 @@ def test_ctrl_c_ends_it_and_cleans_up(tmp_path: Path) -> None:
     process = start(profile)
     wait_for(profile)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=HANG)
     assert process.returncode == 130
     assert errors.strip() == "Interrupted."
     assert not profile.exists()
@@ -136,7 +133,7 @@ def test_a_profile_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     mine = '{"shareCredentialsVersion": 1, "endpoint": "https://sharing.example.com", "bearerToken": "mine"}'
     profile.write_text(mine, encoding="utf-8")
     process = start(profile)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert errors.strip().startswith("The demo failed: RuntimeError: local.share is there already")
     assert "mine" not in errors

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANG
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -69,7 +70,7 @@ def test_they_are_there() -> None:
     ]
 
 
-@pytest.mark.timeout(260)
+@pytest.mark.slow
 @each
 def test_it_runs(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -78,7 +79,7 @@ def test_it_runs(path: Path, tmp_path: Path) -> None:
         env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline", "IPYTHONDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -140,7 +141,7 @@ def test_a_cell_that_raises_fails_the_run(tmp_path: Path) -> None:
         [sys.executable, str(ROOT / "notebooks" / "execute.py"), str(path)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 1

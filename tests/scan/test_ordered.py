@@ -7,6 +7,7 @@ import threading
 import weakref
 
 import pytest
+from waiting import HANG
 
 from delta_sharing_client.scan.priority_pool import OrderedPool
 
@@ -25,10 +26,10 @@ def held(pool):
 
     def hold():
         begun.set()
-        go.wait(10)
+        go.wait(HANG)
 
     pool.submit((0, 0), hold)
-    assert begun.wait(10)
+    assert begun.wait(HANG)
     yield go
     go.set()
 
@@ -39,7 +40,7 @@ def test_the_earliest_rows_come_first(pool, held):
         pool.submit(order, done.append, order)
     pool.submit((9, 9), all_done.set)
     held.set()
-    assert all_done.wait(10)
+    assert all_done.wait(HANG)
     assert done == [(0, 2), (0, 7), (1, 1), (1, 3), (2, 0)]
 
 
@@ -49,7 +50,7 @@ def test_jobs_of_the_same_rows_keep_their_order_whatever_they_are(pool, held):
         pool.submit((1, 1), lambda value: done.append(value), number)
     pool.submit((1, 1), all_done.set)
     held.set()
-    assert all_done.wait(10)
+    assert all_done.wait(HANG)
     assert done == list(range(20))
 
 
@@ -60,7 +61,7 @@ def test_what_has_not_begun_when_it_closes_never_runs(pool, held):
     held.set()
     for thread in threading.enumerate():
         if thread.name.startswith("ordered-test"):
-            thread.join(10)
+            thread.join(HANG)
     assert not done
     with pytest.raises(RuntimeError):
         pool.submit((2, 0), done.append, 2)
@@ -88,7 +89,7 @@ def test_a_job_that_is_refused_never_runs(pool, held):
     held.set()
     for thread in threading.enumerate():
         if thread.name.startswith("ordered-test"):
-            thread.join(10)
+            thread.join(HANG)
     assert not done
 
 
@@ -103,7 +104,7 @@ def test_several_threads_run_each_job_once():
     for number in range(2000):
         pool.submit((number % 7, number), job, number)
     for _ in range(2000):
-        assert all_done.acquire(timeout=10)
+        assert all_done.acquire(timeout=HANG)
     pool.close()
     assert sorted(done) == list(range(2000))
 
@@ -116,8 +117,8 @@ def test_a_job_that_was_refused_never_runs(monkeypatch):
 
     two = OrderedPool(2, "ordered-test")
     done, begun, go = [], threading.Event(), threading.Event()
-    two.submit((0, 0), lambda: (begun.set(), go.wait(10)))
-    assert begun.wait(10)
+    two.submit((0, 0), lambda: (begun.set(), go.wait(HANG)))
+    assert begun.wait(HANG)
     with monkeypatch.context() as patched:
         patched.setattr(two._threads, "submit", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
@@ -126,6 +127,6 @@ def test_a_job_that_was_refused_never_runs(monkeypatch):
     two.submit((2, 0), done.append, "run")
     two.submit((3, 0), last.set)
     go.set()
-    assert last.wait(10)
+    assert last.wait(HANG)
     assert done == ["run"]
     two.close()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from faults.faulty_share import SIGNATURE, TABLE, FaultyShare, File, parquet, rows
 from faults.server import FaultServer, Reply, Request
+from waiting import FOREVER, NEVER
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DeltaSharingError
@@ -26,7 +27,6 @@ CANARIES = ("canary-token-7f3a", SIGNATURE, "canary-refresh")
 QUICK = {
     "backoff_base": timedelta(milliseconds=1),
     "backoff_cap": timedelta(milliseconds=2),
-    "read_timeout": timedelta(seconds=0.5),
     "api_attempts": 2,
     "storage_attempts": 2,
 }
@@ -57,12 +57,15 @@ def logged() -> Iterator[list[str]]:
 @pytest.fixture
 def share() -> Iterator[FaultyShare]:
     with FaultServer() as server:
-        yield FaultyShare(server=server, versions=[FILES[:2], FILES[1:4]], version=1, lifetime=0.4, told=False)
+        yield FaultyShare(server=server, versions=[FILES[:2], FILES[1:4]], version=1, told=False)
 
 
 @pytest.fixture
-def client(share: FaultyShare) -> Iterator[ds.SharingClient]:
-    with ds.SharingClient(share.server.profile, options=TransportOptions(**QUICK)) as opened:
+def client(share: FaultyShare, request: pytest.FixtureRequest) -> Iterator[ds.SharingClient]:
+    """A client that is in a hurry only where a fault is that nothing comes."""
+    silent = hasattr(request.node, "callspec") and "silent" in request.node.callspec.params.get("name", "")
+    options = TransportOptions(**QUICK, read_timeout=timedelta(seconds=0.5) if silent else NEVER)
+    with ds.SharingClient(share.server.profile, options=options) as opened:
         yield opened
 
 
@@ -139,7 +142,6 @@ def test_loads_that_renew_their_urls_show_nothing(
 
 
 def test_nothing_shows_itself(share: FaultyShare, client: ds.SharingClient, tmp_path: Path) -> None:
-    share.lifetime = 60
     table = client.table("s.s.t")
     scan, changes = table.scan(limit=5), table.changes(0)
     plan = scan.plan()
@@ -183,14 +185,14 @@ FAULTS: dict[str, tuple[str, Reply]] = {
     "server not json": (TABLE, Reply(body=ECHO.encode())),
     "server late error": (TABLE, Reply.of_lines({"endStreamAction": {"errorMessage": ECHO}})),
     "server elsewhere": (TABLE, Reply(status=302, headers={"Location": f"https://else.example/?x={SIGNATURE}"})),
-    "server silent": (TABLE, Reply(delay=2)),
+    "server silent": (TABLE, Reply(delay=FOREVER)),
     "store 403": ("/data/", Reply(status=403, body=f"<Error><Message>{STORE_ECHO}</Message></Error>".encode())),
     "store 404": ("/data/", Reply(status=404, body=STORE_ECHO.encode())),
     "store 500": ("/data/", Reply(status=500, body=STORE_ECHO.encode())),
     "store elsewhere": ("/data/", Reply(status=307, headers={"Location": f"file:///x?sig={SIGNATURE}"})),
     "store dropped": ("/data/", Reply(drop=True)),
     "store garbage": ("/data/", Reply(raw=b"HTTP/9 what?\r\n\r\n" + STORE_ECHO.encode())),
-    "store silent": ("/data/", Reply(delay=2)),
+    "store silent": ("/data/", Reply(delay=FOREVER)),
     "store other bytes": ("/data/", Reply(body=STORE_ECHO.encode())),
 }
 
@@ -201,7 +203,6 @@ def test_errors_show_nothing(
     share: FaultyShare, client: ds.SharingClient, logged: list[str], tmp_path: Path, name: str, how: str
 ) -> None:
     where, spoilt = FAULTS[name]
-    share.lifetime = 60
     share.spoil = lambda request, reply: spoilt if request.path.startswith(where) else reply
     table = client.table("s.s.t")
     loads = {
@@ -229,7 +230,6 @@ def test_tasks_and_plans_hold_no_token(share: FaultyShare, client: ds.SharingCli
 def test_what_duckdb_reports_shows_nothing(share: FaultyShare, client: ds.SharingClient) -> None:
     """DuckDB wraps our error in its own."""
     duckdb = pytest.importorskip("duckdb")
-    share.lifetime = 60
     share.spoil = lambda request, reply: FAULTS["store 403"][1] if request.path.startswith("/data/") else reply
     relation = client.table("s.s.t").scan().to_duckdb(duckdb.connect())
     with pytest.raises(Exception, match="403") as caught:
@@ -238,7 +238,6 @@ def test_what_duckdb_reports_shows_nothing(share: FaultyShare, client: ds.Sharin
 
 
 def test_batches_of_a_reader_that_fails_show_nothing(share: FaultyShare, client: ds.SharingClient) -> None:
-    share.lifetime = 60
     share.spoil = lambda request, reply: FAULTS["store 500"][1] if request.path == "/data/f3" else reply
     reader = client.table("s.s.t").scan().to_record_batch_reader()
     with pytest.raises((DeltaSharingError, pa.ArrowException, OSError)) as caught:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import requests
 from deltalake import write_deltalake
-from waiting import HANG
+from waiting import HANG, NEVER
 
 from delta_sharing_client import SharingClient, TransportOptions
 from delta_sharing_client.errors import QueryError
@@ -32,7 +32,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(table: Path) -> Iterator[SharingServer]:
-    with SharingServer({TABLE: table}, query_time=timedelta(seconds=0.6), max_files_per_page=2) as running:
+    with SharingServer({TABLE: table}, query_time=timedelta(seconds=0.1), max_files_per_page=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def slow_server(table: Path) -> Iterator[SharingServer]:
+    """A server that never comes to an end with a query."""
+    with SharingServer({TABLE: table}, query_time=NEVER) as running:
         yield running
 
 
@@ -59,7 +66,7 @@ def test_a_table_is_loaded_page_by_page(server: SharingServer) -> None:
     assert first == "query"
     assert {path.partition("/")[0] for path in others} == {"queries"}
     assert len(set(others)) == 1
-    assert 4 <= len(others) <= 6
+    assert len(others) >= 3
 
 
 def test_by_default_the_answer_comes_at_once(server: SharingServer) -> None:
@@ -94,14 +101,14 @@ def test_a_client_that_does_not_offer_it_is_answered_at_once(server: SharingServ
 
 
 @pytest.mark.parametrize("spelling", ["idempotencyKey", "idempotency_key"])
-def test_tries_with_one_key_are_one_query(server: SharingServer, spelling: str) -> None:
-    answers = [post(server, "/query", {spelling: f"one-{spelling}"}) for _ in range(2)]
+def test_tries_with_one_key_are_one_query(slow_server: SharingServer, spelling: str) -> None:
+    answers = [post(slow_server, "/query", {spelling: f"one-{spelling}"}) for _ in range(2)]
     first, second = (answer.json()["queryStatus"] for answer in answers)
     assert first == second
     assert first["status"] == "pending"
     assert answers[0].headers["delta-table-version"] == "0"
     assert "asyncquery=true" in answers[0].headers["delta-sharing-capabilities"]
-    refused = post(server, "/query", {spelling: f"one-{spelling}", "limitHint": 1})
+    refused = post(slow_server, "/query", {spelling: f"one-{spelling}", "limitHint": 1})
     assert refused.status_code == 400
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 from served_tables import Caller, add, at, column, metadata, protocol, write_table
+from waiting import HANG
 
 from delta_sharing_client.server import ServerOptions
 
@@ -150,7 +151,7 @@ def test_asynchronous_queries_of_tables_with_features_fail(caller: Caller) -> No
 
 def test_the_answer_to_a_wrong_token_is_not_json(caller: Caller) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}):
-        answer = requests.get(f"{caller.server.endpoint}/shares", headers=headers, timeout=10)
+        answer = requests.get(f"{caller.server.endpoint}/shares", headers=headers, timeout=HANG)
         assert answer.status_code == 401
         with pytest.raises(requests.JSONDecodeError):
             answer.json()

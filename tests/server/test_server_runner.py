@@ -17,7 +17,7 @@ import pytest
 import requests
 from deltalake import DeltaTable
 from served_tables import END, Caller, add, at, metadata, protocol, write_table
-from waiting import HANG, run_program, wait_until
+from waiting import HANG, WallClock, run_program, wait_until
 
 from delta_sharing_client.errors import MissingDependencyError
 from delta_sharing_client.server import ServerOptions, SharingServer, write_sample_tables
@@ -127,8 +127,10 @@ def test_token_is_checked(table: Path, serve: Any, header: str | None) -> None:
         assert response.json()["errorCode"] == "UNAUTHENTICATED"
 
 
-def test_token_expires(table: Path, serve: Any) -> None:
-    caller = serve({"s.s.t": table}, token_lifetime=timedelta(milliseconds=1))
+def test_token_expires(table: Path, serve: Any, wall_clock: WallClock) -> None:
+    caller = serve({"s.s.t": table}, token_lifetime=timedelta(minutes=1))
+    assert caller.get("/shares").status == 200
+    wall_clock.advance(60)
     assert "expired" in caller.get("/shares").error(401)
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from change_tables import ChangeTable, rows
 from sinks_kit import Target, in_order
+from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
@@ -90,7 +91,7 @@ class Source:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 20 * KILLS)
+@pytest.mark.timeout(900 + 60 * KILLS)
 @pytest.mark.parametrize("kind", ["delta", "duckdb", "sqlite"])
 def test_killed_again_and_again(tmp_path: Path, kind: str) -> None:
     chance = random.Random(int(os.environ.get("DELTA_SHARING_SEED", "7")))
@@ -108,7 +109,7 @@ def test_killed_again_and_again(tmp_path: Path, kind: str) -> None:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "started\n"
                 if run == KILLS:
-                    process.communicate(timeout=120)
+                    process.communicate(timeout=HANG)
                     assert process.returncode == 0
                     break
                 said = ""

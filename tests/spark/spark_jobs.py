@@ -106,16 +106,23 @@ def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options
     return {"type": None, "ours": False, "text": ""}
 
 
-def where(spark: SparkSession) -> dict[str, Any]:
-    """Tell whether the workers have the package on their path, and what runs them."""
+def where(spark: SparkSession, marks: str) -> dict[str, Any]:
+    """Tell whether the workers have the package on their path, and what runs them.
+
+    Args:
+        spark: the session.
+        marks: an empty folder, in which both tasks leave a mark: each waits for the other.
+    """
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib.util
 
-        for _ in batches:
+        for batch in batches:
+            (Path(marks) / str(batch["id"][0])).touch()
+            while len(list(Path(marks).iterdir())) < 2:
+                time.sleep(0.05)
             found = importlib.util.find_spec("delta_sharing_client") is not None
             yield pa.RecordBatch.from_pydict({"found": [found], "pid": [os.getppid()]})
-            time.sleep(0.5)  # long enough for the other task to run elsewhere
 
     rows = spark.range(0, 2, 1, 2).mapInArrow(look, "found boolean, pid long").collect()
     return {"found": [row["found"] for row in rows], "processes": len({row["pid"] for row in rows})}

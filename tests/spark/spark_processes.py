@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from waiting import HANG, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
@@ -31,8 +32,6 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
 #: For a JVM that lives for seconds: it comes up sooner, and takes less of the processor.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-START_SECONDS = 90.0
-JOB_SECONDS = 240.0
 
 
 def java_home() -> Path | None:
@@ -110,13 +109,18 @@ class Running:
         """Wait until its output matches, and return the match.
 
         Raises:
-            RuntimeError: it ended, or did not come up in time; with the end of its output.
+            RuntimeError: it ended; with the end of its output.
         """
-        deadline = time.monotonic() + START_SECONDS
-        while (found := re.search(ready, text := self.log.read_text(errors="replace"))) is None:
-            if self.process.poll() is not None or time.monotonic() > deadline:
+
+        def look() -> re.Match[str] | None:
+            ended = self.process.poll() is not None
+            found = re.search(ready, text := self.log.read_text(errors="replace"))
+            if found is None and ended:
                 raise RuntimeError(f"{self.log.name}: it did not come up:\n{text[-3000:]}")
-            time.sleep(0.1)
+            return found
+
+        found = wait_until(look, lambda: self.log.read_text(errors="replace")[-3000:])
+        assert found is not None
         return found
 
 
@@ -242,7 +246,7 @@ class Jobs:
                 start_new_session=True,
             )
         try:
-            process.wait(JOB_SECONDS)
+            process.wait(HANG)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"the jobs did not end in time:\n{errors.read_text()[-3000:]}") from None
         finally:

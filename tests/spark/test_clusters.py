@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from spark_processes import VERSION, Jobs
+from spark_processes import VERSION, Jobs, environment
+from waiting import run_program
 
 import delta_sharing_client as ds
 
@@ -49,13 +49,14 @@ def customers(sample_profile: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # several processes come up, on a busy machine one after the other
 def test_a_standalone_cluster_without_the_package_reads_tables(
-    standalone: Jobs, orders: str, customers: str
+    standalone: Jobs, orders: str, customers: str, tmp_path: Path
 ) -> None:
     jobs = [{"job": "totals", "url": orders, "front": front} for front in FRONTS]
     where, join, *totals = standalone.run(
-        {"job": "where"}, {"job": "joined", "orders": orders, "customers": customers}, *jobs
+        {"job": "where", "marks": str(tmp_path)},
+        {"job": "joined", "orders": orders, "customers": customers},
+        *jobs,
     )
     assert where == {"found": [False, False], "processes": 2}  # two executors, both without the package
     assert join == turnover(orders, customers)
@@ -63,7 +64,6 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, orders: str) -> None:
     filtered, limited, older, wrong = local_cluster.run(
         {"job": "totals", "url": orders, "filters": FILTER},
@@ -80,7 +80,6 @@ def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str, tmp_path: Path) -> None:
     other = tmp_path / "path" / "python3"
     other.parent.mkdir()
@@ -93,8 +92,6 @@ def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str,
 
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:
     program = "import msgspec, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
-    done = subprocess.run(
-        [bare_python, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program([bare_python, "-c", program], cwd=tmp_path, env=environment())
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'delta_sharing_client'"

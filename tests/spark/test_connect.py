@@ -8,7 +8,6 @@ from test_clusters import FILTER, FRONTS, expected, turnover
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(400),
     pytest.mark.skipif(
         not list((SPARK_HOME / "jars").glob("spark-connect_*.jar")),
         reason="this PySpark comes without a Connect server, as 3.5 does; with its jar the tests run",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from loading.loading_tables import File, column, write_table
+from waiting import HANG
 
 import delta_sharing_client as ds
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -177,7 +178,6 @@ def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSes
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_it_is_found_without_being_registered(java: Path, numbers: SharingServer, tmp_path: Path) -> None:
     if sessions.pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
@@ -192,7 +192,7 @@ spark.stop()
     path = os.pathsep.join([str(Path(ds.__file__).parents[1]), str(toplevel)])
     env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, env=env, cwd=tmp_path
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG, env=env, cwd=tmp_path
     )
     assert "rows: 80" in done.stdout, done.stderr[-2000:]
 

@@ -10,7 +10,6 @@ from test_clusters import expected
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # several processes come up, on a busy machine one after the other
 def test_a_lost_executor_and_a_failed_task_give_no_row_twice(
     local_cluster: Jobs, sample_profile: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import spark_processes
+from waiting import HANG
 
 from delta_sharing_client import __version__
 from delta_sharing_client.spark.code_distribution import package_loader, package_source
@@ -35,7 +36,7 @@ def run(python: str, folder: Path, load: object, before: str = "", after: str = 
         [python, str(script), str(sent)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         cwd=folder,
         env=spark_processes.environment(**env),
     )

@@ -423,7 +423,6 @@ def orders(unit: str, *ids: int) -> pa.Table:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("where", ["standalone", "spark_connect"])
 def test_on_a_cluster_without_the_package(
     where: str, make: Make, tmp_path: Path, request: pytest.FixtureRequest

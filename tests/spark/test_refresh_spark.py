@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from loading.loading_tables import File, column, write_table
+from waiting import WallClock
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TransportOptions
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
-LIFETIME = timedelta(seconds=2)
+LIFETIME = timedelta(minutes=10)
+CLOCK = WallClock()
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +62,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     features = ["deletionVectors"]
     return write_table(tmp_path_factory.mktemp("t") / "t", [column("id", "long")], files, features=features)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clock() -> Iterator[None]:
+    """For the server; Spark's workers have processes of their own, and go by what it says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", CLOCK)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +101,7 @@ def encoded(client: SharingClient, **options: Any) -> tuple[bytes, list[bytes]]:
 
 
 def expire() -> None:
-    time.sleep(LIFETIME.total_seconds() + 0.1)
+    CLOCK.advance(LIFETIME.total_seconds())
 
 
 # -- through Spark

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 import spark_processes
 from loading.loading_tables import File, column, write_table
+from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer
@@ -68,7 +68,6 @@ def tables(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
     java: Path, tables: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -85,7 +84,7 @@ def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
         events.mkdir()
         env = spark_processes.environment(PYTHONPATH=str(spark_processes.ROOT))
         command = [sys.executable, "-W", "ignore", "-c", JOB, str(profile), json.dumps(fields), str(events)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=env, cwd=tmp_path)
+        done = run_program(command, env=env, cwd=tmp_path)
         said = done.stdout + done.stderr
         (log,) = events.iterdir()
         kept = log.read_text()

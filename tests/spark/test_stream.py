@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
@@ -144,12 +144,13 @@ def test_a_query_that_follows(follower: Follower, table: ChangeTable) -> None:
 
 def wait_for(query: StreamingQuery, rows_so_far: int) -> None:
     """Wait until a query has read so many rows."""
-    deadline = time.monotonic() + 60
-    while sum(progress["numInputRows"] for progress in query.recentProgress) < rows_so_far:
+
+    def read() -> bool:
         if query.exception() is not None:
             raise AssertionError(str(query.exception())[:3000])
-        assert time.monotonic() < deadline, query.recentProgress
-        time.sleep(0.05)
+        return sum(progress["numInputRows"] for progress in query.recentProgress) >= rows_so_far
+
+    wait_until(read, lambda: query.recentProgress)
 
 
 @pytest.mark.parametrize(

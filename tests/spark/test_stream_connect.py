@@ -10,7 +10,6 @@ from test_clusters import expected
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(400),
     pytest.mark.skipif(
         not list((SPARK_HOME / "jars").glob("spark-connect_*.jar")),
         reason="this PySpark comes without a Connect server, as 3.5 does; with its jar the test runs",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from stream_kit import Query, asked, flat
+from waiting import WallClock
 
 pytest.importorskip("pyspark")
 
@@ -66,26 +66,20 @@ def all_of(query: Query, limit: tuple[str, int] = TWO) -> list[int]:
 @pytest.mark.parametrize("changes", ["true", "false"])
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_table_that_gains_a_feature_between_two_batches(
-    table: ChangeTable, serve: Serve, changes: str, *, restart: bool
+    table: ChangeTable, serve: Serve, changes: str, wall_clock: WallClock, *, restart: bool
 ) -> None:
     """Files of a version are counted in the order of their ids: in one format from its first to its last."""
-    lifetime = timedelta(hours=1) if restart else timedelta(seconds=1)
-    query = Query(serve(table, url_lifetime=lifetime), startingVersion=0, readChangeFeed=changes)
+    query = Query(serve(table, url_lifetime=timedelta(hours=1)), startingVersion=0, readChangeFeed=changes)
     read = query.ids(TWO)
     new = gain_a_feature(table, 100)
     if restart:
         query.start()
     else:
-        wait_until_stale(query)
+        wall_clock.advance(3600)
+        assert not any(kept.fresh for kept in query.stream._open().listings._kept)
     read += all_of(query)
     assert sorted(read) == [*range(9), *new]
     assert query.batch() is None
-
-
-def wait_until_stale(query: Query) -> None:
-    """Wait until the URLs of what was listed have expired, so that it is asked for again."""
-    while any(kept.fresh for kept in query.stream._open().listings._kept):
-        time.sleep(0.05)
 
 
 def test_the_whole_table_first(table: ChangeTable, serve: Serve) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import HANG, wait_until
 
 pytest.importorskip("pyspark")
 
@@ -85,6 +86,12 @@ class Source:
             path.unlink()
         return len(gone)
 
+    def first_removed(self) -> int:
+        """The version that removed a file, or wrote a file of changes, before all others not yet vacuumed."""
+        while not self._removed:
+            self.commit()
+        return self._removed[0][0]
+
     def _new(self, count: int) -> list[int]:
         self._next += count
         return list(range(self._next - count, self._next))
@@ -126,7 +133,7 @@ def worker(arguments: dict[str, Any], log: Path) -> Iterator[subprocess.Popen[st
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(HANG)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -152,11 +159,11 @@ def follow_to_the_end(spark: SparkSession, arguments: dict[str, Any]) -> None:
     for _ in range(runs):
         writer = stream.load(arguments["table"]).writeStream.format("parquet").trigger(availableNow=True)
         query = writer.option("checkpointLocation", arguments["checkpoint"]).start(arguments["out"])
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(HANG)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240 + 60 * KILLS)
+@pytest.mark.timeout(900 + 120 * KILLS)
 def test_killed_again_and_again(java: Path, spark: SparkSession, tmp_path: Path) -> None:
     if pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
@@ -180,19 +187,29 @@ def test_killed_again_and_again(java: Path, spark: SparkSession, tmp_path: Path)
                 "queryTableVersionIntervalSeconds": "0.2",
             },
         }
-        for number in range(KILLS):
+        for _ in range(KILLS):
             with worker(arguments, log) as process:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "started\n", log.read_text()[-3000:]
-                before, deadline = committed(checkpoint), time.monotonic() + 60
-                while committed(checkpoint) == before and time.monotonic() < deadline:
-                    time.sleep(0.05)
+
+                def passes(version: int) -> None:
+                    """Wait until every row of a version is in the sink."""
+                    wait_until(
+                        lambda: committed(checkpoint) >= version or process.poll() is not None,
+                        lambda: log.read_text()[-3000:],
+                    )
+                    assert process.poll() is None, log.read_text()[-3000:]
+
+                # Until there is something to vacuum that has been read; the kill comes amidst of what follows.
+                removed = source.first_removed()
+                source.commit()
+                passes(removed)
+                vacuumed += source.vacuum(committed(checkpoint))
                 for _ in range(4):
                     source.commit()
                     vacuumed += source.vacuum(committed(checkpoint))
                     time.sleep(chance.uniform(0, 0.4))
                 assert process.poll() is None, log.read_text()[-3000:]
-                assert committed(checkpoint) > before, f"run {number} got nowhere"
         follow_to_the_end(spark, arguments)
         now = Counter(ds.SharingClient(server.profile).table("s.s.t").scan().to_arrow().column("id").to_pylist())
     sink = spark.read.parquet(str(out)).select("_commit_version", "_change_type", "id").collect()

@@ -5,12 +5,12 @@ import os
 import pickle
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from waiting import FOREVER, NEVER, meanwhile, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -48,7 +48,14 @@ def slept():
 
 @pytest.fixture
 def reader(slept):
-    options = TransportOptions(read_timeout=timedelta(seconds=0.3))
+    options = TransportOptions(read_timeout=NEVER)
+    with StorageTransport(options, endpoint_is_loopback=True) as transport:
+        yield StorageReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
+
+
+@pytest.fixture
+def hasty(slept):
+    options = TransportOptions(read_timeout=timedelta(seconds=0.5))
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
         yield StorageReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
 
@@ -110,9 +117,9 @@ class TestResuming:
         assert second.headers["range"] == f"bytes={cut_at}-{SIZE - 1}"
         assert second.headers["if-match"] == '"v1"'
 
-    def test_a_stall_is_one_too(self, server, reader):
+    def test_a_stall_is_one_too(self, server, hasty):
         server.on("GET", PATH, file_reply(DATA, cut_at=150_000, ending="stall"), file_reply(DATA))
-        assert fetch(reader, server) == DATA
+        assert fetch(hasty, server) == DATA
         assert ranges(server)[1] == f"bytes=150000-{SIZE - 1}"
 
     def test_as_often_as_it_gets_further(self, server, reader, slept):
@@ -477,10 +484,10 @@ class TestBudget:
             budget.give_back()
         assert sum(budget.take(error) for _ in range(100)) == 10
 
-    def test_a_time_out_costs_more(self, server, reader):
-        server.on("GET", PATH, Reply(delay=5))
+    def test_a_time_out_costs_more(self, server, hasty):
+        server.on("GET", PATH, Reply(delay=FOREVER))
         with pytest.raises(StorageError, match=r"no answer came in time \(gave up after 3 attempts.*used up"):
-            fetch(reader, server, budget=RetryBudget())
+            fetch(hasty, server, budget=RetryBudget())
 
     def test_the_readers_own_is_the_default(self, server):
         options = TransportOptions()
@@ -503,32 +510,28 @@ class TestCancelling:
         assert server.requests == []
         assert not issubclass(Cancelled, DeltaSharingError)
 
-    @pytest.mark.parametrize("reply", [Reply(delay=30), file_reply(DATA, cut_at=100, ending="stall")])
+    @pytest.mark.parametrize("reply", [Reply(delay=FOREVER), file_reply(DATA, cut_at=100, ending="stall")])
     def test_a_wait_for_the_store_ends_at_once(self, server, reply):
-        options = TransportOptions()
+        options = TransportOptions(read_timeout=NEVER)
         event = Cancellation()
         server.on("GET", PATH, reply)
-        with StorageTransport(options, endpoint_is_loopback=True) as transport:
-            timer = threading.Timer(0.2, event.set)
-            timer.start()
-            started = time.monotonic()
-            with pytest.raises(Cancelled):
-                fetch(StorageReader(transport, options), server, cancelled=event)
-            timer.join()
-        assert time.monotonic() - started < 2
+        with (
+            StorageTransport(options, endpoint_is_loopback=True) as transport,
+            meanwhile(lambda: wait_until(lambda: server.requests), event.set),
+            pytest.raises(Cancelled),
+        ):
+            fetch(StorageReader(transport, options), server, cancelled=event)
 
     def test_a_wait_between_attempts_ends_at_once(self, server):
-        options = TransportOptions()
+        options = TransportOptions(api_deadline=NEVER)
         event = threading.Event()
-        server.on("GET", PATH, Reply(status=503, headers={"Retry-After": "60"}))
-        with StorageTransport(options, endpoint_is_loopback=True) as transport:
-            timer = threading.Timer(0.2, event.set)
-            timer.start()
-            started = time.monotonic()
-            with pytest.raises(Cancelled):
-                fetch(StorageReader(transport, options), server, cancelled=event)
-            timer.join()
-        assert time.monotonic() - started < 2
+        server.on("GET", PATH, Reply(status=503, headers={"Retry-After": "3600"}))
+        with (
+            StorageTransport(options, endpoint_is_loopback=True) as transport,
+            meanwhile(lambda: wait_until(lambda: server.requests), event.set),
+            pytest.raises(Cancelled),
+        ):
+            fetch(StorageReader(transport, options), server, cancelled=event)
 
     def test_abort_and_close(self, server, reader):
         server.on("GET", PATH, file_reply(DATA))

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -232,15 +231,14 @@ class TestJson:
         with pytest.raises(ValueError):
             parse_object(text)
 
-    def test_a_long_line_of_brackets_in_strings_is_read_quickly(self):
+    def test_a_long_line_of_brackets_in_strings_is_read_in_linear_time(self):
+        """In quadratic time it would not end before the limit of a test."""
         line = json.dumps({"a": [{"stats": json.dumps({"b": [{"c": "[" * 40}] * 40})}] * 600}).encode()
         assert len(line) > 1_000_000
-        start = time.process_time()
         parse_object(line)
         parse_object(b'{"a":"' + b"\\\\" * 1_000_000 + b'","b":' + b"[]," * 0 + b'"' + b"{" * 100 + b'"}')
         with pytest.raises(ValueError):
             parse_object(b"{" * 65 + b'"' + b"a" * 1_000_000)
-        assert time.process_time() - start < 1
 
 
 class TestEnds:

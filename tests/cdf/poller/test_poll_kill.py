@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from change_tables import ChangeTable, rows
+from waiting import HANG, wait_until_asleep
 
 from delta_sharing_client.server import SharingServer
 
@@ -26,12 +27,15 @@ with ds.SharingClient(profile) as client, open(out, "a") as log:
     poller = client.table("s.s.t").poll_changes(checkpoint, starting_version="snapshot", max_versions=3)
     print("started", flush=True)
     while (poller.committed_version or 0) < last:
+        print("pull", flush=True)
         batch = poller.pull()
         if batch is None:
             break
+        print("read", flush=True)
         rows = batch.to_arrow().select(["id", "_change_type", "_commit_version"]).to_pylist()
         log.write(json.dumps([batch.first_version, batch.last_version, rows]) + "\\n")
         log.flush()
+        print("commit", flush=True)
         batch.commit()
         log.write(json.dumps(["committed", batch.last_version]) + "\\n")
         log.flush()
@@ -40,17 +44,33 @@ print("done", flush=True)
 """
 
 
+def kill_after(process: subprocess.Popen[str], steps: int, pause: float) -> None:
+    """Kill a worker some way into a step of its work."""
+    assert process.stdout is not None
+    for _ in range(steps):
+        process.stdout.readline()
+    time.sleep(pause)
+    process.kill()
+
+
 #: Follows a table until it is told to stop, by Ctrl-C or by a handler of its own.
 FOLLOWER = """
 import json, signal, sys
+from datetime import timedelta
 import delta_sharing_client as ds
+from delta_sharing_client.cdf.clock import SystemClock
+
+class AnnouncedClock(SystemClock):
+    def wait(self, seconds, stopped):
+        print("waiting", flush=True)
+        super().wait(seconds, stopped)
 
 with ds.SharingClient(json.loads(sys.argv[1])) as client:
-    poller = client.table("s.s.t").poll_changes(starting_version="latest")
+    poller = client.table("s.s.t").poll_changes(
+        starting_version="latest", poll_interval=timedelta(days=1), clock=AnnouncedClock()
+    )
     if sys.argv[2] == "handler":
         signal.signal(signal.SIGTERM, lambda *_: poller.stop())
-    poller.pull()
-    print("waiting", flush=True)
     for batch in poller:
         print(batch, flush=True)
 print("stopped", flush=True)
@@ -75,11 +95,9 @@ def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, statu
     ):
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
-        time.sleep(0.3)
-        sent_at = time.monotonic()
+        wait_until_asleep(process.pid)
         process.send_signal(sent)
-        output, errors = process.communicate(timeout=30)
-    assert time.monotonic() - sent_at < 5
+        output, errors = process.communicate(timeout=HANG)
     assert (process.returncode, output) == (status, said)
     assert ("KeyboardInterrupt" in errors) == (how == "ctrl-c")
 
@@ -105,11 +123,10 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "started\n"
                 if kills < 10:
-                    time.sleep(chance.uniform(0, 0.12))
-                    process.kill()
+                    kill_after(process, chance.randrange(8), chance.uniform(0, 0.01))
                     kills += 1
                     continue
-                process.wait(60)
+                process.wait(HANG)
                 assert process.returncode == 0
                 break
     lines = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("]")]

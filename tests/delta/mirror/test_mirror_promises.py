@@ -20,6 +20,7 @@ from faults.server import FaultServer, Reply, Request
 from growing_tables import Source, rows_of
 from loading_faults import Share
 from loading_tables import column
+from waiting import wait_until
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path
@@ -106,13 +107,27 @@ def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_
     assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock", "partial"]
 
 
-def told(storage: Any, directory: Path, share: Share, url: SecretUrl) -> list[int]:
-    """Fetch the large file; return what a progress bar is told meanwhile."""
+def fetch(storage: Any, directory: Path, share: Share, url: SecretUrl, counts: list[int]) -> None:
+    """Fetch the large file; note what a progress bar is told meanwhile."""
     size = len(share.data["big"])
     wanted = fetch_files.Wanted(url=url, file_id="big", path="big.parquet", size=size)
-    counts: list[int] = []
     fetch_files.fetch_files(storage, directory, [wanted], advance=counts.append)
-    return counts
+
+
+def in_steps(reports: Callable[[], int], asked: list[int], then: Callable[[], object] = bool) -> Any:
+    """Answer, but every sixth request only when progress has been reported again."""
+    reported = 0
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        nonlocal reported
+        asked.append(1)
+        if len(asked) % 6 == 0:
+            wait_until(lambda: reports() > reported)
+            reported = reports()
+        then()
+        return healthy(request)
+
+    return answer
 
 
 @pytest.mark.parametrize("fault", ["none", "left before", "file changes"])
@@ -124,47 +139,42 @@ def test_every_byte_is_told_once(fault: str, large: Share, connect: Connect, tmp
     if fault == "left before":
         broken_after(large, 1_000_000)
         with pytest.raises(FileGoneError):
-            told(storage, tmp_path, large, task.url)
+            fetch(storage, tmp_path, large, task.url, [])
     asked: list[int] = []
+    counts: list[int] = []
 
-    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
-        asked.append(1)
-        if len(asked) % 6 == 0:
-            time.sleep(0.25)  # longer than what lies between two looks
+    def change() -> None:
         if fault == "file changes" and len(asked) == 10:
             large.etags["big"] = '"v2"'
-        return healthy(request)
 
-    large.serve_files_with(answer)
-    counts = told(storage, tmp_path, large, task.url)
+    large.serve_files_with(in_steps(lambda: len(counts), asked, change))
+    fetch(storage, tmp_path, large, task.url, counts)
     assert sum(counts) == len(large.data["big"])
-    assert len(counts) >= 3
+    assert len(counts) > len(asked) // 6 >= 1
     if fault == "file changes":
         assert len(asked) > 25
     # It lies there already, and all of it counts.
-    assert told(storage, tmp_path, large, task.url) == [len(large.data["big"])]
+    counts.clear()
+    fetch(storage, tmp_path, large, task.url, counts)
+    assert counts == [len(large.data["big"])]
 
 
 def test_a_progress_bar_with_bytes_and_rate(
     large: Share, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-
-    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
-        asked.append(1)
-        if len(asked) % 6 == 0:
-            time.sleep(0.25)
-        return healthy(request)
-
-    large.serve_files_with(answer)
-    mirror = connect(large.server, max_connections=1).table("s.s.t").mirror(tmp_path / "mirror")
     stream = io.StringIO()
+
+    def shown() -> list[str]:
+        return re.findall(r"t: +\d+%\|.*?\| (\S+)/1\.\d+M \[.*?B/s\]", stream.getvalue())
+
+    asked: list[int] = []
+    large.serve_files_with(in_steps(lambda: len(set(shown())), asked))
+    mirror = connect(large.server, max_connections=1).table("s.s.t").mirror(tmp_path / "mirror")
     monkeypatch.setattr(sys, "stderr", stream)
     mirror.sync(progress=True)
     # The file is one, and the bar moves while it comes.
-    shown = re.findall(r"t: +\d+%\|.*?\| (\S+)/1\.\d+M \[.*?B/s\]", stream.getvalue())
-    assert shown[0] == "0.00"
-    assert len(set(shown)) >= 3
+    assert shown()[0] == "0.00"
+    assert len(set(shown())) >= len(asked) // 6 > 1
 
 
 def test_a_deletion_vector_becomes_one_of_its_own(serve: Serve, connect: Connect, tmp_path: Path) -> None:
