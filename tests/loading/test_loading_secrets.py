@@ -98,7 +98,7 @@ def test_a_load_logs_no_secret(
     text = texts(logged)
     assert "urllib3.connectionpool" in text
     assert "/files/" in text
-    assert "delta_sharing_client.http" in text
+    assert "delta_sharing_client.transport" in text
     assert TOKEN not in text
     assert "Signature" not in text
     assert not [secret for secret in secrets if secret in text]
