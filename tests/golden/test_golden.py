@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_sharing_client.protocol.actions import SUPPORTED_FEATURES, canonical_feature
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, DeltaSharingError, UnsupportedFeatureError
+from delta_sharing_client.model.actions import SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.server import SharingServer
 
 TABLES = Path(__file__).parent / "tables"

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_sharing_client.http.options import TransportOptions
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import (
@@ -21,6 +20,7 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     UnsupportedTypeError,
 )
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.server import SharingServer
 
 FORMATS = ["delta", "parquet"]
