@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,10 +20,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.actions import AddFile as LoggedFile
 from delta_sharing_client.delta.log.checkpoints import sidecars
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
-from delta_sharing_client.delta.log.paths import deletion_vector_path
 from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
@@ -32,15 +30,16 @@ from delta_sharing_client.errors import (
     RestError,
     VersionNotFoundError,
 )
-from delta_sharing_client.model.actions import AddFile, DeletionVector, canonical_feature
+from delta_sharing_client.model.actions import AddFile, canonical_feature
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
+from delta_sharing_client.scan.log_files import shared_file
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
-from delta_sharing_client.storage.file_systems import Directory
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -132,9 +131,8 @@ def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> Direct
         )
     spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
     make = TaskPlanner(spec)
-    action = _action_maker(files)
-    made = [] if query.limit == 0 else [make(action(logged)) for logged in snapshot.files_as_written]
-    tasks, pruned = split_skipped(made)
+    listed = () if query.limit == 0 else _shared_files(snapshot, files)
+    tasks, pruned = split_skipped([make(file) for file in listed])
     return DirectoryPlan(
         table=table,
         version=snapshot.version,
@@ -250,35 +248,15 @@ def _milliseconds(timestamp: Timestamp) -> int:
     return int(moment.astimezone(UTC).timestamp() * 1000)
 
 
-def _action_maker(files: DirectoryFiles) -> Callable[[LoggedFile], AddFile]:
-    """Return what makes an action of a file of the log, as a server would send it."""
+def _shared_files(snapshot: Snapshot, files: DirectoryFiles) -> Iterator[AddFile]:
+    """Yield the files of a version as files of an answer; their ids are hashes of their paths."""
     directory = files.directory()
 
-    def make(logged: LoggedFile) -> AddFile:
-        path = directory.path_of(logged.path)
-        return AddFile(
-            files.url(path),
-            _short_hash(path),
-            logged.partition_values,
-            logged.size or 0,
-            logged.stats,
-            deletion_vector=_vector(logged, files, directory),
-            data_change=logged.data_change,
-        )
+    def url_of(uri: str) -> SecretUrl:
+        return files.url(directory.path_of(uri))
 
-    return make
-
-
-def _vector(logged: LoggedFile, files: DirectoryFiles, directory: Directory) -> DeletionVector | None:
-    vector = logged.deletion_vector
-    if vector is None:
-        return None
-    if vector.storage_type == "p":
-        return replace(vector, path_or_inline=files.url(directory.path_of(vector.path_or_inline.reveal())))
-    relative = deletion_vector_path(Path(), vector)
-    if relative is None:
-        return vector
-    return replace(vector, storage_type="p", path_or_inline=files.url(directory.join(relative.as_posix())))
+    for file in snapshot.files_as_written:
+        yield shared_file(file, url_of, file_id=_short_hash(directory.path_of(file.path)))
 
 
 def _short_hash(path: str) -> str:

@@ -21,7 +21,7 @@ from delta_sharing_client.delta.log.actions import (
     Transaction,
 )
 from delta_sharing_client.delta.log.log import DeltaLog
-from delta_sharing_client.delta.log.paths import deletion_vector_path, resolve_path, uri_of
+from delta_sharing_client.delta.log.paths import deletion_vector_path, deletion_vector_uri, resolve_path, uri_of
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.delta.log.transaction import CommitInfo, OptimisticTransaction
 from delta_sharing_client.model.actions import DeletionVector, Metadata, Protocol
@@ -42,6 +42,7 @@ __all__ = [
     "Snapshot",
     "Transaction",
     "deletion_vector_path",
+    "deletion_vector_uri",
     "resolve_path",
     "uri_of",
 ]

@@ -1,4 +1,4 @@
-"""From the URIs of a log to local paths.
+"""URIs of a log and the local paths that they name.
 
 The `path` of a file action "is a URI as specified by RFC 2396, which needs to be decoded to get the file
 path": relative to the table's directory, or absolute. A deletion vector's file is named by a UUID in Z85.
@@ -81,6 +81,24 @@ def resolve_path(table: Path, uri: str) -> Path:
     return table / unquote(uri)
 
 
+def deletion_vector_uri(vector: DeletionVector) -> str | None:
+    """Return the URI of a deletion vector's file, in the form of a file action's path; None for an inline vector.
+
+    Raises:
+        DeltaLogError: the storage type is unknown, or the UUID is no Z85 text.
+    """
+    storage_type, path_or_inline = vector.storage_type, vector.path_or_inline.reveal()
+    if storage_type == "i":
+        return None
+    if storage_type == "p":
+        return path_or_inline
+    if storage_type != "u" or len(path_or_inline) < _UUID_LENGTH:
+        raise DeltaLogError(f"a deletion vector of an unknown kind ({storage_type!r})")
+    prefix, encoded = path_or_inline[:-_UUID_LENGTH], path_or_inline[-_UUID_LENGTH:]
+    name = f"deletion_vector_{_decode_uuid(encoded)}.bin"
+    return uri_of(f"{prefix.rstrip('/')}/{name}" if prefix else name)
+
+
 def deletion_vector_path(table: Path, vector: DeletionVector) -> Path | None:
     """Return the local file of a deletion vector, or None for an inline one.
 
@@ -91,19 +109,14 @@ def deletion_vector_path(table: Path, vector: DeletionVector) -> Path | None:
     Raises:
         DeltaLogError: the storage type is unknown, the UUID is no Z85 text, or the file is on another file system.
     """
-    storage_type, path_or_inline = vector.storage_type, vector.path_or_inline.reveal()
-    if storage_type == "i":
-        return None
-    if storage_type == "p":
-        return resolve_path(table, path_or_inline)
-    if storage_type != "u" or len(path_or_inline) < _UUID_LENGTH:
-        raise DeltaLogError(f"a deletion vector of an unknown kind ({storage_type!r})", path=str(table))
-    prefix, encoded = path_or_inline[:-_UUID_LENGTH], path_or_inline[-_UUID_LENGTH:]
-    name = f"deletion_vector_{_decode_uuid(encoded, table)}.bin"
-    return table / prefix / name if prefix else table / name
+    try:
+        uri = deletion_vector_uri(vector)
+    except DeltaLogError as error:
+        raise DeltaLogError(str(error), path=str(table)) from None
+    return None if uri is None else resolve_path(table, uri)
 
 
-def _decode_uuid(encoded: str, table: Path) -> uuid.UUID:
+def _decode_uuid(encoded: str) -> uuid.UUID:
     decoded = bytearray()
     try:
         for start in range(0, _UUID_LENGTH, 5):
@@ -112,5 +125,5 @@ def _decode_uuid(encoded: str, table: Path) -> uuid.UUID:
                 value = value * 85 + _Z85_VALUE[character]
             decoded += value.to_bytes(4, "big")
     except (KeyError, OverflowError):
-        raise DeltaLogError("a deletion vector's file name is not Z85 text", path=str(table)) from None
+        raise DeltaLogError("a deletion vector's file name is not Z85 text") from None
     return uuid.UUID(bytes=bytes(decoded))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from delta_sharing_client.delta.log import AddFile, Snapshot, deletion_vector_path, resolve_path
+from delta_sharing_client.delta.log import AddFile, Snapshot, resolve_path
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
-from delta_sharing_client.delta.mirror.state import data_of, tags_of
-from delta_sharing_client.delta.table.local_actions import FILE_ID, VECTOR_ID
+from delta_sharing_client.delta.mirror.state import data_of, file_id_of, tags_of
+from delta_sharing_client.delta.table.local_actions import VECTOR_ID
 from delta_sharing_client.model.actions import AddFile as SharedFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
+from delta_sharing_client.scan.log_files import shared_file
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.scan.planner import ScanPlan, bind_query
@@ -62,7 +63,7 @@ class MirrorScan(Scan):
         for file in files:
             for data in data_of(file, self.directory):
                 links.file(self.directory / data.path)
-        tasks, pruned = split_skipped([make(shared_form(file, self.directory)) for file in files])
+        tasks, pruned = split_skipped([make(self._shared(file)) for file in files])
         return ScanPlan(
             table=self.table,
             version=self.snapshot.version,
@@ -73,6 +74,14 @@ class MirrorScan(Scan):
             pruned=pruned,
             limit=options.limit,
         )
+
+    def _shared(self, file: AddFile) -> SharedFile:
+        """Return a file of the mirror as a file of an answer; its URL is a local path."""
+        vector_id = tags_of(file).get(VECTOR_ID)
+        return shared_file(file, self._url, file_id=file_id_of(file), vector_file_id=vector_id)
+
+    def _url(self, uri: str) -> SecretUrl:
+        return SecretUrl(str(resolve_path(self.directory, uri)))
 
     def _connections(self) -> tuple[RestClient, LocalStorage]:
         return self._rest, self._storage
@@ -89,21 +98,3 @@ class MirrorScan(Scan):
             memory_budget=memory_budget,
             progress=progress,
         )
-
-
-def shared_form(file: AddFile, directory: Path) -> SharedFile:
-    """Return a file of a local table as a server would list it; its URL is a local path."""
-    tags = tags_of(file)
-    vector = file.deletion_vector
-    local = None if vector is None else deletion_vector_path(directory, vector)
-    if vector is not None and local is not None:
-        vector = replace(vector, storage_type="p", path_or_inline=SecretUrl(str(local)))
-    return SharedFile(
-        SecretUrl(str(resolve_path(directory, file.path))),
-        tags.get(FILE_ID, file.path),
-        file.partition_values,
-        file.size or 0,
-        file.stats,
-        deletion_vector=vector,
-        deletion_vector_file_id=tags.get(VECTOR_ID),
-    )
