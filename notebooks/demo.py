@@ -120,9 +120,9 @@ class Tour:
             line(" " * 5 + text)
         line()
         files = self._orders.metadata().num_files
-        say(f"The table has {files} files. The server names those of the days asked for whose statistics")
-        say("say that they can hold such an order_id, and the filter on the region is applied to the")
-        say("rows.")
+        say(f"The table has {files} files. The server names those of the days asked for. The client leaves")
+        say("out those whose statistics show that they hold no such order_id, and applies the filter")
+        say("to the rows.")
 
     def count(self) -> None:
         """Counting without fetching."""

@@ -14,10 +14,10 @@ from typing import Any, Final
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.server.capabilities import DELTA, PARQUET, Capabilities
 from delta_sharing_client.server.catalog import ServedTable
-from delta_sharing_client.server.links import FileStore, Links
+from delta_sharing_client.server.links import Links
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error
-from delta_sharing_client.server.sign import BadTokenError, Signer
+from delta_sharing_client.server.sign import Signer
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
@@ -35,7 +35,6 @@ class TableRequest:
         capabilities: what the client takes.
         options: the server's options.
         signer: the server's signer.
-        store: where handed-out files are remembered.
         base_url: `http://host:port`, as the client reached the server.
     """
 
@@ -43,14 +42,12 @@ class TableRequest:
     capabilities: Capabilities
     options: ServerOptions
     signer: Signer
-    store: FileStore
     base_url: str
 
     def links(self, table_id: str, chosen: str) -> Links:
         """Return what makes the URLs and the file ids of an answer in a response format."""
         by_format = {PARQUET: "md5", DELTA: "sha256"} if self.options.file_ids_by_format else {}
         return Links(
-            store=self.store,
             signer=self.signer,
             base_url=self.base_url,
             table=self.table,
@@ -71,22 +68,6 @@ class TableRequest:
         """
         if not self.options.history:
             raise bad_request(f"{what} is not supported: history is not shared for table {self.table.full_name}.")
-
-    def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
-        """Return what a token of an earlier answer carries.
-
-        Args:
-            purpose: what the token must be for.
-            token: the token as the client sent it.
-            what: the token's name in the protocol.
-
-        Raises:
-            Problem: 400, the token is for something else, or not from this server.
-        """
-        try:
-            return self.signer.open_token(purpose, token)
-        except BadTokenError:
-            raise bad_request(f"{what} is not valid for this request.") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ from delta_sharing_client.server.capabilities import HEADER, Capabilities
 from delta_sharing_client.server.catalog import Catalog
 from delta_sharing_client.server.changes import feed_query, query_changes, range_query
 from delta_sharing_client.server.files import FileEndpoint
-from delta_sharing_client.server.links import FileStore
 from delta_sharing_client.server.listings import list_page
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
@@ -64,10 +63,6 @@ class Api:
     signer: Signer = field(default_factory=Signer)
     queries: SubmittedQueries = field(default_factory=SubmittedQueries)
     stub: StubQueries = field(default_factory=StubQueries)
-    store: FileStore = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "store", FileStore(self.signer))
 
     def application(self) -> Starlette:
         """Return the ASGI application."""
@@ -88,8 +83,8 @@ class Api:
             Route(f"{_TABLE}/queries/{{query}}", self._endpoint(self._query_result), methods=["POST"]),
             Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
         ]
-        files = FileEndpoint(store=self.store, signer=self.signer)
-        data = Route("/files/{file_id}", _as_endpoint(files), methods=["GET"])
+        files = FileEndpoint(catalog=self.catalog, signer=self.signer)
+        data = Route("/files/{key}", files.answer, methods=["GET"])
         return Starlette(
             # Data files first: theirs are by far the most requests.
             routes=[data, *tables, *listings],
@@ -225,7 +220,6 @@ class Api:
             capabilities=Capabilities.parse(request.headers.get(HEADER), self.options),
             options=self.options,
             signer=self.signer,
-            store=self.store,
             base_url=f"{request.url.scheme}://{host}",
         )
 
@@ -240,14 +234,6 @@ def _status(line: dict[str, Any], asked: TableRequest) -> Response:
     """Answer with what stands in for a query's answer; it is for no version and in no format yet."""
     headers = {"delta-table-version": "0", HEADER: asked.capabilities.echo(asked.capabilities.formats[0])}
     return Response(json.dumps(line) + "\n", headers=headers, media_type=_LINES)
-
-
-def _as_endpoint(files: FileEndpoint) -> Callable[[Request], Awaitable[Response]]:
-    # Starlette takes an object with __call__ for an ASGI application, a function for an endpoint.
-    async def endpoint(request: Request) -> Response:
-        return await files(request)
-
-    return endpoint
 
 
 async def _json_body(request: Request) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     latest = log.latest_version()
     end, first, told_at, token = latest if query.end is None else min(query.end, latest), 0, latest, None
     if query.page_token and request.options.send_end_stream_action:
-        token = request.open_token(query.purpose, query.page_token, "pageToken")
+        token = request.signer.open_token(query.purpose, query.page_token, "pageToken")
         end, first, told_at = token["end"], token["first"], token["told_at"]
     if query.start > latest:
         raise bad_request(

@@ -65,4 +65,5 @@ class EventLoopServer(uvicorn.Server):
             if transport is not None:
                 transport.abort()
         await self.lifespan.shutdown()
-        await asyncio.sleep(0)
+        if tasks := set(self.server_state.tasks):  # a download that was cancelled closes its file
+            await asyncio.wait(tasks, timeout=_GRACE)

@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import os
-import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
+from typing import Final
 
 from delta_sharing_client.delta.log import DeletionVector, deletion_vector_path, resolve_path
-from delta_sharing_client.server.catalog import ServedTable
+from delta_sharing_client.server.catalog import Catalog, ServedTable, split_name
 from delta_sharing_client.server.problems import forbidden
 from delta_sharing_client.server.sign import SIGNATURE, Signer
 
+_ANY_BYTES: Final = ("utf-8", "surrogateescape")
 
-class FileStore:
-    """The files that have been handed out, by the opaque id in their URL."""
 
-    def __init__(self, signer: Signer) -> None:
-        self._signer = signer
-        self._files: dict[str, tuple[str, str]] = {}
-        self._lock = threading.Lock()
+def file_key(table: ServedTable, path: Path) -> str:
+    """Return the key of a file in its URL: the table's name and the path within the table, encoded.
 
-    def add(self, table: ServedTable, path: Path) -> str:
-        """Remember a file of a table and return its opaque id.
+    Args:
+        table: the table.
+        path: the file's local path.
 
-        Args:
-            table: the table.
-            path: the file's local path.
+    Raises:
+        Problem: 403, the path leads out of the table's directory.
+    """
+    local = os.path.normpath(path)
+    root = str(table.path) + os.sep
+    # Mostly only the text is checked here, once per file of a listing; links are resolved when it is read.
+    if not local.startswith(root):
+        local = str(Path(local).resolve())
+    if not local.startswith(root):
+        raise forbidden(f"Table {table.full_name} has files outside its own directory, which are not shared.")
+    key = f"{table.full_name}/{local.removeprefix(root)}".encode(*_ANY_BYTES)
+    return urlsafe_b64encode(key).decode().rstrip("=")
 
-        Raises:
-            Problem: 403, the path leads out of the table's directory.
-        """
-        local = os.path.normpath(path)
-        root = str(table.path)
-        # Mostly only the text is checked here, once per file of a listing; links are resolved when it is read.
-        if not local.startswith(root + os.sep):
-            local = str(Path(local).resolve())
-        if not local.startswith(root + os.sep):
-            raise forbidden(f"Table {table.full_name} has files outside its own directory, which are not shared.")
-        file_id = self._signer.name_file(local)
-        with self._lock:
-            self._files[file_id] = (local, root)
-        return file_id
 
-    def find(self, file_id: str) -> Path | None:
-        """Return the real path of a file, or None if it was never handed out, is gone or leads elsewhere."""
-        entry = self._files.get(file_id)
-        if entry is None:
+def find_file(catalog: Catalog, key: str) -> Path | None:
+    """Return the real path of a file, or None if its table is not shared, or it is gone or leads elsewhere.
+
+    Args:
+        catalog: what is shared.
+        key: the file's key, which this server signed.
+    """
+    try:
+        full_name, _, relative = urlsafe_b64decode(key + "=" * (-len(key) % 4)).decode(*_ANY_BYTES).partition("/")
+        table = catalog.find(*split_name(full_name))
+        if table is None:
             return None
-        local, root = entry
-        try:
-            real = Path(local).resolve(strict=True)
-        except OSError:
-            return None
-        return real if real.is_relative_to(root) and real.is_file() else None
+        real = (table.path / relative).resolve(strict=True)
+    except (binascii.Error, ValueError, OSError):
+        return None
+    return real if real.is_relative_to(table.path) and real.is_file() else None
 
 
 class Links:
@@ -62,7 +62,6 @@ class Links:
     def __init__(
         self,
         *,
-        store: FileStore,
         signer: Signer,
         base_url: str,
         table: ServedTable,
@@ -74,7 +73,6 @@ class Links:
         """Make the links of an answer.
 
         Args:
-            store: where handed-out files are remembered.
             signer: the server's signer.
             base_url: `http://host:port`, as the client reached the server.
             table: the table.
@@ -85,7 +83,6 @@ class Links:
         """
         self.expires = expires
         self.used = False
-        self._store = store
         self._signer = signer
         self._prefix = f"{base_url}/files/"
         self._table = table
@@ -96,8 +93,8 @@ class Links:
     def file_id(self, path: str) -> str:
         """Return the id of a file in the protocol: the same in every answer, also after a restart."""
         if self._path_hash is not None:
-            return hashlib.new(self._path_hash, path.encode("utf-8", "surrogateescape")).hexdigest()
-        return hashlib.sha256(f"{self._table_id}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()
+            return hashlib.new(self._path_hash, path.encode(*_ANY_BYTES)).hexdigest()
+        return hashlib.sha256(f"{self._table_id}\0{path}".encode(*_ANY_BYTES)).hexdigest()
 
     def url(self, path: str) -> str:
         """Return a signed URL for a path as it stands in the log."""
@@ -112,7 +109,7 @@ class Links:
         return vector_id, self._sign(path)
 
     def _sign(self, path: Path) -> str:
-        file_id = self._store.add(self._table, path)
+        key = file_key(self._table, path)
         self.used = True
-        signature = self._signer.sign_url(file_id, self.expires)
-        return f"{self._prefix}{file_id}?expires={self.expires}&{SIGNATURE}={signature}"
+        signature = self._signer.sign_url(key, self.expires)
+        return f"{self._prefix}{key}?expires={self.expires}&{SIGNATURE}={signature}"

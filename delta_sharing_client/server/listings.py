@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delta_sharing_client.server.answers import integer, text
-from delta_sharing_client.server.problems import bad_request
-from delta_sharing_client.server.sign import BadTokenError, Signer
+from delta_sharing_client.server.sign import Signer
 
 
 def list_page(
@@ -33,10 +32,7 @@ def list_page(
     token = text(params.get("pageToken"), "pageToken")
     first = 0
     if token is not None:
-        try:
-            first = signer.open_token(f"list {what.lower()}", token)["first"]
-        except BadTokenError:
-            raise bad_request("pageToken is not valid for this listing.") from None
+        first = signer.open_token(f"list {what.lower()}", token, "pageToken")["first"]
     size = page_size if limit is None else min(limit, page_size)
     page: dict[str, Any] = {"items": list(items[first : first + size])}
     if first + size < len(items):

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
-from delta_sharing_client.server.sign import SIGNATURE
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -19,7 +17,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_KEY: Final = "delta_sharing_body"
 
-_SECRETS: Final = {SIGNATURE, "pageToken", "refreshToken"}
+_SECRETS: Final = {"X-Amz-Signature", "pageToken", "refreshToken"}
 _MASK: Final = "***"
 
 

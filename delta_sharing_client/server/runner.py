@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import os
 import secrets
@@ -219,18 +220,13 @@ class SharingServer:
 
 def _import_api() -> Any:
     """Import the application, which needs the extra."""
-    try:
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            package="uvicorn", extra="server", purpose="The embedded sharing server"
-        ) from error
-    try:
-        import starlette  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            package="starlette", extra="server", purpose="The embedded sharing server"
-        ) from error
+    for package in ("uvicorn", "starlette", "itsdangerous"):
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise MissingDependencyError(
+                package=package, extra="server", purpose="The embedded sharing server"
+            ) from error
     from delta_sharing_client.server.app import Api
 
     return Api

@@ -1,25 +1,21 @@
 """Signed tokens and signed URLs.
 
-Page and refresh tokens carry what they continue, and an HMAC over that and over their purpose: a token
-cannot be made up, changed, or used for something else. File URLs are signed the same way.
+Page and refresh tokens carry what they continue. A signature covers that and the token's purpose: a token cannot
+be made up, changed, or used for something else. File URLs are signed the same way.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import hmac
-import json
 import secrets
 from typing import Any, Final
 
+import itsdangerous
+
+from delta_sharing_client.server.problems import bad_request
+
 #: Where the signature stands in a file URL: as S3 spells it, by which some readers know a pre-signed URL.
 SIGNATURE: Final = "X-Amz-Signature"
-
-
-class BadTokenError(ValueError):
-    """A token that this server did not hand out, or not for this."""
 
 
 class Signer:
@@ -27,6 +23,7 @@ class Signer:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
+        self._urls = itsdangerous.Signer(self._key, salt=b"url", digest_method=hashlib.sha256)
 
     def make_token(self, purpose: str, payload: dict[str, Any]) -> str:
         """Return an opaque token.
@@ -35,47 +32,44 @@ class Signer:
             purpose: what the token is for; it is signed along and must be the same on opening.
             payload: JSON-serialisable content.
         """
-        body = json.dumps(payload, separators=(",", ":"), sort_keys=True).encode()
-        return base64.urlsafe_b64encode(self._mac("token", purpose, body) + body).decode().rstrip("=")
+        token = self._tokens(purpose).dumps(payload)
+        return token if isinstance(token, str) else token.decode()
 
-    def open_token(self, purpose: str, token: str) -> dict[str, Any]:
-        """Return what a token carries.
+    def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
+        """Return what a token of an earlier answer carries.
 
         Args:
             purpose: what the token must be for.
             token: the token as the client sent it.
+            what: the token's name in the protocol.
 
         Raises:
-            BadTokenError: the token is not from this server, or is for something else.
+            Problem: 400, the token is for something else, or not from this server.
         """
         try:
-            raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
-            raise BadTokenError("malformed") from None
-        mac, body = raw[:32], raw[32:]
-        if not hmac.compare_digest(mac, self._mac("token", purpose, body)):
-            raise BadTokenError("bad signature")
-        payload: dict[str, Any] = json.loads(body)
+            payload: dict[str, Any] = self._tokens(purpose).loads(token)
+        except (itsdangerous.BadData, ValueError):
+            raise bad_request(f"{what} is not valid for this request.") from None
         return payload
 
-    def sign_url(self, file_id: str, expires: int) -> str:
+    def sign_url(self, key: str, expires: int) -> str:
         """Return the signature of a file URL.
 
         Args:
-            file_id: the opaque id in the URL's path.
+            key: the file's key in the URL's path.
             expires: when the URL expires, in milliseconds since the epoch.
         """
-        return self._mac("url", file_id, str(expires).encode()).hex()
+        return self._urls.get_signature(f"{key}?{expires}").decode()
 
-    def check_url(self, file_id: str, expires: str, signature: str) -> bool:
-        """Tell whether the signature of a file URL is good; whether it has expired is another question."""
-        expected = self._mac("url", file_id, expires.encode("utf-8", "surrogateescape")).hex()
-        return hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogateescape"))
+    def check_url(self, key: str, expires: str, signature: str) -> bool:
+        """Return whether the signature of a file URL is good; whether it has expired is another question."""
+        try:
+            return self._urls.verify_signature(f"{key}?{expires}", signature)
+        except ValueError:
+            return False
 
-    def name_file(self, path: str) -> str:
-        """Return an opaque id for a local path; without the key nobody can tell the path from it."""
-        return self._mac("file", path, b"").hex()[:32]
-
-    def _mac(self, kind: str, subject: str, body: bytes) -> bytes:
-        message = b"\0".join((kind.encode(), subject.encode("utf-8", "surrogateescape"), body))
-        return hmac.digest(self._key, message, hashlib.sha256)
+    def _tokens(self, purpose: str) -> itsdangerous.URLSafeSerializer:
+        salt = purpose.encode("utf-8", "surrogateescape")
+        return itsdangerous.URLSafeSerializer(
+            self._key, salt=salt, signer_kwargs={"digest_method": hashlib.sha256}
+        )

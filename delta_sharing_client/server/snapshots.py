@@ -23,8 +23,8 @@ from delta_sharing_client.server.answers import (
     text,
 )
 from delta_sharing_client.server.capabilities import choose_format
+from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.problems import bad_request
-from delta_sharing_client.server.pruning import apply_limit, prune
 from delta_sharing_client.server.reference import check_old_reader
 from delta_sharing_client.server.response_lines import Wire, make_wire
 
@@ -156,18 +156,19 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
         check_old_reader(request)
     first = 0
     if body.page_token and paging:
-        state = request.open_token(f"query {request.table.full_name} {body.digest}", body.page_token, "pageToken")
+        state = request.signer.open_token(
+            f"query {request.table.full_name} {body.digest}", body.page_token, "pageToken"
+        )
         snapshot, pinned, first = request.table.log.snapshot_at(state["version"]), state["pinned"], state["first"]
     elif body.refresh_token and paging:
-        state = request.open_token(f"refresh {request.table.full_name}", body.refresh_token, "refreshToken")
+        state = request.signer.open_token(f"refresh {request.table.full_name}", body.refresh_token, "refreshToken")
         snapshot, pinned = request.table.log.snapshot_at(state["version"]), False
     else:
         snapshot, pinned = _find_snapshot(request, body.version, body.timestamp)
     chosen, wire = _open(request, snapshot)
     if body.page_token and paging and state["format"] != chosen:
         raise bad_request("pageToken is not valid for this request: it asks for another response format.")
-    files = prune(snapshot, json_hints=body.json_predicate_hints, sql_hints=body.predicate_hints)
-    files = apply_limit(files, body.limit_hint)
+    files = select_files(snapshot, body.json_predicate_hints, body.limit_hint)
     page = _page(files, first, page_limit(request, body.max_files))
     next_first = first + len(page)
     page_token = refresh_token = None

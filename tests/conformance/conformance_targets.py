@@ -34,6 +34,7 @@ MODES: dict[str, dict[str, Any]] = {
     "paged": {"page_size": 1, "max_files_per_page": 1},
     "paged-delta": {"page_size": 2, "max_files_per_page": 2, "prefer_format": "delta", "all_tables": False},
     "no-history": {"history": False},
+    "reference": {"imitate": "reference", "file_ids_by_format": True},  # ServerOptions.like_reference()
 }
 
 ORDERS = "shop.sales.orders"
@@ -226,6 +227,10 @@ class Target:
     @property
     def history(self) -> bool:
         return bool(self.options.get("history", True))
+
+    @property
+    def like_reference(self) -> bool:
+        return self.options.get("imitate") == "reference"
 
     @property
     def knows_formats(self) -> bool:

@@ -52,7 +52,8 @@ class TestStatuses:
             ):
                 with pytest.raises(AuthenticationError) as caught:
                     ask()
-                assert (caught.value.status, caught.value.error_code) == (401, "UNAUTHENTICATED")
+                code = None if target.like_reference else "UNAUTHENTICATED"
+                assert (caught.value.status, caught.value.error_code) == (401, code)
 
     def test_403(self, target: Target) -> None:
         with pytest.raises(ForbiddenError) as caught:
@@ -90,6 +91,9 @@ class TestStatuses:
         ]
         assert [answer.status for answer in answers] == [400, 400, 400, 400, 401, 403, 404, 404, 405]
         for answer in answers:
+            if answer.status == 401 and target.like_reference:
+                assert answer.headers["Content-Type"].startswith("text/plain")
+                continue
             assert answer.headers["Content-Type"].startswith("application/json")
             assert set(answer.json) == {"errorCode", "message"}
             assert all(isinstance(text, str) and text for text in answer.json.values())

@@ -8,19 +8,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from golden.test_golden import CASES, READABLE, TABLES, Case, plain, rows_of
+from golden.test_golden import CASES, READABLE, SERVERS, TABLES, Case, plain, rows_of
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.server import SharingServer
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[SharingClient]:
-    with (
-        SharingServer({case.table_name: TABLES / case.name / "table" for case in CASES.values()}) as server,
-        SharingClient(server.profile) as client,
-    ):
+@pytest.fixture(scope="module", params=SERVERS)
+def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
+    tables = {case.table_name: TABLES / case.name / "table" for case in CASES.values()}
+    with SharingServer(tables, options=SERVERS[request.param]) as server, SharingClient(server.profile) as client:
         yield client
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,11 +13,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hint_oracle.pruning import prune
 from loading_tables import File, column, count_from_here, load_threads, write_table
 from waiting import wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient, TableScan
+from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import ColumnError, DataError, DeltaSharingError, FilterError
 from delta_sharing_client.server import SharingServer
 
@@ -47,8 +50,12 @@ COLUMNS = [column("id", "long"), column("word", "string"), column("p", "integer"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, serve: Callable[..., SharingServer]) -> SharingServer:
-    root = tmp_path_factory.mktemp("scans")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scans")
+
+
+@pytest.fixture(scope="module")
+def server(root: Path, serve: Callable[..., SharingServer]) -> SharingServer:
     damaged = write_table(
         root / "damaged", COLUMNS[:2], [File(rows=small_file(n).rows, name=f"{n}.parquet") for n in range(4)]
     )
@@ -162,12 +169,17 @@ class TestRows:
             (("id", "in", [30, 31, 999]), [1, FILES - 1]),
         ],
     )
-    def test_the_server_prunes_by_statistics_too(
-        self, scan: TableScan, term: tuple[str, str, Any], kept: Sequence[int]
+    def test_a_server_that_reads_statistics_can_prune_by_the_hints(
+        self, server: SharingServer, root: Path, scan: TableScan, term: tuple[str, str, Any], kept: Sequence[int]
     ) -> None:
+        """It leaves in the files that the client would read if it prunes on its own, as it does here."""
         unknown = {number for number in range(FILES) if number % 3 == 0}
-        named = len(unknown.union(kept))
-        assert f"{named} named by the server, 0 pruned" in scan.replace(filters=[term]).explain()
+        left_in = len(unknown.union(kept))
+        count_from_here(server)
+        assert f"{FILES - left_in} by statistics), {left_in} to read" in scan.replace(filters=[term]).explain()
+        (body,) = [request.body for request in server.requests if request.body]
+        snapshot = DeltaLog.for_table(root / "many").snapshot()
+        assert len(prune(snapshot, json_hints=body["jsonPredicateHints"], sql_hints=())) == left_in
 
     def test_json_hints_prune_files_and_filter_no_rows(
         self, server: SharingServer, scan: TableScan, served: list[int]

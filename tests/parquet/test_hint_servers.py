@@ -29,13 +29,13 @@ from filter_oracle import (
     terms,
     values,
 )
+from hint_oracle.pruning import prune
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
 from delta_sharing_client.expressions.predicates import And, Not, Or, bind_filters
 from delta_sharing_client.model.schema import StructField, StructType
-from delta_sharing_client.server.pruning import prune
 
 MANY = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -5,13 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
 from served_tables import Caller, add, metadata, protocol, write_table
 from waiting import WallClock
 
-from delta_sharing_client.server.sign import BadTokenError, Signer
+from delta_sharing_client.server.problems import Problem
+from delta_sharing_client.server.sign import Signer
 
 BIG = 5 * 1024 * 1024 + 12_345
 
@@ -73,33 +75,25 @@ def test_ranges(served: tuple[Caller, str, bytes], header: str, start: int, end:
     assert (head.status_code, head.headers["content-length"]) == (206, str(end - start))
 
 
-@pytest.mark.parametrize("header", [f"bytes={'9' * 5000}-", f"bytes={'9' * 5000}-{'9' * 5001}", "bytes=-0"])
-def test_ranges_behind_the_end_are_refused_however_many_digits_they_have(
-    served: tuple[Caller, str, bytes], header: str
-) -> None:
+@pytest.mark.parametrize("header", ["bytes=5-2", "bytes=-", "items=0-1", "bytes=a-b", "nonsense", "bytes=é"])
+def test_ranges_that_are_malformed_are_refused(served: tuple[Caller, str, bytes], header: str) -> None:
     caller, url, _ = served
-    check_error(caller.file(url, Range=header), 416, "InvalidRange")
+    assert caller.file(url, Range=header.encode("latin-1")).status_code == 400
 
 
-def test_the_end_of_a_range_may_have_any_number_of_digits(served: tuple[Caller, str, bytes]) -> None:
-    caller, url, content = served
-    for header, start in ((f"bytes={BIG - 3}-{'9' * 5000}", BIG - 3), (f"bytes=-{'9' * 5000}", 0)):
-        response = caller.file(url, Range=header)
-        assert (response.status_code, response.content) == (206, content[start:])
-
-
-@pytest.mark.parametrize("header", ["bytes=0-1,5-6", "bytes=5-2", "bytes=-", "items=0-1", "bytes=a-b", "nonsense"])
-def test_ranges_that_are_ignored(served: tuple[Caller, str, bytes], header: str) -> None:
+@pytest.mark.parametrize("end", ["-", f"-{'9' * 5000}"])
+def test_a_range_of_thousands_of_digits_is_refused(served: tuple[Caller, str, bytes], end: str) -> None:
     caller, url, _ = served
-    response = caller.file(url, Range=header)
-    assert (response.status_code, len(response.content)) == (200, BIG)
+    for start in ("9" * 5000, "5", ""):
+        status = caller.file(url, Range=f"bytes={start}{end}").status_code
+        assert status in ((206,) if (start, end) == ("5", "-") else (400, 416))
 
 
 @pytest.mark.parametrize("header", [f"bytes={BIG}-", f"bytes={BIG}-{BIG + 5}", "bytes=-0"])
 def test_ranges_behind_the_end(served: tuple[Caller, str, bytes], header: str) -> None:
     caller, url, _ = served
     response = caller.file(url, Range=header)
-    check_error(response, 416, "InvalidRange")
+    assert response.status_code == 416
     assert response.headers["content-range"] == f"bytes */{BIG}"
 
 
@@ -124,7 +118,7 @@ def test_empty_file(tmp_path: Path, serve: Any) -> None:
     caller = serve({"s.s.t": table})
     url = caller.query("s.s.t").files[0]["url"]
     assert (caller.file(url).status_code, caller.file(url).content) == (200, b"")
-    check_error(caller.file(url, Range="bytes=0-"), 416, "InvalidRange")
+    assert caller.file(url, Range="bytes=0-").status_code == 416
 
 
 def test_signatures(served: tuple[Caller, str, bytes]) -> None:
@@ -250,12 +244,40 @@ def test_tables_with_the_same_id_keep_their_own_files(tmp_path: Path, serve: Any
     assert {name: caller.file(url).text for name, url in urls.items()} == {"one": "one", "two": "two"}
 
 
+@pytest.mark.parametrize("name", ["ä b%.parquet", "x=1/..y/f", "p=a%2Fb/f#?&"])
+def test_any_file_name_is_found_by_its_url(tmp_path: Path, serve: Any, name: str) -> None:
+    table = write_table(tmp_path / "t", [protocol(), metadata(), add(quote(name))])
+    (table / name).parent.mkdir(parents=True, exist_ok=True)
+    (table / name).write_text(name)
+    caller = serve({"a.b.ü.t": table})
+    (url,) = (file["url"] for file in caller.call("POST", "/shares/a.b/schemas/%C3%BC/tables/t/query").files)
+    assert caller.file(url).content.decode() == name
+
+
+def test_a_file_of_a_table_that_is_no_longer_shared_is_gone(tmp_path: Path, serve: Any) -> None:
+    tables = {"s.s.t": write_table(tmp_path / "t", [protocol(), metadata(), add("f")])}
+    caller = serve(tables)
+    url = caller.query("s.s.t").files[0]["url"]
+    tables.clear()
+    caller.get("/shares")
+    check_error(caller.file(url), 404, "NoSuchKey")
+
+
 def test_tokens() -> None:
     signer = Signer()
     token = signer.make_token("a", {"x": 1})
-    assert signer.open_token("a", token) == {"x": 1}
-    for purpose, text in [("b", token), ("a", token + "A"), ("a", token[::-1]), ("a", ""), ("a", "!"), ("a", "é")]:
-        with pytest.raises(BadTokenError):
-            signer.open_token(purpose, text)
-    with pytest.raises(BadTokenError):
-        Signer().open_token("a", token)
+    assert signer.open_token("a", token, "token") == {"x": 1}
+    wrong = [
+        ("b", token),
+        ("a", token + "A"),
+        ("a", token[::-1]),
+        ("a", ""),
+        ("a", "!"),
+        ("a", "é"),
+        ("a", "\ud800"),
+    ]
+    for purpose, text in wrong:
+        with pytest.raises(Problem, match="token is not valid"):
+            signer.open_token(purpose, text, "token")
+    with pytest.raises(Problem, match="token is not valid"):
+        Signer().open_token("a", token, "token")

@@ -218,7 +218,7 @@ def test_server_errors_tell_nothing(table: Path, serve: Any, monkeypatch: pytest
 
 
 def test_missing_extra(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("starlette", "uvicorn"):
+    for package in ("itsdangerous", "starlette", "uvicorn"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
             with pytest.raises(MissingDependencyError, match=rf"needs {package}.*\[server\]"):
@@ -226,7 +226,7 @@ def test_missing_extra(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = ("starlette", "uvicorn", "pyarrow", "deltalake", "asyncio")
+    heavy = ("itsdangerous", "starlette", "uvicorn", "pyarrow", "deltalake", "asyncio")
     code = f"import sys, delta_sharing_client.server; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

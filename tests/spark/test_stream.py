@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 from change_tables import ChangeTable, rows
 
 import delta_sharing_client as ds
-from delta_sharing_client.server import SharingServer
+from delta_sharing_client.server import ServerOptions, SharingServer
 from delta_sharing_client.spark import session as sessions
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def table(tmp_path: Path) -> ChangeTable:
 
 
 @pytest.fixture
-def server(table: ChangeTable) -> Iterator[SharingServer]:
-    with SharingServer({"s.s.t": table.root}) as server:
+def server(table: ChangeTable, request: pytest.FixtureRequest) -> Iterator[SharingServer]:
+    with SharingServer({"s.s.t": table.root}, options=getattr(request, "param", None)) as server:
         yield server
 
 
@@ -87,6 +87,9 @@ def batches(query: StreamingQuery) -> list[int]:
     return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
 
+@pytest.mark.parametrize(
+    "server", [ServerOptions(), ServerOptions.like_reference()], ids=["protocol", "reference"], indirect=True
+)
 def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
     """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
     limits = sessions.pyspark_version() >= (4, 2)

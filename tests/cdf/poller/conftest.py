@@ -15,7 +15,7 @@ from change_tables import ChangeTable, rows
 from faults.server import FaultServer
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.server import SharingServer
+from delta_sharing_client.server import ServerOptions, SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 
 
@@ -28,9 +28,12 @@ def table(tmp_path: Path) -> ChangeTable:
     return table
 
 
-@pytest.fixture
-def server(table: ChangeTable) -> Iterator[SharingServer]:
-    with SharingServer({"s.s.t": table.root}) as server:
+SERVERS = {"protocol": ServerOptions(), "reference": ServerOptions.like_reference()}
+
+
+@pytest.fixture(params=SERVERS)
+def server(table: ChangeTable, request: pytest.FixtureRequest) -> Iterator[SharingServer]:
+    with SharingServer({"s.s.t": table.root}, options=SERVERS[request.param]) as server:
         yield server
 
 

@@ -12,17 +12,20 @@ import pytest
 from growing_tables import data_files
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.server import SharingServer
+from delta_sharing_client.server import ServerOptions, SharingServer
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
 FOLLOWED = [name for name, told in CASES.items() if len(told["versions"]) > 1]
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[SharingClient]:
+SERVERS = {"protocol": ServerOptions(), "reference": ServerOptions.like_reference()}
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
     tables = {f"golden.tables.{name}": TABLES / name / "table" for name in CASES}
-    with SharingServer(tables) as server, SharingClient(server.profile) as client:
+    with SharingServer(tables, options=SERVERS[request.param]) as server, SharingClient(server.profile) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from delta_sharing_client.server.predicates import (
+from hint_oracle.predicates import (
     Column,
     Combine,
     Compare,

@@ -1,6 +1,7 @@
-"""Leaving out files: by the predicate hints and by `limitHint` ("Read Data from a Table").
+"""Which files a query's predicate hints leave in ("Read Data from a Table"): a server that prunes, for tests.
 
-Both are best effort. A hint that cannot be parsed or evaluated leaves everything in.
+It reads both notations, and evaluates them on partition values and statistics. Tests check the client's hints with
+it. A hint that cannot be parsed or evaluated leaves everything in.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Final
 
-from delta_sharing_client.delta.log import AddFile, Snapshot
-from delta_sharing_client.server.hints import parse_json_hint, parse_sql_hint
-from delta_sharing_client.server.predicates import (
+from hint_oracle.notations import parse_json_hint, parse_sql_hint
+from hint_oracle.predicates import (
     ANYTHING,
     NULL,
     Column,
@@ -26,6 +26,8 @@ from delta_sharing_client.server.predicates import (
     may_match,
     parse_value,
 )
+
+from delta_sharing_client.delta.log import AddFile, Snapshot
 
 _KIND_OF_TYPE: Final[dict[str, Kind]] = {
     "byte": "long",
@@ -226,34 +228,3 @@ def prune(snapshot: Snapshot, *, json_hints: str | None, sql_hints: Sequence[str
             # "If the server encounters any errors during predicate processing, it will skip filtering."
             continue
     return files
-
-
-def apply_limit(files: Sequence[AddFile], limit: int | None) -> Sequence[AddFile]:
-    """Return the first files that surely hold `limit` rows.
-
-    A file without a row count counts for none, a deletion vector takes its rows off.
-
-    Args:
-        files: the files, predicates applied.
-        limit: the `limitHint` of a query.
-    """
-    if limit is None:
-        return files
-    rows, kept = 0, 0
-    for add in files:
-        if rows >= limit:
-            break
-        rows += _row_count(add)
-        kept += 1
-    return files[:kept]
-
-
-def _row_count(add: AddFile) -> int:
-    try:
-        rows = json.loads(add.stats or "{}").get("numRecords")
-    except (ValueError, AttributeError, RecursionError):
-        return 0
-    if not isinstance(rows, int):
-        return 0
-    vector = add.deletion_vector
-    return max(0, rows - (0 if vector is None else vector.cardinality))

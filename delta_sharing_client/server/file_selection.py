@@ -1,0 +1,153 @@
+"""Which files of a snapshot a query names: by `jsonPredicateHints` and by `limitHint`.
+
+Both are best effort ("Read Data from a Table"). Hints are evaluated on partition values only: what a hint says of
+other columns may be true in every file. `predicateHints` are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from math import isnan
+from operator import ge, gt, le, lt
+from typing import Any, Final, TypeAlias
+
+from delta_sharing_client.delta.log import AddFile, Snapshot
+
+#: The truth values that a predicate may have in the rows of a file.
+_Truth: TypeAlias = frozenset[bool | None]
+_Values: TypeAlias = Mapping[str, str | None]
+_Keys: TypeAlias = Mapping[str, tuple[str | None, ...]]
+
+_ANY: Final[_Truth] = frozenset({True, False, None})
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "equal": lambda left, right: left <= right <= left,  # an error where the types do not compare
+    "lessThan": lt,
+    "lessThanOrEqual": le,
+    "greaterThan": gt,
+    "greaterThanOrEqual": ge,
+}
+
+
+def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) -> Sequence[AddFile]:
+    """Return the files that a query names.
+
+    Args:
+        snapshot: the snapshot.
+        json_hints: the `jsonPredicateHints` of the query; ignored if they cannot be evaluated.
+        limit: its `limitHint`.
+    """
+    files: Sequence[AddFile] = snapshot.files
+    if json_hints is not None:
+        try:
+            tree = json.loads(json_hints)
+            keys = _partition_keys(snapshot)
+            files = [add for add in files if True in _evaluate(tree, add.partition_values, keys)]
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            # "If the server encounters any errors during predicate processing, it will skip filtering."
+            files = snapshot.files
+    return files if limit is None else _first_rows(files, limit)
+
+
+def _partition_keys(snapshot: Snapshot) -> _Keys:
+    """Return under which names a partition column's value may stand, by the column's name in lower case."""
+    partitions = {name.lower() for name in snapshot.metadata.partition_columns}
+    fields = [
+        field for field in json.loads(snapshot.schema_string)["fields"] if field["name"].lower() in partitions
+    ]
+    physical = "delta.columnMapping.physicalName"
+    return {field["name"].lower(): (field["metadata"].get(physical), field["name"]) for field in fields}
+
+
+def _evaluate(node: Mapping[str, Any], values: _Values, keys: _Keys) -> _Truth:
+    op, children = node["op"], node["children"]
+    if op in ("and", "or"):
+        decisive = op == "or"
+        result: _Truth = frozenset({not decisive})
+        for child in children:
+            part = _evaluate(child, values, keys)
+            result = frozenset(_join(a, b, decisive) for a in result for b in part)
+        return result
+    if op == "not":
+        (child,) = children
+        return frozenset(None if value is None else not value for value in _evaluate(child, values, keys))
+    operands = [_operand(child, values, keys) for child in children]
+    if op == "isNull":
+        (value,) = operands
+        return _ANY if value is _UNKNOWN else frozenset({value is None})
+    compare = _COMPARISONS[op]
+    left, right = operands
+    if _UNKNOWN in (left, right):
+        return _ANY
+    return frozenset({None if left is None or right is None else compare(left, right)})
+
+
+def _join(a: bool | None, b: bool | None, decisive: bool) -> bool | None:
+    if decisive in (a, b):
+        return decisive
+    return None if None in (a, b) else not decisive
+
+
+def _operand(node: Mapping[str, Any], values: _Values, keys: _Keys) -> Any:
+    """Return the value of a column or a literal; None is NULL."""
+    if node["op"] == "column":
+        key = next((key for key in keys.get(node["name"].lower(), ()) if key in values), None)
+        if key is None:
+            return _UNKNOWN
+        text = values[key] or None
+    elif node["op"] == "literal":
+        text = None if node["value"] is None else str(node["value"])
+    else:
+        raise ValueError("neither a column nor a literal")
+    parse = _PARSERS[node["valueType"].lower()]
+    return None if text is None else parse(text)
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _double(text: str) -> Any:
+    value = float(text)
+    return _UNKNOWN if isnan(value) else value  # NaN has no place in Python's order
+
+
+def _timestamp(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+_UNKNOWN: Final = object()
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "bool": _boolean,
+    "boolean": _boolean,
+    "int": int,
+    "long": int,
+    "string": str,
+    "date": date.fromisoformat,
+    "double": _double,
+    "timestamp": _timestamp,
+    "float": lambda _: _UNKNOWN,  # the text of a 32-bit float is not its value
+}
+
+
+def _first_rows(files: Sequence[AddFile], limit: int) -> Sequence[AddFile]:
+    """Return the first files that surely hold `limit` rows; a file without a row count counts for none."""
+    rows, count = 0, 0
+    for add in files:
+        if rows >= limit:
+            break
+        rows += _row_count(add)
+        count += 1
+    return files[:count]
+
+
+def _row_count(add: AddFile) -> int:
+    try:
+        rows = json.loads(add.stats or "{}").get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return 0
+    if not isinstance(rows, int):
+        return 0
+    return max(0, rows - (0 if add.deletion_vector is None else add.deletion_vector.cardinality))
