@@ -120,7 +120,7 @@ def test_options_are_listed_with_their_defaults() -> None:
 
 
 def test_reader_features_are_those_that_the_client_advertises() -> None:
-    text = section((ROOT / "README.md").read_text(encoding="utf-8"), "What it does today")
+    text = section((ROOT / "README.md").read_text(encoding="utf-8"), "Features")
     cells = dict(rows(text))
     named = {name.replace(" ", "").rstrip("s") for name in cells["Delta reader features"].lower().split(", ")}
     assert named == {feature.rstrip("s") for feature in SUPPORTED_FEATURES}
