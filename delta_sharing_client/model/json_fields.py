@@ -43,14 +43,15 @@ def optional_integer(item: Mapping[str, Any], key: str) -> int | None:
     value = item.get(key)
     if value is None:
         return None
-    number = value
-    if isinstance(value, str | float):
+    number: int = value
+    if type(value) is not int:
         try:
-            number = int(value)
+            converted = int(value) if isinstance(value, str | float) else None
         except (ValueError, OverflowError):
-            raise ValueError(f"{key!r} is not an integer") from None
-    if type(number) is not int or (number != value and not isinstance(value, str)):
-        raise ValueError(f"{key!r} is not an integer")
+            converted = None
+        if converted is None or (isinstance(value, float) and converted != value):
+            raise ValueError(f"{key!r} is not an integer")
+        number = converted
     if not -MAX_INTEGER <= number <= MAX_INTEGER:
         raise ValueError(f"{key!r} is beyond 64 bits")
     return number

@@ -295,7 +295,7 @@ def test_broken_tables(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
     caller = serve({"s.s.t": table})
     (table / "_delta_log" / f"{1:020}.json").write_text("{")
-    reason = "00000000000000000001.json, line 1: not JSON, or not of whole characters"
+    reason = "00000000000000000001.json, line 1: not JSON"
     assert caller.query("s.s.t").error(500) == f"The log of table s.s.t cannot be read: {reason}."
     for file in (table / "_delta_log").iterdir():
         file.unlink()

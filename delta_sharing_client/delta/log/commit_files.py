@@ -1,15 +1,16 @@
-"""Reading one commit file ("Delta Log Entries"): a JSON object a line, each with one action."""
+"""Decoding of commit files ("Delta Log Entries"): newline-delimited JSON objects, one action each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from json import JSONDecodeError
 from pathlib import Path
 
 from delta_sharing_client.delta.log.actions import Action, make_action
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.json_text import loads
 
-#: Fields that only spare work, or are shown to people.
+#: Fields without an effect on the rows of a table: statistics and texts for people.
 _LENIENT = frozenset({"stats", "userMetadata", "predicate", "name", "description"})
 
 
@@ -20,7 +21,7 @@ def read_commit(file: Path) -> list[Action]:
         file: the commit file.
 
     Raises:
-        DeltaLogError: the file is gone, or is not what the protocol says.
+        DeltaLogError: the file is missing, or a line of it is malformed.
     """
     try:
         with file.open("rb") as lines:
@@ -37,19 +38,21 @@ def parse_lines(lines: Iterable[bytes], *, where: str) -> Iterable[Action]:
     """Yield the actions of newline-delimited JSON.
 
     Args:
-        lines: the lines, with or without their ends; blank ones are skipped.
+        lines: the lines, with or without line ends; blank lines are skipped.
         where: the name of the file, for errors.
 
     Raises:
-        DeltaLogError: a line is no JSON object, or holds what no table can hold.
+        DeltaLogError: a line is no JSON object, or an action in it is malformed.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             wrapper = loads(line, lenient=_LENIENT)
-        except (ValueError, RecursionError) as error:
-            raise DeltaLogError(f"{where}, line {number}: not JSON, or not of whole characters") from error
+        except (JSONDecodeError, RecursionError) as error:
+            raise DeltaLogError(f"{where}, line {number}: not JSON") from error
+        except ValueError as error:
+            raise DeltaLogError(f"{where}, line {number}: {error}") from error
         if not isinstance(wrapper, dict):
             raise DeltaLogError(f"{where}, line {number}: not a JSON object")
         for name, raw in wrapper.items():

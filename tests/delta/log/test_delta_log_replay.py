@@ -147,8 +147,8 @@ def test_gap(writer: LogWriter) -> None:
             '{"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1e99}}}',
             "'cardinality' is beyond 64 bits",
         ),
-        (r'{"add": {"path": "f\ud83d"}}', "whole characters"),
-        (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "whole characters"),
+        (r'{"add": {"path": "f\ud83d"}}', "half a character"),
+        (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "half a character"),
     ],
 )
 def test_damaged_commit(writer: LogWriter, line: str, reason: str) -> None:
