@@ -7,7 +7,7 @@ INTEROP := .venv-interop
 # Processes that the tests run in; each has a Spark of its own.
 JOBS ?= 2
 
-.PHONY: help demo test chaos fuzz interop differential lint format notebooks wheel bench java matrix clean
+.PHONY: help demo test chaos fuzz interop differential lint format notebooks wheel release bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
@@ -19,6 +19,7 @@ help:
 	@echo "make format    let ruff lay out the code"
 	@echo "make notebooks run the notebooks and write their output back"
 	@echo "make wheel     build the wheel and the source archive into dist/"
+	@echo "make release   lint, test, build, check the archives, try the wheel in a new environment"
 	@echo "make interop   open what we write with delta-spark, deltalake and DuckDB"
 	@echo "make bench     measure against the reference client; BENCH=--quick for a short run"
 	@echo "make java      find a Java for Spark, or set one up in the environment"
@@ -71,6 +72,14 @@ notebooks: $(STAMP)
 
 wheel: $(STAMP)
 	$(BIN)/python -m build
+
+# Builds, checks what an index would check, and uses the wheel in an environment that has nothing else.
+release: lint test wheel
+	$(BIN)/python -m twine check --strict dist/*
+	rm -rf .venv-release && $(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls -t dist/*.whl | head -n 1)[server,delta]"
+	cd .venv-release && bin/python $(CURDIR)/scripts/try_wheel.py
+	rm -rf .venv-release
 
 interop: $(INTEROP)/.ready
 	DELTA_SHARING_INTEROP=1 $(INTEROP)/bin/python -m pytest tests/interop -p no:cacheprovider

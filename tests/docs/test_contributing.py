@@ -25,5 +25,5 @@ def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
 
 
 def test_the_paths_that_it_names_exist() -> None:
-    for path in re.findall(r"\b(tests/[\w/]+(?:\.py)?)", TEXT):
+    for path in re.findall(r"\b(tests/[\w/]+(?:\.\w+)?)", TEXT):
         assert (ROOT / path).exists(), path
