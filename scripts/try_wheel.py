@@ -17,5 +17,5 @@ if __name__ == "__main__":
         SharingServer(write_sample_tables(Path(folder))) as server,
         ds.SharingClient(server.profile) as client,
     ):
-        frame = client.table("retail.sales.customers").scan(columns=["id"], limit=10).to_pandas()
+        frame = client.table("retail.sales.customers").scan(columns=["customer_id"], limit=10).to_pandas()
     print(f"delta-sharing-client {ds.__version__}: read {len(frame)} rows from the embedded server")

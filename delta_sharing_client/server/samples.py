@@ -47,7 +47,9 @@ def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
     try:
         import deltalake  # noqa: F401
     except ImportError as error:
-        raise MissingDependencyError(package="deltalake", extra="delta", purpose="Writing sample tables") from error
+        raise MissingDependencyError(
+            package="deltalake", extra="delta", purpose="Writing sample tables"
+        ) from error
     root = Path(directory)
     writers = {
         "retail.sales.orders": _write_orders,
