@@ -1,7 +1,7 @@
-"""Reading checkpoints: classic, multi-part and V2 with sidecars. The one place here that reads Parquet.
+"""Checkpoint reader: classic, multi-part and V2 checkpoints with sidecars.
 
-Serves "Checkpoints" and "Checkpoint Schema". A row is turned into the JSON object that a commit would
-have held, so that replay knows one form only.
+Serves "Checkpoints" and "Checkpoint Schema". A row is converted to the JSON object of a commit, so that replay has
+one input form.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def _values(column: Any) -> list[Any]:
 
 
 def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
-    """Return what turns a value into what JSON would have held: maps as objects, absent fields left out.
+    """Return the conversion of a type's values to JSON values: maps become objects, null fields are left out.
 
-    None for a type whose values are so already. It is made once for all values of a column.
+    None if the values need no conversion. The conversion is made once for all values of a column.
     """
     import pyarrow as pa
 
@@ -155,7 +155,7 @@ def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
 
 
 def _json_stats(value: Any) -> Any:
-    """Write typed statistics the way their JSON form has them; what JSON cannot hold exactly is left out."""
+    """Convert typed statistics to their JSON form, without the values that JSON cannot hold exactly."""
     if isinstance(value, dict):
         converted = {key: _json_stats(item) for key, item in value.items()}
         return {key: item for key, item in converted.items() if item is not None}

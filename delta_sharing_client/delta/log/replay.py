@@ -1,4 +1,4 @@
-"""From a listing of a log to snapshots; the last few are kept, and newer ones replayed on top of them."""
+"""Replay of log segments into snapshots, with a cache of the last snapshots as bases for newer ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Replay:
 
     Args:
         table: the table's directory.
-        allow_absolute_paths: handed on to the snapshots.
+        allow_absolute_paths: whether files may lie outside the table's directory.
     """
 
     def __init__(self, table: Path, *, allow_absolute_paths: bool) -> None:
@@ -81,7 +81,7 @@ class Replay:
             try:
                 state.apply(read_checkpoint(checkpoint))
             except DeltaLogError as error:
-                # An older checkpoint, or the commits alone, may say the same.
+                # An older checkpoint, or the commits alone, may give the same state.
                 damaged = damaged or error
                 continue
             self._check_complete(checkpoint, state)
@@ -93,7 +93,7 @@ class Replay:
         raise self._gap_error(version, listing)
 
     def _time_without_commit(self, version: int, listing: LogListing) -> int:
-        """Return the time of a version whose commit is gone: that of what stands in for it."""
+        """Return the time of a version without a commit file: that of its checkpoint or compacted file."""
         holders = [c.files[0] for c in listing.checkpoints if c.version == version]
         holders += [file for (_, end), file in listing.compacted.items() if end == version]
         for file in holders:
@@ -102,7 +102,7 @@ class Replay:
         raise self._cleaned_up(version)
 
     def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
-        """Return the newest kept snapshot that leads to `version` and is still the log's own."""
+        """Return the newest cached snapshot before `version` whose files have not changed since."""
         for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
             fingerprint, snapshot = self._snapshots[kept_version]
             same = fingerprint == _fingerprint(kept_version, listing)  # never for one that has gone
@@ -111,7 +111,7 @@ class Replay:
         return None
 
     def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
-        """Raise if a checkpoint that can be read is none: who wrote it may have left out files as well."""
+        """Raise if a readable checkpoint lacks protocol or metadata, as its writer may have left out files too."""
         missing = [name for name in ("protocol", "metadata") if getattr(state, name) is None]
         if missing:
             raise DeltaLogError(
@@ -141,14 +141,14 @@ def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) 
 
 
 def _gap(first: int, last: int, listing: LogListing) -> int | None:
-    """Return the first version of a range that neither a commit file nor a compacted one holds."""
+    """Return the first version of a range that is in no commit file and no compacted file."""
     return _files(first, last, listing)[1]
 
 
 def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int | None]:
-    """Return the files that hold a range of versions, and the first version that none holds.
+    """Return the files that hold a range of versions, and the first version that no file holds.
 
-    Serves "Log Compaction Files": they stand in for commits that are gone.
+    Serves "Log Compaction Files": compacted files replace commit files that were removed.
     """
     files = []
     version = first
@@ -166,9 +166,9 @@ def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int 
 
 
 def _fingerprint(version: int, listing: LogListing) -> _Fingerprint | None:
-    """Tell whether a version is still the one that was read: a table may be deleted and made again.
+    """Return the identity of a version's file; another one means that the table was deleted and created again.
 
-    None where its file has gone since the log was listed.
+    None if the file was removed after the log was listed.
     """
     file = listing.commits.get(version)
     if file is None:

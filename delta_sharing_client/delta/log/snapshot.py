@@ -1,4 +1,4 @@
-"""Replay of a log into a snapshot ("Action Reconciliation")."""
+"""Snapshots of a table, and the state that replay builds ("Action Reconciliation")."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from delta_sharing_client.representation import representation
 
 @dataclass(kw_only=True)
 class LogState:
-    """The state that replay builds; files are told apart by path and deletion vector.
+    """The state that replay builds; path and deletion vector identify a file.
 
     Attributes:
         protocol: the latest protocol action.
@@ -71,7 +71,7 @@ class LogState:
             self.domains[domain] = action
 
     def copy(self) -> LogState:
-        """Return a state that can be taken further without changing this one."""
+        """Return a copy to which further actions can be applied."""
         return LogState(
             protocol=self.protocol,
             metadata=self.metadata,
@@ -101,9 +101,9 @@ class Snapshot:
     """The table at one version.
 
     Attributes:
-        version: the table version; -1 where there is no table, which has no files, protocol or metadata.
+        version: the table version; -1 if there is no table, so that files, protocol and metadata are missing.
         timestamp: when it was committed, in milliseconds since the epoch.
-        state: everything that replay knows; not to be changed.
+        state: the replayed state; must not be changed.
         table_path: the table's directory.
         allow_absolute_paths: whether files may lie outside the table's directory.
     """
@@ -117,7 +117,7 @@ class Snapshot:
         table_path: Path,
         allow_absolute_paths: bool = False,
     ) -> None:
-        """Freeze a replayed state, which belongs to the snapshot from here on."""
+        """Take over a replayed state."""
         self.version = version
         self.timestamp = timestamp
         self.state = state
@@ -153,7 +153,7 @@ class Snapshot:
 
     @cached_property
     def files(self) -> tuple[AddFile, ...]:
-        """The table's files: oldest first, by path within a moment; the same whether read from a checkpoint.
+        """The table's files, sorted by modification time and path: the same order with and without checkpoints.
 
         Raises:
             DeltaLogError: a file is named by an absolute path, and the log was opened without
@@ -169,12 +169,12 @@ class Snapshot:
 
     @cached_property
     def files_as_written(self) -> tuple[AddFile, ...]:
-        """The table's files, wherever the log says that they lie."""
+        """The table's files, those with absolute paths included."""
         return tuple(sorted(self.state.adds.values(), key=lambda add: (add.modification_time, add.key)))
 
     @property
     def tombstones(self) -> tuple[RemoveFile, ...]:
-        """The files that are no longer part of the table, as far as the log still tells."""
+        """The removed files that the log still lists."""
         return tuple(self.state.removes.values())
 
     @property
@@ -184,7 +184,7 @@ class Snapshot:
 
     @cached_property
     def size_in_bytes(self) -> int:
-        """The sizes of all files together."""
+        """The sum of the files' sizes."""
         return sum(add.size or 0 for add in self.state.adds.values())
 
     def _no_table(self) -> DeltaTableNotFoundError:
