@@ -40,6 +40,10 @@ _CUT: Final = 32
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
 #: Numbers of so many digits survive a double; longer ones are off by less than the given part of them.
 _DOUBLE_DIGITS: Final = 15
+_DOUBLE_EXACT: Final = 10**_DOUBLE_DIGITS
+#: Integers below are within their type, and survive a double.
+_EXACT: Final = {name: min(1 << (bits - 1), _DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
+_NO_BOUND: Final = (dict, list, bool)
 #: Digits before the point that no column has.
 _FAR: Final = 40
 _FLOAT_MOST: Final = 3.4028234663852886e38
@@ -57,7 +61,7 @@ def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
         upper: whether it is the greatest value, rather than the least.
     """
     try:
-        if value is None or isinstance(value, dict | list | bool):
+        if value is None or isinstance(value, _NO_BOUND):
             return None
         if isinstance(data_type, DecimalType):
             return _decimal(_number(value), data_type, upper=upper)
@@ -65,6 +69,8 @@ def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
             return None
         name = data_type.name
         if name in INTEGER_BITS:
+            if type(value) is int and abs(value) < _EXACT[name]:
+                return value
             return _integer(_number(value), INTEGER_BITS[name], upper=upper)
         if name in ("float", "double"):
             return _real(float(value), name, upper=upper)
@@ -114,7 +120,7 @@ def _integer(number: Decimal, bits: int, *, upper: bool) -> int | None:
     limit = 1 << (bits - 1)
     if number != whole or not -limit <= whole < limit:
         return None
-    return whole if abs(whole) < 10**_DOUBLE_DIGITS else int(_moved(number, upper=upper))
+    return whole if abs(whole) < _DOUBLE_EXACT else int(_moved(number, upper=upper))
 
 
 def _real(real: float, name: str, *, upper: bool) -> float | None:

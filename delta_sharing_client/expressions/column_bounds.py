@@ -7,8 +7,9 @@ may be left out only where `TRUE` is not among them. What is not known widens th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from delta_sharing_client.expressions.predicates import And, In, IsNull, Not, Or, Predicate, is_float
 from delta_sharing_client.model.partition_values import Value
@@ -18,11 +19,11 @@ TRUE: Final = 1
 FALSE: Final = 2
 NULL: Final = 4
 ANY: Final = TRUE | FALSE | NULL
+_JOINED: Final = (And, Or)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBounds:
-    """What is known of one column in one file.
+class ColumnBounds(Struct, frozen=True):
+    """What is known of one column in one file; a `Struct`, because one is made for each file.
 
     Attributes:
         lower, upper: bounds of its values that are not null (and not NaN); None where not known.
@@ -57,7 +58,7 @@ def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBoun
     Returns:
         `TRUE`, `FALSE` and `NULL`, or-ed.
     """
-    if isinstance(predicate, And | Or):
+    if isinstance(predicate, _JOINED):
         # NULL loses against FALSE in AND, against TRUE in OR.
         strong, weak = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
         result = weak

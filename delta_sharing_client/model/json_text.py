@@ -14,15 +14,26 @@ _decode: Final = msgspec.json.Decoder().decode
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
+_NAN: Final = Decimal("NaN")
+
+
 def _exact(text: str) -> Decimal:
     """A number as it is written, never expanded; NaN where its exponent is beyond even what `Decimal` has."""
     try:
         return Decimal(text)
     except InvalidOperation:
-        return Decimal("NaN")
+        return _NAN
 
 
-_EXACT: Final = json.JSONDecoder(parse_float=_exact)
+def _whole(text: str) -> int | Decimal:
+    """An integer; NaN where it has more digits than Python reads."""
+    try:
+        return int(text)
+    except ValueError:
+        return _NAN
+
+
+_EXACT: Final = json.JSONDecoder(parse_float=_exact, parse_int=_whole)
 
 
 def loads(text: bytes | str, *, lenient: Set[str] = frozenset()) -> Any:
@@ -73,7 +84,7 @@ def of_whole_characters(value: Any, lenient: Set[str] = frozenset()) -> Any:
 
 
 def loads_exact(text: str) -> Any:
-    """Decode a JSON text, numbers with a point as `Decimal`, with all their digits.
+    """Decode a JSON text, numbers with a point as `Decimal`, with all their digits; NaN for what is beyond that.
 
     Raises:
         ValueError: the text is no JSON.

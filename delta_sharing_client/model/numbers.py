@@ -13,17 +13,13 @@ MAX_MILLISECONDS: Final = MAX_INTEGER // 1000
 WIDE: Final = Context(prec=80)
 #: How much of a number a double may change: a few units of its last place.
 DOUBLE_ERROR: Final = Decimal("1e-14")
-#: The digits of the limits of 64-bit integers, as numbers from 1 to 10.
-_LIMITS: Final = (Decimal("9.223372036854775807"), Decimal("1.8446744073709551615"))
+#: How the limits of 64-bit integers begin, whether written as doubles or not.
+_LIMITS: Final = ("92233720368547", "18446744073709")
 
 
 def is_saturated(number: Decimal) -> bool:
     """Tell whether a decimal has the digits of a limit of 64 bits, at whatever scale, written as a double or not.
 
     Some writers convert the bounds of decimals to 64-bit integers, which stop at these.
-
-    Raises:
-        ArithmeticError: its exponent is beyond all columns.
     """
-    digits = number.copy_abs().scaleb(-number.adjusted(), WIDE)
-    return any(abs(WIDE.subtract(digits, limit)) < DOUBLE_ERROR for limit in _LIMITS)
+    return str(number).replace(".", "").lstrip("-0").startswith(_LIMITS)

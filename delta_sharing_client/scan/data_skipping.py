@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from functools import cached_property
 from itertools import repeat
 
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
 from delta_sharing_client.expressions.predicates import Predicate, columns_of
-from delta_sharing_client.expressions.statistics import Stats, num_records, parse_stats
+from delta_sharing_client.expressions.statistics import StatsDecoder, num_records
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
-from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode, physical_name
+from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.model.type_widening import check_type_changes
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
 from delta_sharing_client.wire.answers import ActionTransformer
-from delta_sharing_client.wire.typed_lines import FileBlock
+from delta_sharing_client.wire.typed_lines import FileBlock, stats_text
 
 
 def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
@@ -112,43 +111,83 @@ class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
 
     def __init__(self, spec: ReadSpec) -> None:
         self._spec = spec
-        # Files of one partition share one mapping: of 300,000 files there may be a hundred partitions.
-        self._shared: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+        # Files of one partition share what is known of it: of 300,000 files there may be a hundred partitions.
+        self._partitions: dict[tuple[tuple[str, str | None], ...], _Partition] = {}
         # And mostly their URLs expire at one time, which needs no number for each of them.
         self._expires: int | None = None
+        predicate = spec.predicate
+        columns = () if predicate is None else tuple(dict.fromkeys(columns_of(predicate)))
+        self._names = {column.name: physical_name(column, spec.mapping) for column in columns}
+        self._stats = StatsDecoder(self._names.values())
+        self._partitioned = tuple(column for column in columns if column.name in spec.partition_columns)
 
     def __call__(self, action: FileAction, /) -> FileScanTask | SkipReason:
         """Return the task of a file, or why it has none."""
-        spec = self._spec
-        predicate = spec.predicate
-        all_rows_match = predicate is None
-        if predicate is not None:
-            domains = _FileBounds(action, spec)
-            possible = outcomes(predicate, domains.partition)
-            if not possible & TRUE:
-                return SkipReason.PARTITION
-            # Partition values are exact. Statistics may leave the file out, and vouch for none of its rows.
-            all_rows_match = not possible & (FALSE | NULL)
-            if not all_rows_match and not outcomes(predicate, domains.known) & TRUE:
-                return SkipReason.STATS
-        values = action.partition_values
+        partition = self._partition(action.partition_values, action.id)
+        skipped = self._skipped(partition, action.stats)
+        if skipped is not None:
+            return skipped
         return FileScanTask(
             action.url,
             action.id,
             action.size,
-            self._shared.setdefault(tuple(values.items()), values) if values else NO_VALUES,
+            partition.values,
             num_records(action.stats),
             self._same_time(action.expiration_timestamp),
             action.deletion_vector,
             action.deletion_vector_file_id,
             NO_VALUES,
-            all_rows_match,
+            partition.all_rows_match,
         )
+
+    def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
+        """What is known of all files with some partition values.
+
+        Raises:
+            DataError: one of them that the row filter looks at is malformed.
+        """
+        key = tuple(values.items())
+        known = self._partitions.get(key)
+        if known is None:
+            known = self._partitions[key] = self._new_partition(values, file_id)
+        return known
+
+    def _new_partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
+        folded = {name.lower(): value for name, value in values.items()}
+        bounds: dict[str, ColumnBounds] = {}
+        for column in self._partitioned:
+            named = (self._names[column.name].lower(), column.name.lower())
+            name = next((name for name in named if name in folded), None)
+            if name is None:
+                continue
+            try:
+                bounds[column.name] = ColumnBounds.constant(parse_partition_value(folded[name], column.type))
+            except ValueError as error:
+                raise DataError(f"partition column {column.name!r}: {error}", file_id=file_id) from None
+        predicate = self._spec.predicate
+        possible = TRUE if predicate is None else outcomes(predicate, lambda column: bounds.get(column.name))
+        return _Partition(values or NO_VALUES, bounds, possible)
+
+    def _skipped(self, partition: _Partition, stats: str | None) -> SkipReason | None:
+        """Why no row of a file can match; None where one may."""
+        if not partition.possible & TRUE:
+            return SkipReason.PARTITION
+        if partition.all_rows_match or self._spec.predicate is None:
+            return None
+        # Statistics may leave the file out, and vouch for none of its rows.
+        known = self._stats(stats)
+        if known is None:
+            return None
+
+        def bounds_of(column: StructField) -> ColumnBounds | None:
+            return partition.bounds.get(column.name) or known.domain(self._names[column.name], column.type)
+
+        return None if outcomes(self._spec.predicate, bounds_of) & TRUE else SkipReason.STATS
 
     def of_all(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
         """Return the tasks of many files, or why they have none."""
         if self._spec.predicate is not None:
-            return list(map(self, files))
+            return self._of_some(files)
         times: Iterable[int | None] = files.expirations
         if len(set(times)) == 1:
             times = repeat(self._same_time(next(iter(times))))
@@ -169,6 +208,28 @@ class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
             )
         )
 
+    def _of_some(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
+        """As many tasks as files may hold a matching row; of the others nothing is made but the reason."""
+        # By identity: files that are reported with the same partition values share one mapping.
+        partitions: dict[int, _Partition] = {}
+        made: list[FileScanTask | SkipReason] = []
+        columns = (files.urls, files.ids, files.sizes, files.partition_values, files.record_counts)
+        fields = zip(*columns, files.expirations, files.encoded_stats, strict=True)
+        for url, file_id, size, values, rows, expires, stats in fields:
+            partition = partitions.get(id(values))
+            if partition is None:
+                partition = partitions[id(values)] = self._partition(values, file_id)
+            skipped = self._skipped(partition, None if partition.decides else stats_text(stats))
+            if skipped is not None:
+                made.append(skipped)
+                continue
+            same = self._same_time(expires)
+            all_match = partition.all_rows_match
+            made.append(
+                FileScanTask(url, file_id, size, partition.values, rows, same, None, None, NO_VALUES, all_match)
+            )
+        return made
+
     def _same_time(self, expires: int | None) -> int | None:
         if self._expires != expires:
             self._expires = expires
@@ -182,39 +243,24 @@ def split_skipped(made: Sequence[FileScanTask | SkipReason]) -> tuple[list[FileS
     return tasks, Counter(left_out)
 
 
-class _FileBounds:
-    """What is known of the columns of one file."""
+class _Partition:
+    """What is known of all files with the same partition values.
 
-    def __init__(self, action: FileAction, spec: ReadSpec) -> None:
-        self._action = action
-        self._spec = spec
-        self._values = {name.lower(): value for name, value in action.partition_values.items()}
+    Attributes:
+        values: the raw partition values.
+        bounds: those that the row filter looks at, by column name.
+        possible: what the row filter can come out as, from these alone.
+        all_rows_match: whether every row passes it; partition values are exact.
+        decides: whether they decide for all rows, one way or the other.
+    """
 
-    def partition(self, column: StructField) -> ColumnBounds | None:
-        """What the partition values tell of a column."""
-        if column.name not in self._spec.partition_columns:
-            return None
-        for name in _names(column, self._spec.mapping):
-            if name.lower() in self._values:
-                try:
-                    return ColumnBounds.constant(parse_partition_value(self._values[name.lower()], column.type))
-                except ValueError as error:
-                    raise DataError(
-                        f"partition column {column.name!r}: {error}", file_id=self._action.id
-                    ) from None
-        return None
+    __slots__ = ("all_rows_match", "bounds", "decides", "possible", "values")
 
-    def known(self, column: StructField) -> ColumnBounds | None:
-        """What the partition values and the statistics tell of a column."""
-        domain = self.partition(column)
-        if domain is None and (stats := self._stats) is not None:
-            return stats.domain(physical_name(column, self._spec.mapping), column.type)
-        return domain
-
-    @cached_property
-    def _stats(self) -> Stats | None:
-        return parse_stats(self._action.stats)
-
-
-def _names(column: StructField, mapping: MappingMode) -> tuple[str, str]:
-    return physical_name(column, mapping), column.name
+    def __init__(
+        self, values: Mapping[str, str | None], bounds: Mapping[str, ColumnBounds], possible: int
+    ) -> None:
+        self.values = values
+        self.bounds = bounds
+        self.possible = possible
+        self.all_rows_match = not possible & (FALSE | NULL)
+        self.decides = self.all_rows_match or not possible & TRUE

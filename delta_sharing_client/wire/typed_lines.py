@@ -127,7 +127,7 @@ class FileBlock:
                 file.id,
                 values,
                 contents.size,
-                _stats(contents.stats),
+                stats_text(contents.stats),
                 file.version,
                 file.timestamp,
                 file.expiration_timestamp,
@@ -155,13 +155,18 @@ class FileBlock:
         return [file.timestamp for file in self._files]
 
     @property
+    def encoded_stats(self) -> list[Raw]:
+        """The files' statistics, as they stand in the lines; see `stats_text`."""
+        return [contents.stats for contents in self._contents]
+
+    @property
     def expirations(self) -> list[int | None]:
         """Milliseconds since the epoch at which the URLs expire, where told."""
         return [file.expiration_timestamp for file in self._files]
 
 
-def _stats(encoded: Raw) -> str | None:
-    """The text of statistics, which only spare work: none where it is no text."""
+def stats_text(encoded: Raw) -> str | None:
+    """Return the text of statistics, which only spare work: none where it is no text."""
     try:
         return decode_text(encoded) or None
     except _OTHER:
