@@ -6,7 +6,7 @@
         client = SharingClient(server.profile)
 
 It serves local Delta tables over the Delta Sharing protocol, in both response formats, on loopback. It is
-no production server: one process, one token, no TLS, and everybody who has the token sees every table.
+no production server: one process, one token, no TLS, and the token gives access to every table.
 
 It shares no wire code with the client: it writes the JSON of the protocol itself, so that a field
 misspelt on one side cannot pass on both.

@@ -21,8 +21,8 @@ Every directory below DIR that holds a _delta_log is a table. Its path gives its
   DIR/share/schema/table   share.schema.table
   DIR/schema/table         local.schema.table
   DIR/table                local.default.table
-DIR may also be a table itself. The server speaks plain http to this machine only, unless --host says
-otherwise, and anybody who has the profile can read every table. It is no server for production."""
+DIR may also be a table itself. The server speaks plain http to this machine only, unless --host
+names another address, and the profile gives access to every table. It is no server for production."""
 
 _EPILOG = """\
 example:

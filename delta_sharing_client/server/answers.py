@@ -1,4 +1,4 @@
-"""What an endpoint for table data needs from the request, and what it answers."""
+"""Requests for table data and their NDJSON answers, and the parsing of request parameters."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def end_stream_action(
     page_token: str | None = None,
     refresh_token: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the EndStreamAction, if the client wants one or something has to be told in it.
+    """Yield the EndStreamAction, if the client asks for one or it has content.
 
     Args:
         request: the request.
@@ -115,7 +115,7 @@ def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
     """Yield the body of an answer in pieces of some size; it is never held as a whole.
 
     A failure after the first piece cannot become a status any more: it ends the answer with an
-    EndStreamAction that says so, or cuts it for a client that does not know those.
+    EndStreamAction with the error, or cuts it for a client that did not ask for one.
 
     Args:
         answer: the answer.

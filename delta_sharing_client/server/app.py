@@ -256,7 +256,7 @@ async def _stream(answer: Answer, request: TableRequest) -> Response:
     if request.options.prefer_format != "parquet":
         headers[HEADER] = request.capabilities.echo(answer.format)
     pieces = encode(answer, request)
-    # What fails before the first piece is there can still be told by the status.
+    # A failure before the first piece is still a status.
     first = await run_in_threadpool(next, pieces, b"")
     return StreamingResponse(chain([first], pieces), headers=headers, media_type=_LINES)
 

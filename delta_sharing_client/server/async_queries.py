@@ -1,4 +1,4 @@
-"""Queries that are answered asynchronously: submitted, asked for by their ids, answered when they are ready."""
+"""Asynchronous queries: submitted by idempotency key, polled by query id, answered when they are ready."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ HEADER: Final = "delta-sharing-capabilities"
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
-# The newest reader version that the Delta protocol has; what a later one asks of a reader nobody knows yet.
+# The newest reader version of the Delta protocol. What a later one requires is unknown.
 _READER_VERSION: Final = 3
 # What these ask of a reader concerns the log, not the files that a server hands out.
 _LOG_ONLY: Final = {"v2checkpoint", "vacuumprotocolcheck", "catalogmanaged", "catalogowned-preview"}
@@ -23,7 +23,7 @@ _LOG_ONLY: Final = {"v2checkpoint", "vacuumprotocolcheck", "catalogmanaged", "ca
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a client said it can do; everything in lower case.
+    """The capabilities of a client; everything in lower case.
 
     Attributes:
         formats: the response formats it takes.

@@ -1,4 +1,4 @@
-"""What is shared: names to local Delta tables.
+"""The catalog: shares, schemas and tables by name, found in local directories.
 
 A Delta table is any directory that holds `_delta_log`. In a directory given to the server, the path down
 to a table is its name, read from the right: `share/schema/table`, `schema/table` (in the default share) or

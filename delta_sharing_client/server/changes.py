@@ -1,4 +1,4 @@
-"""The changes of a table between two versions.
+"""Change data feed and files of a range of versions.
 
 Serves "Read Change Data Feed from a Table", and "Read Data from a Table" with `startingVersion`.
 """
@@ -39,8 +39,8 @@ class ChangeQuery:
         start: the first version.
         end: the last version, inclusive.
         change_feed: row-level changes (with change files) rather than files added and removed.
-        historical_metadata: tell the metadata at `start`, and every change of it after that.
-        historical_protocol: tell every change of the protocol after `start`.
+        historical_metadata: include the metadata at `start`, and every change of it after that.
+        historical_protocol: include every change of the protocol after `start`.
         max_files: the `maxFiles` of the request.
         page_token: the `pageToken` of the request.
         purpose: what a page token of this query is bound to.
@@ -137,10 +137,10 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     check_old_reader(request)
     log = request.table.log
     latest = log.latest_version()
-    end, first, told_at, token = latest if query.end is None else min(query.end, latest), 0, latest, None
+    end, first, metadata_version, token = latest if query.end is None else min(query.end, latest), 0, latest, None
     if query.page_token and request.options.send_end_stream_action:
         token = request.signer.open_token(query.purpose, query.page_token, "pageToken")
-        end, first, told_at = token["end"], token["first"], token["told_at"]
+        end, first, metadata_version = token["end"], token["first"], token["metadata_version"]
     if query.start > latest:
         raise bad_request(
             f"The starting version {query.start} is after the latest version {latest} of table "
@@ -149,7 +149,7 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     if end < query.start:
         raise bad_request(f"The ending version {end} is before the starting version {query.start}.")
     begin = log.snapshot_at(query.start)
-    shown = begin if query.historical_metadata else log.snapshot_at(told_at)
+    shown = begin if query.historical_metadata else log.snapshot_at(metadata_version)
     entries = list(_entries(request, query, begin, end))
     states = _states(begin, shown, entries)
     chosen = choose_format(
@@ -157,10 +157,10 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     )
     if token is not None and token["format"] != chosen:
         raise bad_request("pageToken is not valid for this request: it asks for another response format.")
-    page, next_first = _page(_told(query, entries, chosen), first, page_limit(request, query.max_files))
+    page, next_first = _page(_requested(query, entries, chosen), first, page_limit(request, query.max_files))
     page_token = None
     if next_first is not None:
-        state = {"end": end, "first": next_first, "told_at": told_at, "format": chosen}
+        state = {"end": end, "first": next_first, "metadata_version": metadata_version, "format": chosen}
         page_token = request.signer.make_token(query.purpose, state)
     wire = make_wire(chosen, request.links(shown.metadata.id, chosen))
 
@@ -176,7 +176,7 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
 
 
 def _entries(request: TableRequest, query: ChangeQuery, begin: Snapshot, end: int) -> Iterator[_Entry]:
-    """Yield what the log of the range says, in the order of the versions; metadata before files."""
+    """Yield the actions of the range in the order of the versions; metadata before files."""
     enabled = _has_feed(begin.metadata)
     for commit in request.table.log.changes(query.start, end):
         heads = [action for action in commit.actions if isinstance(action, Metadata | Protocol)]
@@ -217,17 +217,17 @@ def _states(begin: Snapshot, shown: Snapshot, entries: list[_Entry]) -> list[tup
     return states
 
 
-def _told(query: ChangeQuery, entries: list[_Entry], chosen: str) -> list[_Entry]:
+def _requested(query: ChangeQuery, entries: list[_Entry], chosen: str) -> list[_Entry]:
     """Leave out the protocols and the metadata that were not asked for, and those of the first line."""
 
-    def told(entry: _Entry) -> bool:
+    def requested(entry: _Entry) -> bool:
         if isinstance(entry.action, Metadata):
             return query.historical_metadata and entry.commit.version > query.start
         if isinstance(entry.action, Protocol):
             return query.historical_protocol and chosen == DELTA and entry.commit.version > query.start
         return True
 
-    return [entry for entry in entries if told(entry)]
+    return [entry for entry in entries if requested(entry)]
 
 
 def _page(entries: list[_Entry], first: int, limit: int | None) -> tuple[list[_Entry], int | None]:

@@ -1,7 +1,7 @@
-"""Which files of a snapshot a query names: by `jsonPredicateHints` and by `limitHint`.
+"""Data skipping by partition values (`jsonPredicateHints`) and by row counts (`limitHint`).
 
-Both are best effort ("Read Data from a Table"). Hints are evaluated on partition values only: what a hint says of
-other columns may be true in every file. `predicateHints` are ignored.
+Both are best effort ("Read Data from a Table"). A predicate on a column that is no
+partition column may be true in every file. `predicateHints` are ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data files behind signed URLs, as an object store serves them.
 
-Refusals are XML in the words of S3, because that is what clients of shared tables meet. Ranges and `If-Range` are
-those of Starlette's `FileResponse`; `If-Match` is checked here.
+Errors are XML with the codes and messages of S3. Starlette's `FileResponse` implements ranges and `If-Range`;
+`If-Match` is checked here.
 """
 
 from __future__ import annotations

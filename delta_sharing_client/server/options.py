@@ -34,9 +34,9 @@ class ServerOptions:
             answers every query at once.
         recorded_requests: how many requests `SharingServer.requests` holds, the newest ones; 10,000 by default.
         imitate: `reference` answers as the reference server does, see `like_reference`; None (the default)
-            answers as the protocol says.
-        default_share: the share of tables in a directory that does not say one; `local` by default.
-        default_schema: the schema of tables in a directory that does not say one; `default` by default.
+            follows the protocol's text.
+        default_share: the share of tables less than three levels below the directory; `local` by default.
+        default_schema: the schema of tables less than two levels below the directory; `default` by default.
     """
 
     host: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Answers other than 200: what the server says, and never a stack trace or a local path."""
+"""Error answers: status, `errorCode` and `message`, without stack traces and local paths."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def from_log_error(error: DeltaLogError, table_name: str) -> Problem:
     """Return the answer for an error of the table's log, without the table's path.
 
     Args:
-        error: what the log said.
+        error: the error of the log.
         table_name: the table's shared name.
     """
     reason = str(error).removeprefix(f"{error.path}: ")

@@ -1,4 +1,4 @@
-"""What the reference sharing server does otherwise than the protocol says (`ServerOptions.like_reference`).
+"""The reference sharing server's deviations from the protocol's text (`ServerOptions.like_reference`).
 
 It has two readers. The old one, Delta Standalone, takes tables of reader version 1 only. The new one takes every
 table, and is used for a snapshot unless the query asks for something that it cannot do.

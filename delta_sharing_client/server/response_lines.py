@@ -47,7 +47,7 @@ class Wire(abc.ABC):
         Args:
             metadata: the metadata.
             version: the version it belongs to, where the request was for one.
-            totals: the snapshot whose size and number of files are told.
+            totals: the snapshot whose size and number of files are included.
         """
 
     @abc.abstractmethod
@@ -64,7 +64,7 @@ class Wire(abc.ABC):
             action: the action.
             version: the version it was committed in.
             timestamp: when, in milliseconds since the epoch.
-            added: what `action` removes, where the remove itself does not say its size and partition.
+            added: what `action` removes, where the remove itself has no size and partition values.
         """
 
 
@@ -100,7 +100,7 @@ class ParquetWire(Wire):
             format={"provider": metadata.format.provider},
             schemaString=metadata.schema_string,
             partitionColumns=list(metadata.partition_columns),
-            # The one property that this format tells, without its prefix.
+            # The one property in this format, without its prefix.
             configuration={"enableChangeDataFeed": "true"} if has_changes else {},
             version=version,
         )

@@ -1,4 +1,4 @@
-"""`SharingServer`: the server as an object that starts, tells where it is, and stops."""
+"""`SharingServer`: starts the server on a thread, gives its endpoint and profile, and stops it."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _import_api() -> Any:
 def _listen(host: str, port: int) -> socket.socket:
     """Bind first and in the caller's thread: that is where an error about the port belongs."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said to be TCP, or asyncio leaves Nagle's algorithm on, which holds back the end of an answer for 40 ms.
+    # With the protocol given, asyncio turns Nagle's algorithm off, which delays the end of an answer by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":

@@ -1,6 +1,6 @@
 """Sample tables: a small shop, and sensors at a few sites.
 
-Written with `deltalake`, always the same rows, so that a demo, a notebook and a test can say what they expect.
+Written with `deltalake`, always with the same rows, which demos, notebooks and tests rely on.
 """
 
 from __future__ import annotations

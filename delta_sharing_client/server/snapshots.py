@@ -195,8 +195,8 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
 def page_limit(request: TableRequest, max_files: int | None) -> int | None:
     """Return how many files an answer may hold; None for all of them.
 
-    The server's own limit holds only for clients that say they can page or would see the next token:
-    any other client would take the first page for the whole.
+    The server's own limit applies only to clients that ask for an EndStreamAction or give `maxFiles`: any other
+    client would take the first page for the whole.
 
     Args:
         request: the request.

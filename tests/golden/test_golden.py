@@ -98,7 +98,7 @@ READABLE = [pytest.param(case, id=case.name) for case in CASES.values() if not c
 SERVERS = {"protocol": ServerOptions(), "reference": ServerOptions.like_reference()}
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=["protocol", pytest.param("reference", marks=pytest.mark.slow)])
 def served_by(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

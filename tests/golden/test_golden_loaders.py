@@ -15,7 +15,7 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.server import SharingServer
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=["protocol", pytest.param("reference", marks=pytest.mark.slow)])
 def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
     tables = {case.table_name: TABLES / case.name / "table" for case in CASES.values()}
     with SharingServer(tables, options=SERVERS[request.param]) as server, SharingClient(server.profile) as client:
