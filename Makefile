@@ -7,11 +7,12 @@ INTEROP := .venv-interop
 # Processes that the tests run in; each has a Spark of its own.
 JOBS ?= 2
 
-.PHONY: help demo test chaos fuzz interop differential lint format notebooks wheel release bench java matrix clean
+.PHONY: help demo test check chaos fuzz interop differential lint format notebooks wheel release bench java matrix clean
 
 help:
 	@echo "make demo      set up, serve real Delta tables on loopback, read them as a client"
 	@echo "make test      set up and run every test, in two processes; JOBS=0 for one"
+	@echo "make check     lint, and the tests that are quick: before each commit"
 	@echo "make differential  read the golden tables with other clients too, and compare"
 	@echo "make chaos     load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others"
 	@echo "make fuzz      fuzz the decoders, a minute each; FUZZ='--seconds 600 ndjson' for others"
@@ -41,6 +42,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(BIN)/python scripts/java.py --quiet
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+# Before each commit: everything but the tests marked `long`, and no coverage.
+check: lint
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not long"
 
 chaos: $(STAMP)
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)
