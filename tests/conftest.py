@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from waiting import WallClock
 
-#: Runs that `make check` leaves out, by the beginning of their path: crash and chaos runs, each golden table by each
+#: Runs that `make check` leaves out, by the beginning of their path: crash and chaos runs, golden tables by every
 #: loader, other clients and engines, notebooks, benchmarks.
 LONG = (
     "benchmarks/",
