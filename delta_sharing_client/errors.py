@@ -485,3 +485,8 @@ class MissingDependencyError(DeltaSharingError, ImportError):
         super().__init__(
             f"{purpose} needs {package}, which is not installed: pip install 'delta-sharing-client[{extra}]'"
         )
+
+
+def no_thread(error: RuntimeError) -> DeltaSharingError:
+    """Return the error for a load that can start no thread: the interpreter exits, or the system has no more."""
+    return DeltaSharingError(f"the load was stopped: no thread can be started ({error})")

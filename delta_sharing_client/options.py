@@ -55,6 +55,9 @@ class TransportOptions:
             faster to two cores.
         memory_budget: bytes of files that may be on their way, encoded or decoded, in one load; 512 MB, which
             keeps 48 connections busy with files of 10 MB.
+        batch_memory_limit: bytes that decoded rows may take which cannot be decoded apart, a single row at the
+            least; 1 GiB. Rows are decoded in much smaller steps wherever the file allows it. A larger row
+            raises `DataError` before the memory is taken.
         allow_http: send tokens and fetch files over plain http to other machines too; off, since both are
             secrets. Plain http on loopback is always allowed.
         ca_bundle: a file or directory of trusted certificates instead of the default ones. Without it
@@ -81,6 +84,7 @@ class TransportOptions:
     storage_attempts: int = 5
     max_connections: int = 48
     memory_budget: int = 512 * 1024 * 1024
+    batch_memory_limit: int = 1024 * 1024 * 1024
     allow_http: bool = False
     ca_bundle: str | os.PathLike[str] | None = None
     client_certificate: str | tuple[str, str] | None = field(default=None, repr=False)
@@ -101,7 +105,14 @@ class TransportOptions:
                 raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
             if value <= timedelta(0):
                 raise ValueError(f"{name} is {value}; it has to be more than zero")
-        for name in ("minimum_speed", "api_attempts", "storage_attempts", "max_connections", "memory_budget"):
+        for name in (
+            "minimum_speed",
+            "api_attempts",
+            "storage_attempts",
+            "max_connections",
+            "memory_budget",
+            "batch_memory_limit",
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} is an int, not {type(value).__name__}")

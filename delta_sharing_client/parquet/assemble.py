@@ -21,6 +21,7 @@ from delta_sharing_client.parquet.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, check_texts, conform, holds_variant
 from delta_sharing_client.parquet.layout import LocatedColumn
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
+from delta_sharing_client.parquet.row_sizes import Widths
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: Bytes of a column of variants that are brought to its type at a time.
@@ -62,6 +63,19 @@ class Assembly:
         firsts = sorted({column.leaves[0] for column in columns if column.leaves})
         self._places = tuple(firsts.index(column.leaves[0]) if column.leaves else None for column in columns)
         self._kinds: _Kinds | None = None
+        self._widths: Widths | None = None
+
+    def widths(self, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn]) -> Widths:
+        """Return what rows take when they are decoded.
+
+        Args:
+            schema: the file's.
+            columns: the columns of the table, located in the file.
+        """
+        widths = self._widths
+        if widths is None or not schema.equals(widths.schema):
+            widths = self._widths = Widths.of(schema, columns, self._types)
+        return widths
 
     def build(
         self,

@@ -1,13 +1,15 @@
 """One Parquet file, in memory, to record batches of the table's types.
 
 Columns that the file does not hold come from its partition values or are null. Row groups are decoded one
-at a time, so that the first rows are there before the last ones are decoded.
+at a time, and large ones some rows at a time, so that the first rows are there before the last ones are decoded,
+and that what is decoded takes no more memory than it should.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -18,16 +20,31 @@ from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.parquet.assemble import reason
 from delta_sharing_client.parquet.column_lookup import Layouts, locate
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.footer import check_chunks, check_values, flat_leaf, row_counts
+from delta_sharing_client.parquet.footer import check_chunks, check_values, flat_leaf, look_at_chunks, row_counts
 from delta_sharing_client.parquet.layout import PIECE, Piece, plan_pieces
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.residual_filter import filter_batch
+from delta_sharing_client.parquet.row_sizes import BeyondLimitError, DecodeLimits, rows_at_a_time
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 #: What the Parquet reader raises for bytes that are not what they should be.
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
+_LIMITS: Final = DecodeLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows that were decoded together.
+
+    Attributes:
+        batches: their batches of the columns of `ReadSpec.output`; none that is empty.
+        last: whether no rows follow of what is being decoded.
+    """
+
+    batches: list[pa.RecordBatch]
+    last: bool
 
 
 def decode_file(
@@ -37,6 +54,7 @@ def decode_file(
     *,
     deleted: RowPositions | None = None,
     use_threads: bool = True,
+    limits: DecodeLimits = _LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """Decode a whole Parquet file.
 
@@ -46,16 +64,19 @@ def decode_file(
         spec: what to read of it.
         deleted: positions of rows that do not count.
         use_threads: decode columns side by side.
+        limits: how much to decode at a time.
 
     Yields:
         Batches of the columns of `spec.output`, at most one row group each; none that is empty.
 
     Raises:
-        DataError: the bytes are no Parquet file, are damaged, or do not hold what the table says.
+        DataError: the bytes are no Parquet file, are damaged, do not hold what the table says, or hold a row
+            beyond the limits.
         UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
     """
-    with ParquetSource(buffer, task, spec, deleted=deleted) as source:
-        yield from source.decode_all(use_threads=use_threads)
+    with ParquetSource(buffer, task, spec, deleted=deleted, limits=limits) as source:
+        for decoded in source.decode_all(use_threads=use_threads):
+            yield from decoded.batches
 
 
 class ParquetSource:
@@ -69,6 +90,7 @@ class ParquetSource:
         spec: what to read of it.
         deleted: positions of rows that do not count.
         layouts: shared by the files of a load, to find the columns of like files once.
+        limits: how much to decode at a time.
 
     Raises:
         DataError: the bytes are no Parquet file, or do not hold what the table says.
@@ -82,7 +104,9 @@ class ParquetSource:
         *,
         deleted: RowPositions | None = None,
         layouts: Layouts | None = None,
+        limits: DecodeLimits = _LIMITS,
     ) -> None:
+        self._limits = limits
         self._buffer = pa.py_buffer(buffer)
         self._task = task
         self._spec = spec
@@ -150,19 +174,18 @@ class ParquetSource:
     def _predicate(self) -> Predicate | None:
         return None if self._task.all_rows_match else self._spec.predicate
 
-    def decode_all(self, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+    def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
         """Decode the file, whose bytes are all there; see `decode`."""
         flat = flat_leaf(self._metadata, self._assembly.leaves)
-        if self._predicate is None and flat is not None:
-            # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
-            for number in range(self.group_count):
-                piece = Piece((number,), (), 0)
-                decoded = list(self.decode(piece, use_threads=use_threads))
-                check_values(self._metadata, number, flat, self._task)  # the decoder has looked at them by now
-                yield from decoded
+        if self._predicate is not None or flat is None:
+            pieces = self.pieces(piece_size=1)
+            for piece in pieces:
+                for decoded in self.decode(piece, use_threads=use_threads):
+                    yield Decoded(decoded.batches, decoded.last and piece is pieces[-1])
             return
-        for piece in self.pieces(piece_size=1):
-            yield from self.decode(piece, use_threads=use_threads)
+        # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
+        whole = Piece(tuple(range(self.group_count)), (), 0)
+        yield from self.decode(whole, use_threads=use_threads, unchecked=flat)
 
     def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
         """Return the pieces that hold the first `rows` rows of them."""
@@ -173,24 +196,35 @@ class ParquetSource:
                 return pieces[:count]
         return pieces
 
-    def decode(self, piece: Piece, *, use_threads: bool = True) -> Iterator[pa.RecordBatch]:
+    def decode(self, piece: Piece, *, use_threads: bool = True, unchecked: int | None = None) -> Iterator[Decoded]:
         """Decode a piece whose bytes are there.
 
+        Args:
+            piece: the piece.
+            use_threads: decode columns side by side.
+            unchecked: a column with one value to a row, where nothing has looked at the chunks of the piece yet.
+
         Yields:
-            Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+            Rows, some of a row group or all of it.
 
         Raises:
-            DataError: the bytes are damaged, or do not hold what the table says.
+            DataError: the bytes are damaged, do not hold what the table says, or hold a row beyond the limits.
             UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
         """
         file = self._borrow()
         for group in piece.groups:
-            rows = self._starts[group + 1] - self._starts[group]
-            keep = self._deleted.keep_mask(self._starts[group], rows) if self._deleted is not None else None
-            decoded = self._decode_group(file, group, rows, use_threads=use_threads)
-            if keep is not None:
-                decoded = decoded.filter(keep)
-            yield from self._select(decoded)
+            start, stop = self._starts[group], self._starts[group + 1]
+            done = start
+            for decoded in self._decode_group(file, group, stop - start, unchecked, use_threads=use_threads):
+                rows = decoded.num_rows
+                keep = self._deleted.keep_mask(done, rows) if self._deleted is not None else None
+                done += rows
+                if keep is not None:
+                    decoded = decoded.filter(keep)
+                batches = list(self._select(decoded))
+                last = done == stop and group == piece.groups[-1]
+                if batches or last:
+                    yield Decoded(batches, last)
         self._give_back(file)
 
     def _borrow(self) -> pq.ParquetFile:
@@ -217,27 +251,58 @@ class ParquetSource:
         )
 
     def _decode_group(
-        self, file: pq.ParquetFile, group: int, rows: int, *, use_threads: bool
-    ) -> pa.Table | pa.RecordBatch:
+        self, file: pq.ParquetFile, group: int, rows: int, unchecked: int | None, *, use_threads: bool
+    ) -> Iterator[pa.Table | pa.RecordBatch]:
         """Decode one row group to the columns of the table that are read."""
-        columns, task, assembly = self.columns, self._task, self._assembly
-        if not columns:
-            return _no_columns(rows)
-        table: pa.Table | None = None
-        if assembly.leaves:
-            try:
+        columns, assembly = self.columns, self._assembly
+        widths = assembly.widths(self._metadata.schema, columns)
+        extra = widths.row + sum([_constant_size(column.value) for column in columns if not column.leaves])
+        if not assembly.leaves:
+            step = max(1, self._limits.step // max(extra, 1))
+            for start in range(0, rows, step):
+                count = min(step, rows - start)
+                yield self._build(None, count) if columns else _no_columns(count)
+            return
+        decoded = 0
+        try:
+            if unchecked is not None:
+                look_at_chunks(file, group, assembly.leaves)
+                check_values(self._metadata, group, unchecked, self._task)
+            with memoryview(self._buffer) as view, view.cast("B") as data:
+                step = rows_at_a_time(data, self._metadata.row_group(group), widths.leaves, extra, self._limits)
+            if step >= rows:
                 table = file.reader.read_row_groups(
                     [group], column_indices=assembly.leaves, use_threads=use_threads
                 )
-            except _READ_ERRORS as error:
-                raise DataError(
-                    f"row group {group} cannot be decoded: {reason(error)}", file_id=task.file_id
-                ) from None
-            if table.num_rows != rows:
-                raise DataError(
-                    f"row group {group} holds {table.num_rows} rows, its footer says {rows}", file_id=task.file_id
-                )
-        return assembly.build(table, columns, rows, task, self._calendar, self._metadata)
+                decoded = table.num_rows
+                if decoded == rows:
+                    yield from self._build_parts(table)
+            else:
+                for batch in file.reader.iter_batches(step, [group], assembly.leaves, use_threads):
+                    decoded += batch.num_rows
+                    yield from self._build_parts(pa.Table.from_batches([batch]))
+        except _READ_ERRORS as error:
+            raise DataError(
+                f"row group {group} cannot be decoded: {reason(error)}", file_id=self._task.file_id
+            ) from None
+        if decoded != rows:
+            raise DataError(
+                f"row group {group} holds {decoded} rows, its footer says {rows}", file_id=self._task.file_id
+            )
+
+    def _build_parts(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Bring decoded rows to the columns of the table, in halves where they would take too much memory."""
+        try:
+            yield self._build(table, table.num_rows)
+        except BeyondLimitError:
+            if table.num_rows < 2:
+                raise
+            half = table.num_rows // 2
+            yield from self._build_parts(table.slice(0, half))
+            yield from self._build_parts(table.slice(half))
+
+    def _build(self, table: pa.Table | None, rows: int) -> pa.Table:
+        return self._assembly.build(table, self.columns, rows, self._task, self._calendar, self._metadata)
 
     def _select(self, decoded: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Apply the row filter and drop the columns that only it needed."""
@@ -246,6 +311,11 @@ class ParquetSource:
             kept = batch if predicate is None else filter_batch(batch, predicate)
             if kept.num_rows:
                 yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
+
+
+def _constant_size(value: object) -> int:
+    """Bytes of a constant that each row takes besides what its type says."""
+    return len(value) if isinstance(value, str | bytes) else 0
 
 
 def _no_columns(rows: int) -> pa.RecordBatch:

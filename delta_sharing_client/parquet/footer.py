@@ -34,14 +34,23 @@ def check_chunks(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: F
     types = [metadata.schema.column(leaf).physical_type for leaf in touched]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        # Reads nothing, but lets the reader look at the chunks. Python must not be the first to do so:
-        # pyarrow ends the process where they are malformed.
-        for _ in file.reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
-            pass
+        look_at_chunks(file, number, touched)
         if [group.column(leaf).physical_type for leaf in touched] != types:
             raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
         if flat is not None:
             check_values(metadata, number, flat, task)
+
+
+def look_at_chunks(file: pq.ParquetFile, group: int, leaves: Sequence[int]) -> None:
+    """Let the reader look at the column chunks of a row group; nothing is read.
+
+    Python must not be the first to do so: pyarrow ends the process where they are malformed.
+
+    Raises:
+        pyarrow.ArrowException: they are.
+    """
+    for _ in file.reader.iter_batches(0, row_groups=[group], column_indices=leaves, use_threads=False):
+        pass
 
 
 def flat_leaf(metadata: pq.FileMetaData, leaves: Iterable[int]) -> int | None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
+from delta_sharing_client.errors import no_thread
+
 #: Where the rows are that a job serves: the file's place, and the place in the file.
 Order: TypeAlias = tuple[int, int]
 #: Before all rows of a file: what it takes to know them.
@@ -42,6 +44,7 @@ class OrderedPool:
         """Run `job` as soon as a thread is free and no earlier one waits.
 
         Raises:
+            DeltaSharingError: no thread can be started; the interpreter is exiting, for example.
             RuntimeError: the pool is closed.
         """
         with self._lock:
@@ -54,9 +57,11 @@ class OrderedPool:
             self._running += 1
             try:
                 self._threads.submit(self._run)
-            except BaseException:  # no thread could be started; another one may still run `_run`
+            except BaseException as error:  # another thread may still run `_run`
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
+                if isinstance(error, RuntimeError):
+                    raise no_thread(error) from None
                 raise
 
     def close(self) -> None:

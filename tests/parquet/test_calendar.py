@@ -70,7 +70,12 @@ def table_of(data, schema, filters=None):
     predicate = bind_filters(filters, schema) if filters else None
     task = FileScanTask(url=SecretUrl(""), file_id="f1", size=len(data), all_rows_match=predicate is None)
     with ParquetSource(data, task, ReadSpec(output=schema, predicate=predicate)) as source:
-        batches = [batch for piece in source.pieces(piece_size=1) for batch in source.decode(piece)]
+        batches = [
+            batch
+            for piece in source.pieces(piece_size=1)
+            for decoded in source.decode(piece)
+            for batch in decoded.batches
+        ]
     return pa.Table.from_batches(batches, arrow_schema(schema)).combine_chunks()
 
 

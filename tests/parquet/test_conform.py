@@ -123,7 +123,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
 
     source = ParquetSource(parquet(table), FileScanTask(SecretUrl("u"), "file-1", 1), ReadSpec(schema))
     monkeypatch.setattr(source, "_borrow", lambda: SimpleNamespace(reader=Reader()))
-    got = list(source.decode(Piece((0,), (), 0)))
+    got = [batch for decoded in source.decode(Piece((0,), (), 0)) for batch in decoded.batches]
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)
     rows.validate(full=True)

@@ -100,7 +100,12 @@ def source_of(data, schema, filters=None):
 def read(data, schema, filters=None):
     """The rows of a file, the same whether row groups are pruned or not."""
     with source_of(data, schema, filters) as source:
-        batches = [batch for piece in source.pieces(piece_size=1) for batch in source.decode(piece)]
+        batches = [
+            batch
+            for piece in source.pieces(piece_size=1)
+            for decoded in source.decode(piece)
+            for batch in decoded.batches
+        ]
     return [row for batch in batches for row in batch.to_pylist()]
 
 

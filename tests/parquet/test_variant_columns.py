@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -460,7 +459,7 @@ class TestShared:
             assert scan.replace(limit=1).to_arrow(progress=False).column("v").to_pylist() == TEXTS[:1]
             assert client.table(name).scan().schema.field("v").type == VARIANT
             assert pa.table(scan).column("v").to_pylist() == TEXTS
-            assert replace(scan, variant="struct").variant == "struct"
+            assert scan.replace(variant="struct").options.variant == "struct"
             assert scan.count() == 4
             for op, expected in (("is", [2]), ("is not", [1, 3, 4])):
                 for form in ("struct", "json"):

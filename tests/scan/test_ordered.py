@@ -9,6 +9,7 @@ import weakref
 import pytest
 from waiting import HANG
 
+from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.scan.priority_pool import OrderedPool
 
 
@@ -121,7 +122,7 @@ def test_a_job_that_was_refused_never_runs(monkeypatch):
     assert begun.wait(HANG)
     with monkeypatch.context() as patched:
         patched.setattr(two._threads, "submit", refuse)
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(DeltaSharingError, match="new thread"):
             two.submit((1, 0), done.append, "refused")
     last = threading.Event()
     two.submit((2, 0), done.append, "run")

@@ -25,7 +25,7 @@ from delta_sharing_client.delta.log.durable_files import (
     writing,
 )
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
-from delta_sharing_client.errors import DataError
+from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.secrets import SecretUrl
@@ -117,7 +117,10 @@ def fetch_files(
     workers = min(storage.options.max_connections, len(wanted))
     files = ThreadPoolExecutor(workers, "delta-sharing-fetch")
     try:
-        futures: dict[Future[Fetched], Wanted] = {files.submit(job.one, item): item for item in wanted}
+        try:
+            futures: dict[Future[Fetched], Wanted] = {files.submit(job.one, item): item for item in wanted}
+        except RuntimeError as error:
+            raise no_thread(error) from None
         done: dict[str, Fetched] = {}
         pending = set(futures)
         while pending:
@@ -265,7 +268,10 @@ class _Job:
             while position < size or running:
                 while position < size and len(running) < _AHEAD:
                     stop = min(position + _PIECE, size)
-                    running.append((stop, self._pieces.submit(piece, position, stop)))
+                    try:
+                        running.append((stop, self._pieces.submit(piece, position, stop)))
+                    except RuntimeError as error:
+                        raise no_thread(error) from None
                     position = stop
                 stop, future = running.popleft()
                 future.result()
