@@ -94,12 +94,13 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def local_cluster(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """Two executors in processes of their own, which each run of jobs starts and ends."""
+def local_cluster(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """Two executors in processes of their own."""
     session = {"master": "local-cluster[2,1,1024]", "conf": {"spark.executor.memory": "512m"}}
     folder = tmp_path_factory.mktemp("local-cluster")
     # The workers of such a cluster keep the executors' logs in Spark's own folder.
-    return Jobs(folder, session, env={"SPARK_HOME": spark_processes.spark_home(folder)})
+    with Jobs(folder, session, env={"SPARK_HOME": spark_processes.spark_home(folder)}) as jobs:
+        yield jobs
 
 
 @pytest.fixture(scope="session")
@@ -107,15 +108,17 @@ def standalone(java: Path, bare_python: str, tmp_path_factory: pytest.TempPathFa
     """A master and two workers, whose Python does not have the package."""
     folder = tmp_path_factory.mktemp("standalone")
     with spark_processes.standalone_cluster(folder, bare_python) as master:
-        yield Jobs(folder, {"master": master, "conf": {"spark.executor.memory": "512m"}}, bare_python)
+        session = {"master": master, "conf": {"spark.executor.memory": "512m"}}
+        with Jobs(folder, session, bare_python) as jobs:
+            yield jobs
 
 
 @pytest.fixture(scope="session")
 def spark_connect(java: Path, bare_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """A Spark Connect server, whose Python does not have the package."""
     folder = tmp_path_factory.mktemp("connect")
-    with spark_processes.connect_server(folder, bare_python) as remote:
-        yield Jobs(folder, {"remote": remote})
+    with spark_processes.connect_server(folder, bare_python) as remote, Jobs(folder, {"remote": remote}) as jobs:
+        yield jobs
 
 
 @pytest.fixture(scope="session")

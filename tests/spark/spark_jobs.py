@@ -1,8 +1,8 @@
 """What the tests run in a process of its own, on a cluster or through Spark Connect; see `Jobs`.
 
-    python spark_jobs.py '{"master": ..., "conf": {...}}' '[{"job": "totals", "url": ...}, ...]'
+    echo '[{"job": "totals", "url": ...}, ...]' | python spark_jobs.py '{"master": ..., "conf": {...}}'
 
-The last line of the output is a list of what each job told, as JSON.
+Each line of the input is a list of jobs. The line of the output that answers it holds a list of their results.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from spark_processes import JAVA_OPTIONS
+from spark_processes import JAVA_OPTIONS, RESULTS
 
 import delta_sharing_client as ds
 
 
-def main(session: dict[str, Any], jobs: list[dict[str, Any]]) -> None:
-    """Make a session, run the jobs, and print what they told."""
+def main(session: dict[str, Any]) -> None:
+    """Make a session, and run jobs in it until the input ends."""
     spark = open_session(session)
     try:
-        told = [JOBS[job.pop("job")](spark, **job) for job in jobs]
+        for line in sys.stdin:
+            results = [JOBS[job.pop("job")](spark, **job) for job in json.loads(line)]
+            print(RESULTS + json.dumps(results, default=str), flush=True)
     finally:
         spark.stop()
-    print(json.dumps(told, default=str))
 
 
 def open_session(session: dict[str, Any]) -> SparkSession:
@@ -45,7 +46,6 @@ def open_session(session: dict[str, Any]) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         **session.get("conf", {}),
     }
@@ -177,4 +177,4 @@ def followed(spark: SparkSession, url: str, folder: str, **options: Any) -> list
 JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed)}
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), json.loads(sys.argv[2]))
+    main(json.loads(sys.argv[1]))

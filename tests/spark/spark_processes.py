@@ -18,12 +18,15 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from waiting import HANG, wait_until
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
@@ -32,6 +35,8 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
 #: For a JVM that lives for seconds: it comes up sooner, and takes less of the processor.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: What the line begins with that holds the results of jobs.
+RESULTS = "results: "
 
 
 def java_home() -> Path | None:
@@ -53,6 +58,7 @@ def environment(worker_python: str | None = sys.executable, **more: str) -> dict
         **kept,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": JAVA_OPTIONS,
         **({"PYSPARK_PYTHON": worker_python, "PYSPARK_DRIVER_PYTHON": sys.executable} if worker_python else {}),
         **more,
     }
@@ -194,7 +200,6 @@ def connect_server(folder: Path, worker_python: str) -> Iterator[str]:
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.driver.memory": "768m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -209,49 +214,82 @@ def connect_server(folder: Path, worker_python: str) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-@dataclass(frozen=True)
 class Jobs:
-    """Somewhere to run jobs: `spark_jobs.py` in a process of its own, against a master or a Connect server.
+    """Somewhere to run jobs: one session for all of them, of `spark_jobs.py` in a process of its own.
 
-    Attributes:
+    It starts with the first job, and ends with the block of a `with` statement.
+
+    Args:
         folder: where the program runs; nothing of this repository is there.
         session: what its session is made of: `master` or `remote`, and `conf`.
         worker_python: the Python of the workers; None to leave it to Spark.
         env: more of its environment.
     """
 
-    folder: Path
-    session: dict[str, Any]
-    worker_python: str | None = sys.executable
-    env: Mapping[str, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        folder: Path,
+        session: Mapping[str, Any],
+        worker_python: str | None = sys.executable,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._output, self._errors = folder / "jobs.out", folder / "jobs.err"
+        self._command = [sys.executable, str(JOBS), json.dumps(session)]
+        self._folder = folder
+        self._env = environment(worker_python, **(env or {}))
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, *jobs: dict[str, Any], **conf: str) -> list[dict[str, Any]]:
-        """Run jobs one after the other in one session; return what each one told.
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            end(self._process)
+            self._process = None
+
+    def run(self, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Run jobs one after the other; return the result of each.
 
         Args:
             *jobs: for each its name, `job`, and its arguments.
-            **conf: settings of the session, with `_` for every dot.
+
+        Raises:
+            RuntimeError: a job failed; with the end of the program's output.
         """
-        settings = {key.replace("_", "."): value for key, value in conf.items()}
-        session = {**self.session, "conf": {**self.session.get("conf", {}), **settings}}
-        output, errors = self.folder / "jobs.out", self.folder / "jobs.err"
-        with output.open("wb") as out, errors.open("wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, str(JOBS), json.dumps(session), json.dumps(jobs)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=self.folder,
-                env=environment(self.worker_python, **self.env),
-                start_new_session=True,
-            )
-        try:
-            process.wait(HANG)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"the jobs did not end in time:\n{errors.read_text()[-3000:]}") from None
-        finally:
-            end(process)
-        if process.returncode:
-            raise RuntimeError(f"the jobs failed:\n{errors.read_text(errors='replace')[-6000:]}")
-        told: list[dict[str, Any]] = json.loads(output.read_text().strip().splitlines()[-1])
-        return told
+        process = self._started()
+        assert process.stdin is not None
+        before = len(self._results())
+        process.stdin.write(json.dumps(jobs).encode() + b"\n")
+        process.stdin.flush()
+        wait_until(lambda: len(self._results()) > before or process.poll() is not None, self._said)
+        if process.poll() is not None:
+            self.__exit__()
+            raise RuntimeError(f"the jobs failed:\n{self._said()}")
+        results: list[dict[str, Any]] = json.loads(self._results()[before])
+        return results
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            with self._output.open("wb") as out, self._errors.open("wb") as err:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=out,
+                    stderr=err,
+                    cwd=self._folder,
+                    env=self._env,
+                    start_new_session=True,
+                )
+        return self._process
+
+    def _results(self) -> list[str]:
+        """What has been printed as results so far; a line that is not whole yet is none."""
+        if not self._output.exists():
+            return []
+        *lines, _ = self._output.read_text(encoding="utf-8").split("\n")
+        return [line.removeprefix(RESULTS) for line in lines if line.startswith(RESULTS)]
+
+    def _said(self) -> str:
+        return self._errors.read_text(encoding="utf-8", errors="replace")[-6000:]

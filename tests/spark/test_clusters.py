@@ -4,38 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
-import pyarrow.compute as pc
 import pytest
-from spark_processes import VERSION, Jobs, environment
+from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
+from spark_processes import Jobs, environment
 from waiting import run_program
-
-import delta_sharing_client as ds
-
-FRONTS = ["load_as_spark"] + (["format"] if VERSION >= (4, 0) else [])
-FILTER = [("order_date", ">=", "2024-01-03"), ("region", "=", "Asia")]
-
-
-def expected(url: str, **options: Any) -> dict[str, Any]:
-    """What the Arrow loader says of the orders, as `spark_jobs.totals` tells it."""
-    orders = ds.load_as_arrow(url, **options)
-    return {
-        "rows": orders.num_rows,
-        "distinct": pc.count_distinct(orders["order_id"]).as_py(),
-        "ids": pc.sum(orders["order_id"]).as_py(),
-        "amount": str(pc.sum(orders["amount"]).as_py()),
-        "quantity": pc.sum(orders["quantity"]).as_py(),
-    }
-
-
-def turnover(orders: str, customers: str) -> list[list[Any]]:
-    """The join of `spark_jobs.joined`, in pandas."""
-    left = ds.load_as_pandas(orders, columns=["customer_id", "amount"])
-    right = ds.load_as_pandas(customers, columns=["customer_id", "address"]).dropna(subset="address")
-    both = left.merge(right.assign(city=right["address"].map(lambda address: address["city"])), on="customer_id")
-    cities = both.groupby("city")["amount"]
-    return [[city, len(amounts), str(sum(amounts))] for city, amounts in sorted(cities)]
 
 
 @pytest.fixture
@@ -64,6 +37,14 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
 
 
 @pytest.mark.slow
+def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
+    standalone: Jobs, tmp_path: Path
+) -> None:
+    with mirror_for_both_readers(tmp_path) as job:
+        assert standalone.run(job) == [MIRRORED]
+
+
+@pytest.mark.slow
 def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, orders: str) -> None:
     filtered, limited, older, wrong = local_cluster.run(
         {"job": "totals", "url": orders, "filters": FILTER},
@@ -85,9 +66,10 @@ def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str,
     other.parent.mkdir()
     other.write_text("#!/bin/sh\nexit 3\n")  # Spark would take it, the first python3 on the path
     other.chmod(0o755)
-    local = Jobs(tmp_path, {"master": "local[2]"}, None, {"PATH": f"{other.parent}:{os.environ['PATH']}"})
     jobs = [{"job": "totals", "url": orders, "front": front, "limit": 1000} for front in FRONTS]
-    assert [told["rows"] for told in local.run(*jobs)] == [1000] * len(FRONTS)
+    path = {"PATH": f"{other.parent}:{os.environ['PATH']}"}
+    with Jobs(tmp_path, {"master": "local[2]"}, None, path) as local:
+        assert [result["rows"] for result in local.run(*jobs)] == [1000] * len(FRONTS)
 
 
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:
@@ -95,3 +77,16 @@ def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Pat
     done = run_program([bare_python, "-c", program], cwd=tmp_path, env=environment())
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'delta_sharing_client'"
+
+
+@pytest.mark.slow
+def test_a_lost_executor_and_a_failed_task_give_no_row_twice(
+    local_cluster: Jobs, sample_profile: str, tmp_path: Path
+) -> None:
+    orders = f"{sample_profile}#retail.sales.orders"
+    # Small partitions: some have been read when one of them is broken off, some have not.
+    job = {"job": "interrupted", "url": orders, "marks": str(tmp_path), "partition_size": 100_000}
+    unbroken = {**expected(orders), "broken": True}
+    for told in local_cluster.run({**job, "how": "executor"}, {**job, "how": "task"}):
+        assert told.pop("partitions") >= 3
+        assert told == unbroken

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
 from spark_processes import SPARK_HOME, Jobs
-from test_clusters import FILTER, FRONTS, expected, turnover
 
 pytestmark = [
     pytest.mark.slow,
@@ -15,10 +17,10 @@ pytestmark = [
 ]
 
 
-def test_tables_are_read_joined_and_filtered(spark_connect: Jobs, sample_profile: str) -> None:
+def test_tables_are_read_joined_and_filtered(spark_connect: Jobs, sample_profile: str, tmp_path: Path) -> None:
     orders, customers = (f"{sample_profile}#retail.sales.{name}" for name in ("orders", "customers"))
     where, join, filtered, *totals = spark_connect.run(
-        {"job": "where"},
+        {"job": "where", "marks": str(tmp_path)},
         {"job": "joined", "orders": orders, "customers": customers},
         {"job": "totals", "url": orders, "filters": FILTER, "columns": ["order_id", "amount", "quantity"]},
         *({"job": "totals", "url": orders, "front": front} for front in FRONTS),
@@ -42,3 +44,16 @@ def test_mistakes_are_one_readable_error_each(spark_connect: Jobs, sample_profil
         assert error["ours"]
         assert "\n" not in error["text"]
         assert len(error["text"]) < 500
+
+
+def test_a_stream_is_planned_and_read_with_what_was_sent(
+    spark_connect: Jobs, sample_profile: str, tmp_path: Path
+) -> None:
+    orders = f"{sample_profile}#retail.sales.orders"
+    (told,) = spark_connect.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
+    assert told == [expected(orders)] * 2
+
+
+def test_spark_connect_reads_a_mirror_by_sparks_reader_and_by_ours(spark_connect: Jobs, tmp_path: Path) -> None:
+    with mirror_for_both_readers(tmp_path) as job:
+        assert spark_connect.run(job) == [MIRRORED]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from loading.loading_tables import File, column, write_table
-from waiting import HANG
+from spark_processes import environment
+from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -190,10 +190,7 @@ print("rows:", spark.read.format("deltaSharing").load({str(profile) + "#s.d.numb
 spark.stop()
 """
     path = os.pathsep.join([str(Path(ds.__file__).parents[1]), str(toplevel)])
-    env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG, env=env, cwd=tmp_path
-    )
+    done = run_program([sys.executable, "-c", script], env=environment(PYTHONPATH=path), cwd=tmp_path)
     assert "rows: 80" in done.stdout, done.stderr[-2000:]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from golden.test_golden import columns_of, rows_of
-from spark_processes import SPARK_HOME, Jobs
 
 sys.path.append(str(Path(__file__).parents[1] / "loading"))
 
@@ -404,39 +403,3 @@ def test_what_the_session_says_does_not_leave_rows_out(spark: Any, make: Make) -
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-
-
-#: Orders, of which Spark reads one file and this package's reader another, whose times have nanoseconds.
-ORDERS = [column("order_id", "long"), column("quantity", "integer"), column("amount", "decimal(12,2)")]
-
-
-def orders(unit: str, *ids: int) -> pa.Table:
-    numbers = pa.array(ids, LONG)
-    columns = [
-        numbers,
-        numbers.cast(pa.int32()),
-        numbers.cast(pa.decimal128(21, 2)).cast(pa.decimal128(12, 2)),
-        numbers.cast(pa.timestamp("us")),
-    ]
-    columns[-1] = columns[-1].cast(pa.timestamp(unit)).cast(pa.timestamp(unit, "UTC"))
-    return pa.table(columns, names=["order_id", "quantity", "amount", "at"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["standalone", "spark_connect"])
-def test_on_a_cluster_without_the_package(
-    where: str, make: Make, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if where == "spark_connect" and not list((SPARK_HOME / "jars").glob("spark-connect_*.jar")):
-        pytest.skip("this PySpark comes without a Connect server")
-    columns = [*ORDERS, column("at", "timestamp")]
-    files = [
-        File(rows=orders("us", 1, 2), name="a", vector=[0]),
-        File(rows=orders("ns", 3, 4), name="b", vector=[1]),
-    ]
-    mirror, _ = make(columns, files, features=["deletionVectors"])
-    assert sorted(by_spark(mirror)) == [False, True]
-    jobs: Jobs = request.getfixturevalue(where)
-    url = f"{tmp_path / 'p.share'}#s.s.t"
-    (told,) = jobs.run({"job": "totals", "url": url, "mirror": str(mirror.directory)})
-    assert told == {"rows": 2, "distinct": 2, "ids": 5, "amount": "5.00", "quantity": 5}
