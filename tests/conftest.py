@@ -1,49 +1,19 @@
-"""What all tests share: the marker `long`, patient hypothesis settings, a system clock that can be set forward."""
+"""What all tests share: patient hypothesis settings, small JVMs, a system clock that can be set forward."""
 
 from __future__ import annotations
 
+import os
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from waiting import WallClock
 
-#: Runs that `make check` leaves out, by the beginning of their path: crash and chaos runs, golden tables by every
-#: loader, other clients and engines, notebooks, benchmarks.
-LONG = (
-    "benchmarks/",
-    "cdf/poller/test_poll_crash.py",
-    "cdf/poller/test_poll_kill.py",
-    "conformance/",
-    "delta/mirror/test_mirror_crashes.py",
-    "delta/mirror/test_mirror_golden.py",
-    "delta/table/test_materialize_golden.py",
-    "differential/",
-    "faults/test_chaos.py",
-    "fuzz/",
-    "golden/test_golden_loaders.py",
-    "interop/",
-    "notebooks/",
-    "sinks/test_sinks_kill.py",
-    "spark/test_stream_kill.py",
-    "typing/",
-)
-#: Whatever asks for one of these starts a Spark.
-SPARK_FIXTURES = frozenset({"spark", "local_cluster", "standalone", "spark_connect"})
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the long tests."""
-    for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        if item.path.relative_to(HERE).as_posix().startswith(LONG) or fixtures & SPARK_FIXTURES:
-            item.add_marker(pytest.mark.long)
-
-
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# For each JVM that Spark starts: one that lives for seconds does better without the second compiler.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture

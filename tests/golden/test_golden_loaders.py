@@ -14,6 +14,8 @@ from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.server import SharingServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["protocol", pytest.param("reference", marks=pytest.mark.slow)])
 def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:

@@ -94,16 +94,6 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def local_cluster(java: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """Two executors in processes of their own."""
-    session = {"master": "local-cluster[2,1,1024]", "conf": {"spark.executor.memory": "512m"}}
-    folder = tmp_path_factory.mktemp("local-cluster")
-    # The workers of such a cluster keep the executors' logs in Spark's own folder.
-    with Jobs(folder, session, env={"SPARK_HOME": spark_processes.spark_home(folder)}) as jobs:
-        yield jobs
-
-
-@pytest.fixture(scope="session")
 def standalone(java: Path, bare_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """A master and two workers, whose Python does not have the package."""
     folder = tmp_path_factory.mktemp("standalone")

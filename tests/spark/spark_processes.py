@@ -64,15 +64,6 @@ def environment(worker_python: str | None = sys.executable, **more: str) -> dict
     }
 
 
-def spark_home(folder: Path) -> str:
-    """Make a Spark home of links, in which Spark may write; return its path."""
-    home = folder / "spark-home"
-    home.mkdir()
-    for entry in SPARK_HOME.iterdir():
-        (home / entry.name).symlink_to(entry)
-    return str(home)
-
-
 def bare_python(folder: Path) -> str:
     """Make a Python that has what the package needs, but not the package; return its path.
 

@@ -1,14 +1,15 @@
-"""Shared tables on real clusters, whose workers do not have the package installed."""
+"""Shared tables on a real cluster, whose workers do not have the package installed."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
 from spark_processes import Jobs, environment
 from waiting import run_program
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -21,7 +22,6 @@ def customers(sample_profile: str) -> str:
     return f"{sample_profile}#retail.sales.customers"
 
 
-@pytest.mark.slow
 def test_a_standalone_cluster_without_the_package_reads_tables(
     standalone: Jobs, orders: str, customers: str, tmp_path: Path
 ) -> None:
@@ -36,7 +36,6 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
     assert totals == [expected(orders)] * len(FRONTS)
 
 
-@pytest.mark.slow
 def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
     standalone: Jobs, tmp_path: Path
 ) -> None:
@@ -44,9 +43,8 @@ def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
         assert standalone.run(job) == [MIRRORED]
 
 
-@pytest.mark.slow
-def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, orders: str) -> None:
-    filtered, limited, older, wrong = local_cluster.run(
+def test_a_standalone_reads_filtered_and_limited_tables(standalone: Jobs, orders: str) -> None:
+    filtered, limited, older, wrong = standalone.run(
         {"job": "totals", "url": orders, "filters": FILTER},
         {"job": "totals", "url": orders, "limit": 12_345},
         {"job": "totals", "url": orders, "version": 2},
@@ -60,18 +58,6 @@ def test_a_local_cluster_reads_filtered_and_limited_tables(local_cluster: Jobs, 
     assert "\n" not in wrong["text"]
 
 
-@pytest.mark.slow
-def test_a_local_session_runs_the_python_of_the_program(java: Path, orders: str, tmp_path: Path) -> None:
-    other = tmp_path / "path" / "python3"
-    other.parent.mkdir()
-    other.write_text("#!/bin/sh\nexit 3\n")  # Spark would take it, the first python3 on the path
-    other.chmod(0o755)
-    jobs = [{"job": "totals", "url": orders, "front": front, "limit": 1000} for front in FRONTS]
-    path = {"PATH": f"{other.parent}:{os.environ['PATH']}"}
-    with Jobs(tmp_path, {"master": "local[2]"}, None, path) as local:
-        assert [result["rows"] for result in local.run(*jobs)] == [1000] * len(FRONTS)
-
-
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:
     program = "import msgspec, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
     done = run_program([bare_python, "-c", program], cwd=tmp_path, env=environment())
@@ -79,14 +65,13 @@ def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Pat
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'delta_sharing_client'"
 
 
-@pytest.mark.slow
 def test_a_lost_executor_and_a_failed_task_give_no_row_twice(
-    local_cluster: Jobs, sample_profile: str, tmp_path: Path
+    standalone: Jobs, sample_profile: str, tmp_path: Path
 ) -> None:
     orders = f"{sample_profile}#retail.sales.orders"
     # Small partitions: some have been read when one of them is broken off, some have not.
     job = {"job": "interrupted", "url": orders, "marks": str(tmp_path), "partition_size": 100_000}
     unbroken = {**expected(orders), "broken": True}
-    for told in local_cluster.run({**job, "how": "executor"}, {**job, "how": "task"}):
+    for told in standalone.run({**job, "how": "executor"}, {**job, "how": "task"}):
         assert told.pop("partitions") >= 3
         assert told == unbroken

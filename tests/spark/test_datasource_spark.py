@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from loading.loading_tables import File, column, write_table
-from spark_processes import environment
-from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -175,23 +171,6 @@ def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSes
 
 
 # -- where it is known
-
-
-@pytest.mark.slow
-def test_it_is_found_without_being_registered(java: Path, numbers: SharingServer, tmp_path: Path) -> None:
-    if sessions.pyspark_version() < (4, 0):
-        pytest.skip("Spark 3.5 has no Python data sources")
-    profile = numbers.write_profile(tmp_path / "numbers.share")
-    toplevel = Path(ds.__file__).parent / "spark" / "toplevel"
-    script = f"""
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-print("rows:", spark.read.format("deltaSharing").load({str(profile) + "#s.d.numbers"!r}).count())
-spark.stop()
-"""
-    path = os.pathsep.join([str(Path(ds.__file__).parents[1]), str(toplevel)])
-    done = run_program([sys.executable, "-c", script], env=environment(PYTHONPATH=path), cwd=tmp_path)
-    assert "rows: 80" in done.stdout, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,10 +38,11 @@ builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLo
 builder = builder.config("spark.eventLog.rolling.enabled", "false").config("spark.eventLog.compress", "false")
 spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("INFO")  # the most that anybody logs
+if hasattr(spark, "dataSource"):  # registered nowhere, as it is installed
+    print("found:", spark.read.format("deltaSharing").load(profile + "#s.d.good").count())
 good = [ds.load_as_spark(profile + "#s.d.good", spark=spark)]
 bad = [ds.load_as_spark(profile + "#s.d.bad", spark=spark)]
 if hasattr(spark, "dataSource"):
-    ds.spark.register(spark)
     good += [spark.read.format("deltaSharing").load(profile + "#s.d.good")]
     good += [spark.read.format("deltaSharing").options(**fields).load("s.d.good")]
     bad += [spark.read.format("deltaSharing").load(profile + "#s.d.bad")]
@@ -55,48 +58,71 @@ spark.stop()
 """
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A table that can be read, and one whose file is no Parquet."""
+    folder = tmp_path_factory.mktemp("tables")
     rows = pa.table({"id": range(10)})
     tables = {
-        name: write_table(tmp_path / name, [column("id", "long")], [File(rows=rows, name="a.parquet")])
+        name: write_table(folder / name, [column("id", "long")], [File(rows=rows, name="a.parquet")])
         for name in ("good", "bad")
     }
     (tables["bad"] / "a.parquet").write_bytes(b"PAR1" * 100)
     return tables
 
 
-@pytest.mark.slow
-def test_nothing_that_spark_keeps_or_prints_holds_a_secret(
-    java: Path, tables: dict[str, Path], tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Run:
+    """A run of the job.
+
+    printed: its output, with what Spark logs.
+    kept: Spark's event log.
+    urls: what the server signed.
+    """
+
+    printed: str
+    kept: str
+    urls: list[str]
+
+
+@pytest.fixture(scope="module")
+def run(java: Path, tables: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The job in a process of its own, in an environment that has the package as a wheel installs it."""
+    folder = tmp_path_factory.mktemp("job")
     shared = {f"s.d.{name}": path for name, path in tables.items()}
     with SharingServer(shared, token=TOKEN) as server:
-        profile = server.write_profile(tmp_path / "tables.share")
-        urls = [
-            task.url.reveal()
-            for name in shared
-            for task in ds.SharingClient(server.profile).table(name).scan().files()
-        ]
+        profile = server.write_profile(folder / "tables.share")
+        client = ds.SharingClient(server.profile)
+        urls = [task.url.reveal() for name in shared for task in client.table(name).scan().files()]
         fields = {name: str(value) for name, value in server.profile.items()}
-        events = tmp_path / "events"
+        events = folder / "events"
         events.mkdir()
-        env = spark_processes.environment(PYTHONPATH=str(spark_processes.ROOT))
-        command = [sys.executable, "-W", "ignore", "-c", JOB, str(profile), json.dumps(fields), str(events)]
-        done = run_program(command, env=env, cwd=tmp_path)
-        said = done.stdout + done.stderr
-        (log,) = events.iterdir()
-        kept = log.read_text()
+        root = spark_processes.ROOT
+        path = os.pathsep.join([str(root), str(root / "delta_sharing_client" / "spark" / "toplevel")])
+        command = [sys.executable, "-W", "ignore", "-c", JOB, profile, json.dumps(fields), events]
+        done = run_program(command, env=spark_processes.environment(PYTHONPATH=path), cwd=folder)
+    (log,) = events.iterdir()
+    return Run(done.stdout + done.stderr, log.read_text(), urls)
+
+
+@pytest.mark.slow
+def test_the_data_source_is_found_where_it_is_installed(run: Run) -> None:
+    if pyspark_version() < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    assert "found: 10" in run.printed, run.printed[-3000:]
+
+
+@pytest.mark.slow
+def test_nothing_that_spark_keeps_or_prints_holds_a_secret(run: Run) -> None:
     fronts = 3 if pyspark_version() >= (4, 0) else 1
-    assert said.count("rows: 10") == fronts, said[-3000:]
-    assert said.count("\nCAUGHT") == min(fronts, 2)
-    assert "DataError" in said
-    assert "SparkListenerSQLExecutionStart" in kept
-    for text in (said, kept):
+    assert run.printed.count("rows: 10") == fronts, run.printed[-3000:]
+    assert run.printed.count("\nCAUGHT") == min(fronts, 2)
+    assert "DataError" in run.printed
+    assert "SparkListenerSQLExecutionStart" in run.kept
+    for text in (run.printed, run.kept):
         assert TOKEN not in text
         assert "X-Amz-Signature" not in text
-        for url in urls:  # the part that is signed; a new one for each listing, so only its place is the same
+        for url in run.urls:  # the part that is signed; a new one for each listing, so only its place is the same
             assert url.split("?")[0].rpartition("/")[2] not in text
 
 

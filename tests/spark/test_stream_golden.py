@@ -17,6 +17,8 @@ from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.session import pyspark_version
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[SharingServer]:

@@ -14,6 +14,8 @@ from growing_tables import data_files
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import ServerOptions, SharingServer
 
+pytestmark = pytest.mark.slow
+
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
 FOLLOWED = [name for name, told in CASES.items() if len(told["versions"]) > 1]

@@ -16,6 +16,8 @@ from delta_sharing_client.delta.log import DeltaLog, resolve_path
 from delta_sharing_client.delta.table.materialize_snapshot import Materialized
 from delta_sharing_client.server import SharingServer
 
+pytestmark = pytest.mark.slow
+
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
 

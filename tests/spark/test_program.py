@@ -1,0 +1,23 @@
+"""A program with a local Spark session of its own, as users write them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cluster_kit import FRONTS
+from spark_processes import Jobs
+
+
+@pytest.mark.slow
+def test_its_workers_run_the_python_of_the_program(java: Path, sample_profile: str, tmp_path: Path) -> None:
+    other = tmp_path / "path" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 3\n")  # Spark would take it, the first python3 on the path
+    other.chmod(0o755)
+    orders = f"{sample_profile}#retail.sales.orders"
+    jobs = [{"job": "totals", "url": orders, "front": front, "limit": 1000} for front in FRONTS]
+    path = {"PATH": f"{other.parent}:{os.environ['PATH']}"}
+    with Jobs(tmp_path, {"master": "local[2]"}, None, path) as program:
+        assert [result["rows"] for result in program.run(*jobs)] == [1000] * len(FRONTS)
