@@ -43,9 +43,9 @@ test: $(STAMP)
 	@$(BIN)/python scripts/java.py --quiet
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-# Before each commit: everything but the tests marked `long`, and no coverage.
+# Before each commit: everything but the tests marked `slow`, and no coverage.
 check: lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not long"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 chaos: $(STAMP)
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)

@@ -17,7 +17,7 @@ from delta_sharing_client.server import SharingServer
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["protocol", pytest.param("reference", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["protocol", "reference"])
 def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
     tables = {case.table_name: TABLES / case.name / "table" for case in CASES.values()}
     with SharingServer(tables, options=SERVERS[request.param]) as server, SharingClient(server.profile) as client:

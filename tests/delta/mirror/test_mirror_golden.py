@@ -24,7 +24,7 @@ FOLLOWED = [name for name, told in CASES.items() if len(told["versions"]) > 1]
 SERVERS = {"protocol": ServerOptions(), "reference": ServerOptions.like_reference()}
 
 
-@pytest.fixture(scope="module", params=["protocol", pytest.param("reference", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["protocol", "reference"])
 def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
     tables = {f"golden.tables.{name}": TABLES / name / "table" for name in CASES}
     with SharingServer(tables, options=SERVERS[request.param]) as server, SharingClient(server.profile) as client:
