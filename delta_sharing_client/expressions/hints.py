@@ -12,6 +12,7 @@ understand the hint, so what speaks of these comes first in an AND. What is know
 * over statistics a comparison means "some row may be so", so that its negation means nothing, and the
   absence of statistics is taken for null: of data columns no NOT and no IS NULL are sent;
 * times, in literals, partition values and statistics, are cut to milliseconds;
+* bounds of data columns are taken as they are, though writers round them: what is sent reaches a little further;
 * floats are ordered as Java does: -0.0 is less than 0.0, NaN is greater than everything;
 * dates before 1583 are read in another calendar;
 * columns may be looked up by name where partition values and statistics have the physical name.
@@ -24,10 +25,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.expressions.predicates import (
     And,
@@ -78,9 +79,13 @@ _FIRST_DATE: Final = date(1583, 1, 1)
 _MAX_IN: Final = 200
 #: Characters from which on a string in statistics may have been cut.
 _CUT: Final = 32
-_TYPE_CHANGES: Final = "delta.typeChanges"
+#: The greatest 32-bit float; and integers from which on a double has not all.
+_FLOAT_MOST: Final = 3.4028234663852886e38
+_DOUBLE_EXACT: Final = 10**15
 
 Json = dict[str, Any]
+#: How a column is compared with one literal.
+_Comparison: TypeAlias = Callable[[Operator, Value, StructField], Json | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +118,7 @@ class HintColumns:
         ambiguous = renamed & set(physical.values())
         wanted = {name.lower() for name in partition_columns}
         partitions = {name for name in physical if name.lower() in wanted} - ambiguous
-        # Where a float became a double, a bound may be the shorter text of the float.
-        widened = {
-            field.name for field in schema.fields if _TYPE_CHANGES in field.metadata and is_float(field.type)
-        }
-        data = {name for name in physical if name.lower() not in wanted} - renamed - widened
+        data = {name for name in physical if name.lower() not in wanted} - renamed
         return cls(partitions=frozenset(partitions), data=frozenset(data), renamed=frozenset(partitions & renamed))
 
 
@@ -200,7 +201,7 @@ def _say_of_partition(node: Compare | In | IsNull, *, negated: bool, renamed: bo
         check: Json = {"op": "isNull", "children": [_column(column)]}
         return _not(check) if negated else check
     if isinstance(node, In):
-        return _say_in(node, negated=negated)
+        return _say_in(node, _compare, negated=negated)
     op = node.op
     if negated and is_float(column.type) and op not in ("=", "!="):
         # NaN is on neither side for us and greater than everything for others.
@@ -213,10 +214,10 @@ def _say_of_partition(node: Compare | In | IsNull, *, negated: bool, renamed: bo
     return None if equal is None else _not(equal)
 
 
-def _say_in(node: In, *, negated: bool) -> Json | None:
+def _say_in(node: In, compare: _Comparison, *, negated: bool) -> Json | None:
     if not 0 < len(node.values) <= _MAX_IN or (negated and _is_timestamp(node.column)):
         return None
-    terms = [_compare("=", value, node.column) for value in node.values]
+    terms = [compare("=", value, node.column) for value in node.values]
     known = [term for term in terms if term is not None]
     said = _join("or", known) if len(known) == len(terms) else None
     return _not(said) if said is not None and negated else said
@@ -234,17 +235,39 @@ def _say_of_data(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
     if any(isinstance(value, str) and not (value.isascii() and len(value) < _CUT) for value in values):
         return None
     if isinstance(node, In):
-        return None if negated else _say_in(node, negated=False)
+        return None if negated else _say_in(node, _compare_bounds, negated=False)
     if negated and is_float(column.type):
         return None
     op = _OPPOSITES[node.op] if negated else node.op
     if op != "!=":
-        return _compare(op, node.value, column)
+        return _compare_bounds(op, node.value, column)
     if is_float(column.type) or _is_timestamp(column):
         return None
-    sides = [_compare("<", node.value, column), _compare(">", node.value, column)]
+    sides = [_compare_bounds("<", node.value, column), _compare_bounds(">", node.value, column)]
     known = [side for side in sides if side is not None]
     return _join("or", known) if len(known) == len(sides) else None
+
+
+def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | None:
+    """A comparison that is true wherever this one is, although writers round bounds (see `bound_values`)."""
+    low = high = value
+    if isinstance(value, float):
+        if not abs(value) < _FLOAT_MOST:
+            return None
+        slack = abs(value) * 2.0**-22 + 2.0**-148
+        low, high = value - slack, value + slack
+        if isinstance(column.type, PrimitiveType) and column.type.name == "float":
+            low, high = to_float32(low), to_float32(high)
+    elif _is_timestamp(column) and isinstance(value, int):
+        high = value if value > 0 else value + _MILLISECOND
+    elif isinstance(value, int) and abs(value) >= _DOUBLE_EXACT:
+        slack = abs(value) >> 46
+        low, high = max(value - slack, -(2**63)), min(value + slack, 2**63 - 1)
+    if low == high:
+        return _compare(op, value, column)
+    least = None if op in ("<", "<=") else _compare(">=", low, column)
+    most = None if op in (">", ">=") else _compare("<=", high, column)
+    return _join("and", [side for side in (least, most) if side is not None])
 
 
 def _compare(op: Operator, value: Value, column: StructField) -> Json | None:

@@ -256,9 +256,11 @@ def _parse_field(item: Any, parent: str, depth: int) -> StructField:
     name = item["name"]
     path = f"{parent}.{name}" if parent else name
     metadata = item.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise ProtocolError(f"the metadata of the column {path!r} is no object")
     return StructField(
         name,
         _parse_type(item["type"], path, depth + 1),
         bool(item.get("nullable", True)),
-        metadata if isinstance(metadata, dict) else {},
+        metadata or {},
     )

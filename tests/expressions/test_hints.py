@@ -8,6 +8,7 @@ import pytest
 
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.expressions.predicates import And, Compare, In, Not, Or, bind_filters
+from delta_sharing_client.model.partition_values import to_float32
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
 KINDS = ["boolean", "byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp"]
@@ -228,7 +229,6 @@ class TestData:
             "op": "greaterThanOrEqual",
             "children": [column("long", "long"), literal("5", "long")],
         }
-        assert as_json(("float", "=", 0.5), columns=DATA) == equal("float", "float", "0.5")
         assert as_json(("long", "in", [1, 2]), columns=DATA) == {
             "op": "or",
             "children": [equal("long", "long", "1"), equal("long", "long", "2")],
@@ -249,7 +249,7 @@ class TestData:
             bind(("long", "is not", None)),
             bind(("long", "not in", [1])),
             bind(("double", "!=", 0.5)),
-            bind(("double", "=", 0.0)),
+            bind(("double", "=", 1e39)),
             Not(bind(("double", "<", 0.5))),
             bind(("timestamp", "!=", "2024-01-01")),
             bind(("date", "=", "1500-01-01")),
@@ -286,7 +286,37 @@ class TestData:
                 StructField("l", PrimitiveType("long"), metadata=metadata),
             )
         )
-        assert HintColumns.of(schema, []).data == {"l"}
+        assert HintColumns.of(schema, []).data == {"d", "l"}
+
+    @pytest.mark.parametrize("kind", ["float", "double"])
+    @pytest.mark.parametrize("value", [0.5, -3.0, 0.0, 1e30])
+    def test_bounds_of_floats_may_be_rounded_to_32_bits(self, kind, value):
+        """So what is sent reaches a little further than the filter."""
+
+        def sides(*filters):
+            hint = as_json(*filters, columns=DATA)
+            found = hint["children"] if hint["op"] == "and" else [hint]
+            return {side["op"]: float(side["children"][1]["value"]) for side in found}
+
+        (least, most) = (sides((kind, op, value)) for op in (">", "<="))
+        assert least.keys() == {"greaterThanOrEqual"}
+        assert most.keys() == {"lessThanOrEqual"}
+        low, high = least["greaterThanOrEqual"], most["lessThanOrEqual"]
+        assert low < value < high
+        assert high - low <= abs(value) * 2**-20 + 1e-44
+        assert sides((kind, "=", value)) == {**least, **most}
+        assert kind == "double" or (to_float32(low), to_float32(high)) == (low, high)
+
+    def test_integers_beyond_what_a_double_holds(self):
+        value = 2**60 + 1
+        hint = as_json(("long", "=", value), columns=DATA)
+        low, high = (int(side["children"][1]["value"]) for side in hint["children"])
+        assert low <= 2**60 <= value <= high < value + 2**20
+        assert as_json(("long", "<", 2**63 - 1), columns=DATA)["children"][1]["value"] == str(2**63 - 1)
+
+    def test_times_before_the_epoch_may_be_cut_towards_it(self):
+        hint = as_json(("timestamp", "<", "1969-12-31T23:59:59.999"), columns=DATA)
+        assert hint["children"][1]["value"] == "1970-01-01T00:00:00Z"
 
 
 class TestColumnMapping:

@@ -158,6 +158,23 @@ class TestTypes:
     def test_a_user_defined_type_is_what_it_is_stored_as(self):
         assert type_of({"type": "udt", "class": "x", "sqlType": "double"}) == PrimitiveType("double")
 
+    @pytest.mark.parametrize("metadata", [5, "x", [], True])
+    def test_metadata_that_is_no_object(self, metadata):
+        with pytest.raises(ProtocolError, match=r"metadata of the column 'a\.b' is no object"):
+            inner = {"type": "struct", "fields": [field("b", "long", metadata=metadata)]}
+            parse_schema(json.dumps({"type": "struct", "fields": [field("a", inner)]}))
+
+    @pytest.mark.parametrize("name", ["x\ud83d", "\udc00"])
+    def test_half_a_character_in_a_name(self, name):
+        for text in (json.dumps({"type": "struct", "fields": [field(name, "long")]}),):
+            with pytest.raises(ProtocolError, match="half a character"):
+                parse_schema(text)
+
+    @pytest.mark.parametrize("kind", ["decimal(" + "9" * 5000 + ",2)", "decimal(10," + "9" * 5000 + ")"])
+    def test_decimals_of_many_digits_are_unknown(self, kind):
+        (column,) = parse_schema(json.dumps({"type": "struct", "fields": [field("a", kind)]}))
+        assert isinstance(column.type, UnknownType)
+
     def test_nullability_and_metadata(self):
         first, second, third = parse(
             field("a", "long", nullable=False, metadata={"comment": "x", "delta.columnMapping.id": 5}),

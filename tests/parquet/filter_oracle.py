@@ -3,9 +3,10 @@
 import json
 import math
 import struct
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -47,7 +48,7 @@ POOLS = {
     **{kind: [-(2 ** (bits - 1)), -1, 0, 1, 2 ** (bits - 1) - 1] for kind, bits in BITS.items()},
     "double": [math.nan, 0.0, -0.0, 0.1, 1.0, math.inf, 2.0**53],
     "float": [math.nan, as_float32(0.1), -0.0, 1.0, -math.inf, 16777216.0],
-    "string": ["", "a", "it's", "\ue000", "🦆", "x" * 32, "x" * 32 + "a"],
+    "string": ["", "a", "it's", "\ue000", "🦆", "x" * 32, "x" * 32 + "a", "x" * 31 + "🦆", "x" * 31 + "é"],
     "boolean": [False, True],
     "binary": [b"", b"a", b"a\x00", b"\xff"],
     "date": [date(1, 1, 1), date(1970, 1, 4), date(1970, 1, 5), date(9999, 12, 31)],
@@ -316,7 +317,7 @@ def stats_json(draw, kinds, rows, deleted=()):
                 min([low, *draw(st.lists(values(kind).filter(lambda v: v == v), max_size=1))]),
                 max([high, *draw(st.lists(values(kind).filter(lambda v: v == v), max_size=1))]),
             )
-        low_text, high_text = _bound(draw, kind, low), _bound(draw, kind, high)
+        low_text, high_text = _bound(draw, kind, low, upper=False), _bound(draw, kind, high, upper=True)
         if low_text is not None and (complete or draw(st.integers(0, 3))):
             stats["minValues"][name] = low_text
         if high_text is not None and (complete or draw(st.integers(0, 3))):
@@ -328,24 +329,45 @@ def stats_json(draw, kinds, rows, deleted=()):
     return text.replace('"<', "").replace('>"', "")
 
 
-def _bound(draw, kind, value):
+def _bound(draw, kind, value, *, upper):
+    """A bound as writers put it: cut, rounded, saturated, in one of its spellings."""
     if kind == "string":
-        return value[:32]
+        return draw(st.sampled_from([value[:32], *_cuts(value, upper=upper)]))
     if kind == "date":
         return value.isoformat()
     if kind in ("timestamp", "timestamp_ntz"):
-        floored = moment(value - value % 1000)
-        if draw(st.booleans()) and kind == "timestamp" and 1 < floored.year < 9999:
-            zoned = floored.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-7)))
+        towards_epoch = draw(st.booleans())
+        cut = moment(-(-value // 1000 * 1000) if towards_epoch and value < 0 else value - value % 1000)
+        if draw(st.booleans()) and kind == "timestamp" and 1 < cut.year < 9999:
+            zoned = cut.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=-7)))
             return zoned.isoformat(timespec="milliseconds")
-        return floored.isoformat(timespec="milliseconds") + ("Z" if draw(st.booleans()) else "")
+        return cut.isoformat(timespec="milliseconds") + ("Z" if draw(st.booleans()) else "")
     if kind in SCALES:
-        return float(value) if draw(st.booleans()) else value
+        saturated = max(min(value, Decimal(2**63 - 1)), Decimal(-(2**63)))
+        unscaled = int(value.scaleb(SCALES[kind], Context(prec=60)))
+        limit = scaled(max(min(unscaled, 2**63 - 1), -(2**63)), SCALES[kind])
+        return draw(st.sampled_from([value, float(value), saturated, float(saturated), limit]))
     if kind in ("float", "double"):
         if math.isinf(value):
-            return None if draw(st.booleans()) else ("Infinity" if value > 0 else "-Infinity")
-        return float(f"{value:.9g}") if kind == "float" and draw(st.booleans()) else value
+            # With no word for infinity, or saturated.
+            most = math.copysign(3.4028234663852886e38 if draw(st.booleans()) else sys.float_info.max, value)
+            return draw(st.sampled_from([None, most, "Infinity" if value > 0 else "-Infinity"]))
+        single = as_float32(value)
+        return draw(st.sampled_from([value, single, float(f"{single:.9g}")]))
+    if kind == "long":
+        return draw(st.sampled_from([value, float(value), int(float(value))]))
     return value
+
+
+def _cuts(value, *, upper):
+    """A string cut at 32 UTF-16 units, perhaps inside a character, or at 32 bytes."""
+    units, data = value.encode("utf-16-le"), value.encode()
+    if len(units) > 64:
+        half = units[:64].decode("utf-16-le", "surrogatepass")
+        for cut in (half, half.encode("utf-8", "replace").decode()):
+            yield cut + ("\ufffd" if upper else "")
+    if len(data) > 32:
+        yield data[:32].decode(errors="replace")
 
 
 def metadata_of(kinds, partition_columns):

@@ -6,7 +6,10 @@ one with a huge exponent, or half a character.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
+import random
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -314,3 +317,67 @@ def test_headers_with_numbers_of_many_digits(share: FaultyShare, table: Any, dig
 def table(share: FaultyShare) -> Iterator[Any]:
     with ds.SharingClient(share.server.profile, options=QUICK) as client:
         yield client.table("s.s.t")
+
+
+ODD = [None, True, 0, -1, 1.5, 2**63, "", "x", "\x00", [], ["x"], {}, {"a": 1}, "NaN", "0000-00-00", " "]
+VECTOR = {
+    "storageType": "i",
+    "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093",
+    "sizeInBytes": 34,
+    "cardinality": 1,
+}
+
+
+def ways_to(item: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    inner = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+    for key, value in inner:
+        yield (*way, key)
+        yield from ways_to(value, (*way, key))
+
+
+def put(item: Any, way: tuple[Any, ...], value: Any) -> None:
+    for key in way[:-1]:
+        item = item[key]
+    item[way[-1]] = copy.deepcopy(value)
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["parquet", "delta"])
+def test_any_value_in_any_field_is_a_typed_error_or_does_no_harm(
+    share: FaultyShare, table: Any, tmp_path: Path, delta: bool
+) -> None:
+    draw = random.Random(20261122)
+
+    def spoil(request: Request, reply: Reply) -> Reply:
+        reply = changed_by(lambda line: None, delta=delta)(request, reply)
+        if request.path not in (f"{TABLE}/query", f"{TABLE}/changes", f"{TABLE}/metadata"):
+            return reply
+        lines = [json.loads(line) for line in reply.body.splitlines()]
+        for line in lines:
+            for place in list(places(line)):
+                if "dataChange" in place:
+                    place["deletionVector"] = dict(VECTOR)
+                elif "deltaProtocol" in place:
+                    place["deltaProtocol"].update(minReaderVersion=3, readerFeatures=["deletionVectors"])
+        now = random.Random(seed)
+        inside = [place for line in lines for place in places(line) if "schemaString" in place]
+        if inside and now.random() < 0.2:
+            schema = json.loads(inside[0]["schemaString"])
+            put(schema, now.choice(list(ways_to(schema))), now.choice(ODD))
+            inside[0]["schemaString"] = json.dumps(schema)
+        else:
+            put(lines, now.choice([way for way in ways_to(lines) if len(way) > 1]), now.choice(ODD))
+        return reply.but(body=body_of(lines))
+
+    share.spoil = spoil
+    for number in range(120):
+        seed = draw.random()
+        how = draw.choice(list(LOADS))
+        with contextlib.suppress(DeltaSharingError):
+            LOADS[how](table, tmp_path / str(number))
+
+
+def test_names_with_half_a_character_are_refused(server: FaultServer) -> None:
+    server.on("GET", "/shares", Reply.of_json({"items": [{"name": HALF}]}))
+    with ds.SharingClient(server.profile, options=QUICK) as client, pytest.raises(ProtocolError):
+        client.list_shares()
