@@ -34,10 +34,10 @@ if os.fork() == 0:
     try:
         file_lock(Path(sys.argv[1])).acquire(blocking=False)
     except Timeout:
-        print("child", flush=True)
+        os.write(1, b"child\\n")  # in one piece, beside what the parent prints
     sys.stdin.read()
     os._exit(0)
-print("held", flush=True)
+os.write(1, b"held\\n")
 sys.stdin.read(1)
 """
 
