@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 INTEROP := .venv-interop
 # Processes that the tests run in; each has a Spark of its own.
 JOBS ?= 2
+# Tests start many programs: none of them should compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check chaos fuzz interop differential lint format notebooks wheel release bench java matrix clean
 
@@ -45,6 +47,7 @@ test: $(STAMP)
 
 # Before each commit: everything but the tests marked `slow`, and no coverage.
 check: lint
+	@$(BIN)/python scripts/java.py --quiet
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
 
 chaos: $(STAMP)
