@@ -247,7 +247,7 @@ def test_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileExistsError, match="orders is there already"):
         write_sample_tables(tmp_path / "new" / "place")
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(MissingDependencyError, match=r"deltalake.*\[dev\]"):
+    with pytest.raises(MissingDependencyError, match=r"deltalake.*\[delta\]"):
         write_sample_tables(tmp_path / "other")
 
 

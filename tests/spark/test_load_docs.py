@@ -61,9 +61,9 @@ def test_the_options_are_those_of_the_data_source() -> None:
 
 def test_the_figures_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert f"about {PARTITION_SIZE // MB} MB of files" in text
-    assert f"as cores if each gets {MIN_PARTITION_SIZE // MB} MB, and at most {MAX_PARTITIONS:,}" in text
-    assert f"beyond {MAX_PLAN // MB} MB, compressed" in text
+    assert f"partitions of about {PARTITION_SIZE // MB} MB" in text
+    assert f"as cores if each has {MIN_PARTITION_SIZE // MB} MB, and at most {MAX_PARTITIONS:,}" in text
+    assert f"exceeds {MAX_PLAN // MB} MB compressed" in text
     assert f"| {OLDEST[0]}.{OLDEST[1]} | 4.0 and later |" in text
 
 
