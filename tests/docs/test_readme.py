@@ -109,7 +109,7 @@ def test_options_are_listed_with_their_defaults() -> None:
         value = getattr(ds.TransportOptions(), field.name)
         if isinstance(value, timedelta):
             value = f"{value.total_seconds():g} s"
-        elif field.name == "memory_budget":
+        elif field.name in ("memory_budget", "batch_memory_limit"):
             value = f"{value // 2**20} MiB"
         elif value is False:
             value = "off"
