@@ -26,6 +26,8 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: Bytes of a column of variants that are brought to its type at a time.
 _VARIANT_BYTES: Final = 64 * 1024 * 1024
+#: Schemas that files of one layout may be decoded to, of which is remembered what is to be done.
+_MOST_KINDS: Final = 8
 #: Bytes of one text, repeated, that are put into one array.
 _CONSTANT_BYTES: Final = 64 * 1024 * 1024
 
@@ -51,10 +53,12 @@ class Assembly:
     Args:
         columns: where the columns of the table are in such a file.
         spec: what is read.
+        indexed: whether such a file has columns that are decoded as positions in a dictionary.
     """
 
-    def __init__(self, columns: Sequence[LocatedColumn], spec: ReadSpec) -> None:
+    def __init__(self, columns: Sequence[LocatedColumn], spec: ReadSpec, *, indexed: bool = False) -> None:
         self._spec = spec
+        self.indexed = indexed
         self._schema = arrow_schema(StructType(spec.fields), spec.variant)
         self._types = self._schema.types
         #: The Parquet columns to decode.
@@ -62,7 +66,7 @@ class Assembly:
         # The decoded table has the asked-for top-level columns in the file's order.
         firsts = sorted({column.leaves[0] for column in columns if column.leaves})
         self._places = tuple(firsts.index(column.leaves[0]) if column.leaves else None for column in columns)
-        self._kinds: _Kinds | None = None
+        self._kinds: list[_Kinds] = []
         self._widths: Widths | None = None
 
     def widths(self, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn]) -> Widths:
@@ -132,6 +136,8 @@ class Assembly:
     ) -> pa.ChunkedArray:
         finder = FieldFinder(self._spec.mapping, task.file_id, column.name)
         chunks: Any = source.chunks
+        if pa.types.is_string(target) and pa.types.is_dictionary(source.type) and source.type.value_type == target:
+            return pa.chunked_array([_looked_up(chunk) for chunk in chunks], target)
         if holds_variant(column.type):
             # Texts and values put together may take many times the bytes that the file holds.
             chunks = [part for chunk in chunks for part in _slices(chunk)]
@@ -139,23 +145,36 @@ class Assembly:
         return _checked(pa.chunked_array(chunks, target))
 
     def _kinds_of(self, decoded: pa.Schema) -> _Kinds:
-        kinds = self._kinds
-        if kinds is None or not decoded.equals(kinds.decoded):
-            as_it_is, texts = [], []
-            for place, target, wanted in zip(self._places, self._types, self._spec.fields, strict=True):
-                nested = pa.types.is_nested(target)
-                same = place is not None and decoded.field(place).type == target
-                same = same and (self._spec.mapping == "none" or not nested) and not holds_variant(wanted.type)
-                as_it_is.append(same)
-                texts.append(nested or pa.types.is_string(target))
-            kinds = self._kinds = _Kinds(decoded, tuple(as_it_is), tuple(texts))
-        return kinds
+        # Texts come as they are, or as positions in a dictionary: that may change from one row group to the next.
+        for kinds in self._kinds:
+            if decoded.equals(kinds.decoded):
+                return kinds
+        as_it_is, texts = [], []
+        for place, target, wanted in zip(self._places, self._types, self._spec.fields, strict=True):
+            nested = pa.types.is_nested(target)
+            same = place is not None and decoded.field(place).type == target
+            same = same and (self._spec.mapping == "none" or not nested) and not holds_variant(wanted.type)
+            as_it_is.append(same)
+            texts.append(nested or pa.types.is_string(target))
+        found = _Kinds(decoded, tuple(as_it_is), tuple(texts))
+        self._kinds = [found, *self._kinds[: _MOST_KINDS - 1]]
+        return found
 
 
 def _checked(column: pa.ChunkedArray) -> pa.ChunkedArray:
     for chunk in column.chunks:
         check_texts(chunk)
     return column
+
+
+def _looked_up(chunk: pa.DictionaryArray) -> pa.StringArray:
+    """The texts of positions in a dictionary; each text is looked at once."""
+    texts = chunk.dictionary_decode()
+    try:
+        check_texts(chunk.dictionary)
+    except pa.ArrowInvalid:
+        check_texts(texts)  # perhaps no row has the one that is wrong
+    return texts
 
 
 def _slices(chunk: pa.Array) -> Iterator[pa.Array]:

@@ -51,7 +51,8 @@ class Layout:
         key = tuple(column.leaves for column in columns)
         found = self._assemblies.get(key)
         if found is None:
-            found = self._assemblies[key] = Assembly(columns, spec)
+            indexed = any(pa.types.is_dictionary(field.type) for field in self._fields)
+            found = self._assemblies[key] = Assembly(columns, spec, indexed=indexed)
         return found
 
 

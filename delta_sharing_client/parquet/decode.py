@@ -24,7 +24,14 @@ from delta_sharing_client.parquet.footer import check_chunks, check_values, flat
 from delta_sharing_client.parquet.layout import PIECE, Piece, plan_pieces
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.residual_filter import filter_batch
-from delta_sharing_client.parquet.row_sizes import BeyondLimitError, DecodeLimits, rows_at_a_time
+from delta_sharing_client.parquet.row_sizes import (
+    BeyondLimitError,
+    DecodeLimits,
+    Plan,
+    Widths,
+    parts_of,
+    plan_steps,
+)
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
@@ -111,10 +118,10 @@ class ParquetSource:
         self._task = task
         self._spec = spec
         self._deleted = deleted
-        self._spare: list[pq.ParquetFile] = []
+        self._spare: dict[tuple[str, ...], list[pq.ParquetFile]] = {}
         try:
             file = self._open(None)
-            self._spare.append(file)
+            self._give_back(file)
             self._metadata = file.metadata
             layout = (layouts or Layouts()).of(file.schema_arrow)
             self.columns, self._assembly = locate(layout, task, spec)
@@ -211,11 +218,10 @@ class ParquetSource:
             DataError: the bytes are damaged, do not hold what the table says, or hold a row beyond the limits.
             UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
         """
-        file = self._borrow()
         for group in piece.groups:
             start, stop = self._starts[group], self._starts[group + 1]
             done = start
-            for decoded in self._decode_group(file, group, stop - start, unchecked, use_threads=use_threads):
+            for decoded in self._decode_group(group, stop - start, unchecked, use_threads=use_threads):
                 rows = decoded.num_rows
                 keep = self._deleted.keep_mask(done, rows) if self._deleted is not None else None
                 done += rows
@@ -225,24 +231,28 @@ class ParquetSource:
                 last = done == stop and group == piece.groups[-1]
                 if batches or last:
                     yield Decoded(batches, last)
-        self._give_back(file)
 
-    def _borrow(self) -> pq.ParquetFile:
-        """Lend an open file: to open one takes as long as to decode a few columns."""
+    def _borrow(self, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
+        """Lend an open file: to open one takes as long as to decode a few columns.
+
+        Args:
+            indexed: the columns that it decodes as positions in a dictionary.
+        """
         try:
-            return self._spare.pop()
-        except IndexError:
-            return self._open(self._metadata)
+            return self._spare[indexed].pop()
+        except (KeyError, IndexError):
+            return self._open(self._metadata, indexed)
 
-    def _give_back(self, file: pq.ParquetFile) -> None:
+    def _give_back(self, file: pq.ParquetFile, indexed: tuple[str, ...] = ()) -> None:
         """Take back a file that was lent, and of which nothing is read any more."""
         if self._buffer is not None:
-            self._spare.append(file)
+            self._spare.setdefault(indexed, []).append(file)
 
-    def _open(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    def _open(self, metadata: pq.FileMetaData | None, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
         return pq.ParquetFile(
             pa.BufferReader(self._buffer),
             metadata=metadata,
+            read_dictionary=indexed or None,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
             thrift_string_size_limit=_THRIFT_LIMIT,
@@ -251,7 +261,7 @@ class ParquetSource:
         )
 
     def _decode_group(
-        self, file: pq.ParquetFile, group: int, rows: int, unchecked: int | None, *, use_threads: bool
+        self, group: int, rows: int, unchecked: int | None, *, use_threads: bool
     ) -> Iterator[pa.Table | pa.RecordBatch]:
         """Decode one row group to the columns of the table that are read."""
         columns, assembly = self.columns, self._assembly
@@ -265,22 +275,13 @@ class ParquetSource:
             return
         decoded = 0
         try:
-            if unchecked is not None:
-                look_at_chunks(file, group, assembly.leaves)
-                check_values(self._metadata, group, unchecked, self._task)
-            with memoryview(self._buffer) as view, view.cast("B") as data:
-                step = rows_at_a_time(data, self._metadata.row_group(group), widths.leaves, extra, self._limits)
-            if step >= rows:
-                table = file.reader.read_row_groups(
-                    [group], column_indices=assembly.leaves, use_threads=use_threads
-                )
-                decoded = table.num_rows
-                if decoded == rows:
-                    yield from self._build_parts(table)
-            else:
-                for batch in file.reader.iter_batches(step, [group], assembly.leaves, use_threads):
-                    decoded += batch.num_rows
-                    yield from self._build_parts(pa.Table.from_batches([batch]))
+            plan = self._plan(group, unchecked, widths, extra)
+            for table in self._tables(group, rows, plan, use_threads=use_threads):
+                decoded += table.num_rows
+                if decoded == rows or plan.rows < rows:
+                    indexed = plan.indexed or assembly.indexed
+                    for part in parts_of(table, extra, self._limits) if indexed else (table,):
+                        yield from self._build_parts(part)
         except _READ_ERRORS as error:
             raise DataError(
                 f"row group {group} cannot be decoded: {reason(error)}", file_id=self._task.file_id
@@ -289,6 +290,26 @@ class ParquetSource:
             raise DataError(
                 f"row group {group} holds {decoded} rows, its footer says {rows}", file_id=self._task.file_id
             )
+
+    def _plan(self, group: int, unchecked: int | None, widths: Widths, extra: int) -> Plan:
+        """Say how to decode a row group; its chunks are looked at first where nothing has done so."""
+        if unchecked is not None:
+            file = self._borrow()
+            look_at_chunks(file, group, self._assembly.leaves)
+            self._give_back(file)
+            check_values(self._metadata, group, unchecked, self._task)
+        with memoryview(self._buffer) as view, view.cast("B") as data:
+            return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits)
+
+    def _tables(self, group: int, rows: int, plan: Plan, *, use_threads: bool) -> Iterator[pa.Table]:
+        """Decode a row group as planned."""
+        file, leaves = self._borrow(plan.indexed), self._assembly.leaves
+        if plan.rows >= rows:
+            yield file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+        else:
+            for batch in file.reader.iter_batches(plan.rows, [group], leaves, use_threads):
+                yield pa.Table.from_batches([batch])
+        self._give_back(file, plan.indexed)
 
     def _build_parts(self, table: pa.Table) -> Iterator[pa.Table]:
         """Bring decoded rows to the columns of the table, in halves where they would take too much memory."""

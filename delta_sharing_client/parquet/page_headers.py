@@ -33,6 +33,8 @@ _FEW: Final = 100_000
 #: Packed levels are looked at so many bytes of each bit at a time.
 _PACKED: Final = 64 * 1024
 
+#: Bytes behind the head of a field, by its kind: two booleans, a byte, a float.
+_WIDTHS: Final = {1: 0, 2: 0, 3: 1, 7: 8}
 #: The headers of most pages, up to what matters of them: a dictionary's, and that of data with its encoding.
 _NUMBER: Final = rb"([\x80-\xff]{0,4}[\x00-\x7f])"
 _SIZES: Final = rb"\x15" + _NUMBER + rb"\x15" + _NUMBER + rb"(?:\x15[\x80-\xff]{0,4}[\x00-\x7f])?"
@@ -139,19 +141,20 @@ def _page(data: memoryview, at: int, end: int) -> Page:
     try:
         header, start = _struct(data, at, min(end, at + _LONGEST_HEADER), 0)
         kind, size, stored = header[1], header[2], header[3]
-        about = header.get({DATA: 5, DICTIONARY: 7, DATA_V2: 8}.get(kind, 0), {})
+        levels = 0, 0
         if kind == DATA_V2:
-            levels = about[6], about[5]
-            page = Page(kind, start, stored, size, about[1], about[4], levels)
+            about = header[8]
+            values, encoding, levels = about[1], about[4], (about[6], about[5])
         elif kind in (DATA, DICTIONARY):
-            page = Page(kind, start, stored, size, about[1], about[2])
+            about = header[5 if kind == DATA else 7]
+            values, encoding = about[1], about[2]
         else:
-            page = Page(kind, start, stored, size, 0, 0)
-        if min(page.stored, page.size, page.values, page.encoding, *page.levels) < 0:
+            values = encoding = 0
+        if size < 0 or stored < 0 or values < 0 or encoding < 0 or min(levels) < 0:
             raise MalformedPageError("the header of a page holds a number below zero")
     except (IndexError, KeyError, TypeError):
         raise MalformedPageError("the header of a page is damaged") from None
-    return page
+    return Page(kind, start, stored, size, values, encoding, levels)
 
 
 def _struct(data: memoryview, at: int, end: int, depth: int) -> tuple[dict[int, Any], int]:
@@ -160,40 +163,41 @@ def _struct(data: memoryview, at: int, end: int, depth: int) -> tuple[dict[int, 
         raise MalformedPageError("the header of a page is nested too deep")
     found: dict[int, Any] = {}
     field = 0
-    while True:
-        if at >= end:
-            raise MalformedPageError("the header of a page does not end")
+    while at < end:
         head = data[at]
-        at += 1
         if not head:
-            return found, at
-        kind, step = head & 15, head >> 4
-        if step:
-            field += step
+            return found, at + 1
+        kind = head & 15
+        at += 1
+        if head > 15:
+            field += head >> 4
         else:
             field, at = _number(data, at)
-        if kind in (5, 6, 4):
-            found[field], at = _number(data, at)
-        elif kind in (1, 2):
-            found[field] = kind == 1
+        if 4 <= kind <= 6:
+            number = data[at]
+            if number < 128:
+                at += 1
+                found[field] = (number >> 1) ^ -(number & 1)
+            else:
+                found[field], at = _number(data, at)
+        elif kind == 8:
+            number = data[at]
+            if number < 128:
+                at += 1 + number
+            else:
+                number, at = _varint(data, at)
+                at += number
         elif kind == 12:
             found[field], at = _struct(data, at, end, depth + 1)
-        elif kind == 8:
-            length, at = _varint(data, at)
-            at += length
-        elif kind == 3:
-            at += 1
-        elif kind == 7:
-            at += 8
-        else:
+        elif kind not in _WIDTHS:
             raise MalformedPageError("the header of a page has a field of an unknown kind")
+        else:
+            at += _WIDTHS[kind]
+    raise MalformedPageError("the header of a page does not end")
 
 
 def _number(data: memoryview, at: int) -> tuple[int, int]:
-    number = data[at]
-    at += 1
-    if number > 127:
-        number, at = _varint(data, at - 1)
+    number, at = _varint(data, at)
     return (number >> 1) ^ -(number & 1), at
 
 

@@ -7,12 +7,13 @@ from what the footer says about sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_sharing_client.parquet import page_headers as pages
@@ -23,6 +24,10 @@ _MIB: Final = 1024 * 1024
 _STEPS: Final = (_MIB, 64 * _MIB)
 #: Bytes that a value takes when it is decoded, by its physical type. Texts are not among them.
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 16, "FLOAT": 4, "DOUBLE": 8}
+#: Up to so many steps are decoded at once, if that is all of a row group.
+_ONCE: Final = 4
+#: Logical types of columns that can be read as positions in a dictionary.
+_TEXTS: Final = frozenset({"NONE", "STRING"})
 #: Bytes for each text, and for each value in a list, besides its own: offsets and levels.
 _OFFSET: Final = 8
 #: How many times as large as its bytes a page may become, by the codec; others have no such bound.
@@ -68,12 +73,14 @@ class Leaf(NamedTuple):
         width: bytes that a value takes when it is decoded; None for texts and binaries.
         levels: its highest repetition level; 0 where a row has one value.
         more: bytes that a value takes besides, in the table's types.
+        path: what `read_dictionary` calls it, if it is a column of texts or binaries at the top; else None.
     """
 
     number: int
     width: int | None
     levels: int
     more: int = 0
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,10 @@ class Widths:
                 if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
                     width = max(leaf.length, 0) + 16
                 levels = leaf.max_repetition_level
+                is_text = width is None and leaf.logical_type.type in _TEXTS and not pa.types.is_nested(kind)
                 # The elements in the table's types are counted with the first column that holds any.
-                leaves.append(Leaf(number, width, levels, within if levels else 0))
-                within = 0 if levels else within
+                more, within = (within, 0) if levels else (0, within)
+                leaves.append(Leaf(number, width, levels, more, leaf.path if is_text else None))
         return cls(schema, tuple(leaves), row)
 
 
@@ -133,14 +141,27 @@ def _target(kind: pa.DataType) -> tuple[int, int]:
     return max(kind.bit_width // 8, 1), 0
 
 
-def rows_at_a_time(
+class Plan(NamedTuple):
+    """How to decode a row group.
+
+    Attributes:
+        rows: how many rows to decode at a time; at least as many as it has for all at once.
+        indexed: the columns to decode as positions in a dictionary, as `read_dictionary` calls them; what their
+            texts come to is known then, and `parts_of` cuts the rows by it.
+    """
+
+    rows: int
+    indexed: tuple[str, ...] = ()
+
+
+def plan_steps(
     data: memoryview,
     group: pq.RowGroupMetaData,
     leaves: Sequence[Leaf],
     extra: int,
     limits: DecodeLimits,
-) -> int:
-    """Say how many rows of a row group to decode at a time; at least as many as it has for all at once.
+) -> Plan:
+    """Say how to decode a row group, so that no more is decoded at a time than should be.
 
     Args:
         data: the file's bytes; those of the columns' chunks are there.
@@ -154,26 +175,76 @@ def rows_at_a_time(
         MalformedPageError: a page's header makes no sense.
     """
     rows: int = group.num_rows
-    once = min(4 * limits.step, limits.batch)
+    once = min(_ONCE * limits.step, limits.batch)
     if _quick_bound(data, group, leaves, rows, extra, once) <= once:
-        return rows
+        return Plan(rows)
     fixed = extra + sum(leaf.width for leaf in leaves if leaf.width is not None and not leaf.levels)
     chunks = [_Chunk(data, group.column(leaf.number), leaf, rows, limits) for leaf in leaves]
     chunks = [chunk for chunk in chunks if chunk.most]
     for chunk in chunks:
         chunk.look_closer(limits)
-    total = rows * fixed + sum(chunk.most for chunk in chunks)
-    if total <= once:
-        return rows
+    indexed = tuple([chunk.path for chunk in chunks if chunk.path is not None])
+    if rows * fixed + sum(chunk.most for chunk in chunks) <= once:
+        return Plan(rows, indexed)
     count = rows
     while count > 1:
         count = -(-count // 2)
         if count * fixed + sum(chunk.avoidable(count) for chunk in chunks) <= limits.step:
-            return count
+            return Plan(count, indexed)
     least = fixed + sum(chunk.taken(1) for chunk in chunks)
     if least > limits.batch:
         raise _beyond(f"a row of it may take {least:,} bytes when decoded", limits)
-    return 1
+    return Plan(1, indexed)
+
+
+def parts_of(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.Table]:
+    """Cut decoded rows where they would take too much memory once texts stand in place of positions.
+
+    Args:
+        table: decoded rows.
+        extra: bytes that each row takes besides, once it is decoded.
+        limits: how much may be decoded at a time.
+
+    Raises:
+        BeyondLimitError: a row takes more than the limit.
+    """
+    indexed = [column for column in table.columns if _is_indexed(column.type)]
+    if not indexed:
+        yield table
+        return
+    rows = table.num_rows
+    lengths = [[pc.binary_length(chunk.dictionary) for chunk in column.chunks] for column in indexed]
+    bound = rows * extra
+    for column, texts in zip(indexed, lengths, strict=True):
+        for chunk, each in zip(column.chunks, texts, strict=True):
+            bound += len(chunk) * (pc.max(each).as_py() or 0)
+    if bound <= min(_ONCE * limits.step, limits.batch):
+        yield table
+        return
+    sizes = np.full(rows, extra, np.int64)
+    for column, texts in zip(indexed, lengths, strict=True):
+        start = 0
+        for chunk, each in zip(column.chunks, texts, strict=True):
+            taken = each.take(chunk.indices).fill_null(0)
+            sizes[start : start + len(chunk)] += taken.to_numpy(zero_copy_only=False)
+            start += len(chunk)
+    ends = np.cumsum(sizes)
+    start = before = 0
+    while start < rows:
+        stop = max(int(np.searchsorted(ends, before + limits.step, side="right")), start + 1)
+        size = int(ends[stop - 1]) - before
+        if size > limits.batch:
+            raise _beyond(f"a row of it takes {size:,} bytes when decoded", limits)
+        yield table.slice(start, stop - start)
+        start, before = stop, before + size
+
+
+def _is_indexed(kind: pa.DataType) -> bool:
+    """Whether a decoded column holds positions of texts or binaries in a dictionary."""
+    if not pa.types.is_dictionary(kind):
+        return False
+    checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return any(check(kind.value_type) for check in checks)
 
 
 def _quick_bound(
@@ -182,7 +253,7 @@ def _quick_bound(
     """A bound for what a row group takes, if it is made as most small ones are; else more than `once`."""
     fixed = extra
     total = 0
-    for number, width, levels, _ in leaves:
+    for number, width, levels, _, _ in leaves:
         if levels:
             return once + 1
         chunk = group.column(number)
@@ -218,7 +289,7 @@ class _Chunk:
             found = []  # none can be too large
         else:
             found = pages.pages_of(data, start, stop, metadata.num_values)
-        largest = max((page.size for page in found), default=0)
+        largest = max([_held(page) for page in found], default=0)
         if largest > limits.batch:
             raise _beyond(f"a page of it takes {largest:,} bytes", limits)
         self._pages = [page for page in found if page.kind != pages.DICTIONARY]
@@ -226,6 +297,8 @@ class _Chunk:
         self._values = sum(page.values for page in self._pages)
         self._windows: _Windows | None = None
         self._longest_row = 0
+        #: What `read_dictionary` calls it, if it is to be decoded as positions in its dictionary.
+        self.path: str | None = None
         # Bytes for each value, for each that is a position in the dictionary, and for each that may repeat
         # what stands before it.
         self._width = leaf.more + (leaf.width or 0) + (_OFFSET if leaf.levels or leaf.width is None else 0)
@@ -250,6 +323,9 @@ class _Chunk:
 
     def look_closer(self, limits: DecodeLimits) -> None:
         """Look at the longest text of the dictionary, and at where rows start, if that may matter."""
+        if self._suits_positions(limits):
+            self.path, self._indexed = self._leaf.path, 0
+            return
         if self._leaf.width is None:
             if self._dictionary is not None and self._indexed * self._entry > limits.step // 8:
                 self._entry = pages.longest_entry(self._data, self._dictionary, self._codec)
@@ -262,6 +338,16 @@ class _Chunk:
             self._longest_row = self._values if found is None else found.longest
             if found is not None:
                 self._windows = _Windows(np.array(found.first), np.array(found.last), self._texts)
+
+    def _suits_positions(self, limits: DecodeLimits) -> bool:
+        """Whether it takes no longer to decode positions, and to look their texts up then."""
+        dictionary = self._dictionary
+        return (
+            dictionary is not None
+            and self._leaf.path is not None
+            and self._indexed == self._values
+            and dictionary.size <= limits.step
+        )
 
     def taken(self, rows: int) -> int:
         """A bound for what so many rows take, those of a list of usual lengths; a row where rows are 1."""
@@ -281,6 +367,12 @@ class _Chunk:
     def _of_values(self, values: int) -> int:
         each = self._width + self._repeating
         return values * each + min(values, self._indexed) * self._entry
+
+
+def _held(page: pages.Page) -> int:
+    """Bytes of memory that a page takes; of the texts in a dictionary the reader makes a list."""
+    texts = min(page.values, page.size // 4) if page.kind == pages.DICTIONARY else 0
+    return page.size + 16 * texts
 
 
 class _Windows:
