@@ -38,7 +38,6 @@ class RowPositions:
         self._bitmap = bitmap
         self._file_id = file_id
         self._kept = kept
-        self._positions: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
     def __len__(self) -> int:
         return len(self._bitmap)
@@ -46,7 +45,7 @@ class RowPositions:
     @property
     def positions(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The positions, ascending."""
-        return self._all()
+        return _array(self._bitmap)
 
     @property
     def leaves_nothing(self) -> bool:
@@ -55,8 +54,8 @@ class RowPositions:
 
     def touches(self, start: int, rows: int) -> bool:
         """Whether one of `rows` rows from position `start` on counts."""
-        first, last = self._span(start, rows)
-        return first < last if self._kept else last - first < rows
+        count = self._bitmap.intersection_cardinality(BitMap64(range(start, start + rows)))
+        return bool(count > 0 if self._kept else count < rows)
 
     def less(self, others: RowPositions | None) -> RowPositions:
         """Return these positions, less others, as those of the only rows that count."""
@@ -73,22 +72,17 @@ class RowPositions:
 
     def keep_mask(self, start: int, rows: int) -> pa.Array | None:
         """Return which of `rows` rows from position `start` on count; None where all of them do."""
-        first, last = self._span(start, rows)
-        if last - first == (rows if self._kept else 0):
+        # Few bytes can hold billions of positions: only those that are needed are listed.
+        some = self._bitmap & BitMap64(range(start, start + rows))
+        if len(some) == (rows if self._kept else 0):
             return None
         mask = np.full(rows, not self._kept)
-        mask[self._all()[first:last] - start] = self._kept
+        mask[_array(some) - start] = self._kept
         return pa.array(mask)
 
-    def _span(self, start: int, rows: int) -> tuple[int, int]:
-        """Which of the positions lie among `rows` rows from `start` on."""
-        first, last = np.searchsorted(self._all(), [start, start + rows])
-        return int(first), int(last)
 
-    def _all(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if self._positions is None:
-            self._positions = np.asarray(self._bitmap.to_array(), dtype=np.int64)
-        return self._positions
+def _array(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.asarray(bitmap.to_array(), dtype=np.int64)
 
 
 def file_range(vector: DeletionVector) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.arrow_types import VARIANT
+from delta_sharing_client.parquet.row_sizes import BeyondLimitError
 from delta_sharing_client.parquet.variant_binary import NULL_VALUE, MalformedVariantError
 from delta_sharing_client.parquet.variant_json import json_names, to_json
 from delta_sharing_client.parquet.variant_shredding import Dictionaries, binaries, columns_of, plain, rebuild
@@ -21,6 +22,8 @@ from delta_sharing_client.parquet.variant_shredding import Dictionaries, binarie
 #: Rows and bytes that are turned into Python objects at a time.
 _ROWS: Final = 65_536
 _BYTES: Final = 4 * 1024 * 1024
+#: Characters of JSON text that are made at a time: few bytes can name a long name again and again.
+_MOST_TEXT: Final = 256 * 1024 * 1024
 #: Bytes of dictionaries that are kept decoded.
 _KEEP: Final = 1024 * 1024
 
@@ -77,10 +80,11 @@ def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str 
 
     Raises:
         DataError: a variant is malformed.
+        BeyondLimitError: the texts take too much memory together; fewer rows may not.
     """
     array = cast_variant(array, file_id=file_id, column=column)
     known: dict[bytes, list[str]] = {}
-    kept = row = 0
+    kept = row = size = 0
     parts = []
     try:
         for part in _parts(array):
@@ -97,7 +101,13 @@ def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str 
                             known.clear()
                             kept = len(metadata)
                         names = known[metadata] = json_names(metadata)
-                    texts.append(to_json(value, names))
+                    text = to_json(value, names)
+                    texts.append(text)
+                    size += len(text)
+                    if size > _MOST_TEXT and len(array) > 1:
+                        raise BeyondLimitError(
+                            f"the JSON texts of its variants have more than {_MOST_TEXT:,} characters together"
+                        )
                 row += 1
             parts.append(pa.array(texts, pa.large_string()).cast(pa.string()))
         return pa.concat_arrays(parts) if parts else pa.array([], pa.string())

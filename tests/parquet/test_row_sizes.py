@@ -1,0 +1,228 @@
+"""Decoding in steps: the same rows whatever the limits, and bounds that hold for what pages really hold."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from parquet_files import FILE_ID, array_of, map_of, parquet, struct_of, table_schema
+from pyroaring import BitMap64
+from variant_encoder import array as variant_array
+from variant_encoder import mapping, metadata, primitive
+
+from delta_sharing_client.errors import DataError
+from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.parquet import page_headers, variant
+from delta_sharing_client.parquet.decode import decode_file
+from delta_sharing_client.parquet.deletion_vector import RowPositions
+from delta_sharing_client.parquet.layout import chunk_span
+from delta_sharing_client.parquet.row_sizes import DecodeLimits
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
+
+ROWS = 3000
+FIELDS = (
+    ("n", "long"),
+    ("few", "string"),
+    ("many", "string"),
+    ("raw", "binary"),
+    ("lists", array_of("string")),
+    ("maps", map_of("string", "long")),
+    ("parts", struct_of(text="string", deep=array_of(array_of("integer")))),
+    ("price", "decimal(22,2)"),
+)
+MAPS = pa.map_(pa.string(), pa.int64())
+TINY = DecodeLimits(step=2_000, batch=1_000_000)
+
+
+def rows_of_every_kind() -> pa.Table:
+    chance = random.Random(1)
+    words = [f"word {n}" * (n % 9) for n in range(50)]
+    lists = [None if n % 11 == 0 else [chance.choice([*words, None]) for _ in range(n % 7)] for n in range(ROWS)]
+    return pa.table(
+        {
+            "n": pa.array(range(ROWS)),
+            "few": pa.array([None if n % 13 == 0 else words[n % 50] for n in range(ROWS)]),
+            "many": pa.array([f"{n:x}-{chance.random()}" for n in range(ROWS)]),
+            "raw": pa.array([bytes([n % 5]) * (n % 40) for n in range(ROWS)]),
+            "lists": pa.array(lists, pa.list_(pa.string())),
+            "maps": pa.array(
+                [[(f"k{m}", m) for m in range(n % 4)] for n in range(ROWS)], pa.map_("string", "int64")
+            ),
+            "parts": pa.array(
+                [{"text": words[n % 50], "deep": [[n, None], [], None][: n % 4]} for n in range(ROWS)],
+                pa.struct([("text", pa.string()), ("deep", pa.list_(pa.list_(pa.int32())))]),
+            ),
+            "price": pa.array(range(ROWS)).cast(pa.decimal128(22, 2)),
+        }
+    )
+
+
+WHOLE = rows_of_every_kind()
+
+
+def decode(data: bytes, schema, limits: DecodeLimits, **more) -> list[pa.RecordBatch]:
+    predicate = more.pop("predicate", None)
+    deleted = more.pop("deleted", None)
+    task = FileScanTask(SecretUrl("https://h/x"), FILE_ID, len(data), all_rows_match=predicate is None, **more)
+    spec = ReadSpec(schema, predicate=predicate, **({"variant": "json"} if "v" in schema.names else {}))
+    return list(decode_file(data, task, spec, deleted=deleted, limits=limits))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_steps_give_the_same_rows(codec: str, version: str) -> None:
+    data = parquet(WHOLE, compression=codec, data_page_version=version, data_page_size=500, row_group_size=1200)
+    schema = table_schema(*FIELDS)
+    batches = decode(data, schema, TINY)
+    assert len(batches) > 20
+    assert pa.Table.from_batches(batches).to_pylist() == WHOLE.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"use_dictionary": False},
+        {
+            "use_dictionary": False,
+            "column_encoding": {"many": "DELTA_BYTE_ARRAY", "few": "DELTA_LENGTH_BYTE_ARRAY"},
+        },
+        {"dictionary_pagesize_limit": 300},
+        {"store_schema": False},
+    ],
+    ids=["plain", "delta", "dictionary given up", "no Arrow schema"],
+)
+def test_steps_give_the_same_rows_whatever_the_encoding(options) -> None:
+    columns = ["n", "few", "many", "raw"]
+    table = WHOLE.select(columns)
+    data = parquet(table, data_page_size=500, **options)
+    schema = table_schema(*(f for f in FIELDS if f[0] in columns))
+    assert pa.Table.from_batches(decode(data, schema, TINY)).to_pylist() == table.to_pylist()
+
+
+def test_columns_that_are_stored_as_dictionaries_come_in_steps() -> None:
+    table = pa.table({"few": WHOLE["few"].combine_chunks().dictionary_encode(), "n": WHOLE["n"]})
+    batches = decode(parquet(table), table_schema(("few", "string"), ("n", "long")), TINY)
+    assert len(batches) > 3
+    assert pa.Table.from_batches(batches).to_pylist() == WHOLE.select(["few", "n"]).to_pylist()
+
+
+def test_deleted_rows_and_a_filter_are_left_out_of_each_step() -> None:
+    data = parquet(WHOLE, row_group_size=1000)
+    schema = table_schema(("n", "long"), ("few", "string"))
+    deleted = RowPositions(BitMap64(range(0, ROWS, 3)), FILE_ID)
+    predicate = bind_filters([("few", "!=", "")], schema)
+    batches = decode(data, schema, TINY, deleted=deleted, predicate=predicate)
+    expected = [row for row in WHOLE.select(["n", "few"]).to_pylist() if row["n"] % 3 and row["few"]]
+    assert [row for batch in batches for row in batch.to_pylist()] == expected
+
+
+def test_texts_that_are_not_utf_8_are_found_among_positions() -> None:
+    raw = pa.array([b"\xff\xfe" if n == 2500 else b"fine" for n in range(ROWS)])
+    data = parquet({"t": raw}, store_schema=False)
+    with pytest.raises(DataError, match=r"column 't' .*(?i:utf)"):
+        decode(data, table_schema(("t", "string")), TINY)
+
+
+def test_a_long_text_in_a_few_rows_does_not_make_all_steps_small() -> None:
+    texts = ["x" * 100_000 if n == 1500 else "short" for n in range(ROWS)]
+    data = parquet({"t": pa.array(texts)}, dictionary_pagesize_limit=1 << 20)
+    batches = decode(data, table_schema(("t", "string")), DecodeLimits(step=200_000, batch=10_000_000))
+    assert [text for batch in batches for text in batch.column("t").to_pylist()] == texts
+    assert len(batches) < 10
+
+
+@pytest.mark.parametrize("batch", [99_000, 101_000])
+def test_a_row_is_refused_only_beyond_the_limit(batch: int) -> None:
+    data = parquet({"t": pa.array(["x" * 100_000] * 30)}, dictionary_pagesize_limit=1 << 20)
+    schema, limits = table_schema(("t", "string")), DecodeLimits(step=2_000, batch=batch)
+    if batch < 100_000:
+        with pytest.raises(DataError, match=rf"file {FILE_ID}.*batch_memory_limit allows 99,000"):
+            decode(data, schema, limits)
+    else:
+        assert sum(one.num_rows for one in decode(data, schema, limits)) == 30
+
+
+class TestPageHeaders:
+    @pytest.mark.parametrize("version", ["1.0", "2.0"])
+    @pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip"])
+    def test_pages_hold_the_values_of_the_chunk(self, codec: str, version: str) -> None:
+        data = parquet(WHOLE, compression=codec, data_page_version=version, data_page_size=500)
+        metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
+        for number in range(metadata.num_columns):
+            chunk = metadata.row_group(0).column(number)
+            pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
+            kinds = [page.kind for page in pages]
+            assert kinds.count(page_headers.DICTIONARY) == chunk.has_dictionary_page
+            values = sum(page.values for page in pages if page.kind != page_headers.DICTIONARY)
+            assert values == chunk.num_values
+
+    @pytest.mark.parametrize("version", ["1.0", "2.0"])
+    @pytest.mark.parametrize("seed", range(8))
+    def test_the_longest_row_is_found_from_the_levels(self, version: str, seed: int) -> None:
+        chance = random.Random(seed)
+        lengths = [chance.choice([0, 1, 1, 2, 5, 40, 3000 if seed % 2 else 7]) for _ in range(2000)]
+        lists = [list(range(length)) for length in lengths]
+        data = parquet({"l": pa.array(lists, pa.list_(pa.int64()))}, data_page_version=version, data_page_size=700)
+        metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
+        chunk = metadata.row_group(0).column(0)
+        pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
+        rows = page_headers.rows_of(memoryview(data), pages, chunk.compression, 1)
+        assert rows is not None
+        assert rows.longest == max(max(lengths), 1)
+        assert rows.first[0] == 0
+        assert rows.last[-1] == len(lengths) - 1
+        assert all(first <= last for first, last in zip(rows.first, rows.last, strict=True))
+
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ["same length"[:n] for n in [5] * 20],
+            [f"{n}" for n in range(3000)],
+            ["", "a", "bb"],
+            ["x" * 256, "y", "z" * 70_000],
+            [b"\x00\x00\x00\x00", b"\x01\x00", b"\x00" * 700],
+            [b"", b"\x00"],
+        ],
+        ids=["one length", "short", "empty", "long", "zeros", "zero"],
+    )
+    def test_the_longest_text_of_a_dictionary(self, texts) -> None:
+        kind = pa.string() if isinstance(texts[0], str) else pa.binary()
+        data = parquet({"t": pa.array(texts, kind)}, dictionary_pagesize_limit=1 << 20)
+        chunk = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
+        pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
+        assert page_headers.longest_entry(memoryview(data), pages[0], chunk.compression) == max(map(len, texts))
+
+
+def test_json_texts_are_made_of_fewer_rows_where_they_would_be_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "n" * 1000
+    value, names = variant_array([mapping({name: primitive(0)}, {name: 0})] * 20), metadata([name])
+    stored = pa.array([{"metadata": names, "value": value}] * 64, variant.VARIANT)
+    schema = table_schema(("v", "variant"))
+    whole = decode(parquet({"v": stored}), schema, DecodeLimits())
+    monkeypatch.setattr(variant, "_MOST_TEXT", 100_000)
+    parts = decode(parquet({"v": stored}), schema, DecodeLimits())
+    assert len(whole) == 1
+    assert len(parts) >= 16
+    assert pa.Table.from_batches(parts).equals(pa.Table.from_batches(whole).combine_chunks())
+    assert len(json.loads(parts[0].column("v")[0].as_py())) == 20
+
+
+def test_a_vector_of_very_many_positions_is_listed_only_where_it_is_needed() -> None:
+    vector = RowPositions(BitMap64(range(2**26)), FILE_ID)
+    tracemalloc.start()
+    try:
+        assert vector.keep_mask(5, 10).to_pylist() == [False] * 10
+        assert vector.keep_mask(2**26 - 2, 4).to_pylist() == [False, False, True, True]
+        assert vector.keep_mask(2**26, 10) is None
+        assert not vector.touches(1000, 1000)
+        assert vector.touches(2**26 - 1, 2)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(RowPositions(BitMap64([3, 9]), FILE_ID).positions, [3, 9])
