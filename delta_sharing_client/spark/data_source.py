@@ -1,6 +1,6 @@
 """The data source ``deltaSharing``: planned in Spark's driver, read by the same code as `load_as_spark`.
 
-Spark calls `describe` in one process and `plan` in another; see `shipping.data_source`.
+Spark calls `describe` in one process and `plan` in another; see `python_data_source`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, plan_snapshot
-from delta_sharing_client.spark.code_distribution import data_source, package_loader
+from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.data_source_options import STREAM_OPTIONS, SourceOptions, parse_options
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
 from delta_sharing_client.spark.session import (
@@ -65,9 +65,13 @@ def register(spark: SparkSession | None = None) -> None:
         )
     from pyspark.errors import AnalysisException
 
+    from delta_sharing_client.spark.python_data_source import source_for
+
+    distribute_code(session)
+    archive = code_archive().read_bytes() if is_connect(session) else b""
     try:
         with worker_python(session):
-            session.dataSource.register(data_source(package_loader(), core_count(session)))
+            session.dataSource.register(source_for(core_count(session), archive))
     except AnalysisException as error:
         # Spark 4.0 takes no other than the one that it has found by itself, which is the same.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):

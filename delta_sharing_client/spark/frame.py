@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
-from delta_sharing_client.spark.code_distribution import package_loader, partition_reader
+from delta_sharing_client.spark.code_distribution import distribute_code
 from delta_sharing_client.spark.data_source import make_known
+from delta_sharing_client.spark.entry_points import partition_reader
 from delta_sharing_client.spark.executor import NO_COLUMN
 from delta_sharing_client.spark.partition_plan import check_partition_size, divide, encode_plan
 from delta_sharing_client.spark.session import core_count, session_for, spark_version, worker_python
@@ -76,9 +77,10 @@ def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], sch
         from pyspark.sql import types
 
         schema = types.StructType([types.StructField(NO_COLUMN, types.BooleanType())])
+    distribute_code(session)
     numbers = session.range(0, len(parts), 1, max(len(parts), 1))
     with worker_python(session), warnings.catch_warnings():
         # PySpark warns of releases of pandas and of distutils; what is done here takes neither.
         warnings.simplefilter("ignore")
-        frame = numbers.mapInArrow(partition_reader(job, parts, package_loader()), schema)
+        frame = numbers.mapInArrow(partition_reader(job, parts), schema)
     return frame.select() if counting else frame

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructType
 from delta_sharing_client.parquet.cast import holds_variant, is_variant
-from delta_sharing_client.spark.code_distribution import Load, package_loader
+from delta_sharing_client.spark.code_distribution import distribute_code
+from delta_sharing_client.spark.entry_points import variant_text_function
 from delta_sharing_client.spark.session import worker_python
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def variant_text(session: SparkSession) -> Text:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    function = _text_function(package_loader())
+    distribute_code(session)
+    function = variant_text_function()
 
     def text(column: Column) -> Column:
         with worker_python(session), warnings.catch_warnings():
@@ -76,24 +78,6 @@ def variant_text(session: SparkSession) -> Text:
             return F.udf(function, "string", useArrow=False)(column)
 
     return text
-
-
-def _text_function(load: Load) -> Callable[[Any], str | None]:
-    """Defined inside a function, so that it travels by value; see `shipping`."""
-    kept: list[Any] = []
-
-    def text_of_variant(value: Any) -> str | None:
-        if value is None:
-            return None
-        if not kept:
-            from functools import lru_cache
-
-            module = load("parquet.variant_json")
-            kept.extend((module.to_json, lru_cache(16)(module.json_names)))
-        to_json, names = kept
-        return to_json(bytes(value.value), names(bytes(value.metadata)))  # type: ignore[no-any-return]
-
-    return text_of_variant
 
 
 def _same(stored: DataType, wanted: DataType) -> bool:

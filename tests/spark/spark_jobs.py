@@ -107,7 +107,7 @@ def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options
 
 
 def where(spark: SparkSession, marks: str) -> dict[str, Any]:
-    """Tell whether the workers have the package on their path, and what runs them.
+    """Tell whether the workers have the package, other than in the zip of the session, and what runs them.
 
     Args:
         spark: the session.
@@ -121,7 +121,8 @@ def where(spark: SparkSession, marks: str) -> dict[str, Any]:
             (Path(marks) / str(batch["id"][0])).touch()
             while len(list(Path(marks).iterdir())) < 2:
                 time.sleep(0.05)
-            found = importlib.util.find_spec("delta_sharing_client") is not None
+            package = importlib.util.find_spec("delta_sharing_client")
+            found = package is not None and ".zip" not in str(package.origin)
             yield pa.RecordBatch.from_pydict({"found": [found], "pid": [os.getppid()]})
 
     rows = spark.range(0, 2, 1, 2).mapInArrow(look, "found boolean, pid long").collect()

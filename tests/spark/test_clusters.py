@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
-from spark_processes import Jobs, environment
+from spark_processes import VERSION, Jobs, environment
 from waiting import run_program
 
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def customers(sample_profile: str) -> str:
 def test_a_standalone_cluster_without_the_package_reads_tables(
     standalone: Jobs, orders: str, customers: str, tmp_path: Path
 ) -> None:
-    jobs = [{"job": "totals", "url": orders, "front": front} for front in FRONTS]
+    jobs: list[dict[str, Any]] = [{"job": "totals", "url": orders, "front": front} for front in FRONTS]
     where, join, *totals = standalone.run(
         {"job": "where", "marks": str(tmp_path)},
         {"job": "joined", "orders": orders, "customers": customers},
@@ -34,6 +35,14 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
     assert where == {"found": [False, False], "processes": 2}  # two executors, both without the package
     assert join == turnover(orders, customers)
     assert totals == [expected(orders)] * len(FRONTS)
+
+
+@pytest.mark.skipif(VERSION < (4, 0), reason="Spark 3.5 has no Python data sources")
+def test_a_standalone_cluster_without_the_package_follows_a_table(
+    standalone: Jobs, orders: str, tmp_path: Path
+) -> None:
+    (told,) = standalone.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
+    assert told == [expected(orders)] * 2
 
 
 def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(

@@ -82,16 +82,10 @@ def test_a_filter_of_spark_does_not_stay(source: SparkSession, orders: str) -> N
 
 def test_nothing_is_pushed_down() -> None:
     datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
-    from delta_sharing_client.spark.code_distribution import data_source, package_loader
+    from delta_sharing_client.spark.python_data_source import SharedTableReader
 
-    source = data_source(package_loader())
-    made = source({"path": "x"})
-    assert isinstance(made, datasource.DataSource)
-    reader = source.reader.__closure__  # where the class of the reader is
-    readers = [cell.cell_contents for cell in reader or () if isinstance(cell.cell_contents, type)]
-    (reader_class,) = [kind for kind in readers if issubclass(kind, datasource.DataSourceReader)]
     base = getattr(datasource.DataSourceReader, "pushFilters", None)
-    assert getattr(reader_class, "pushFilters", None) is base
+    assert getattr(SharedTableReader, "pushFilters", None) is base
 
 
 def test_options_of_a_snapshot(source: SparkSession, orders: str) -> None:

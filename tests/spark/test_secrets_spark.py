@@ -129,7 +129,7 @@ def test_nothing_that_spark_keeps_or_prints_holds_a_secret(run: Run) -> None:
 def test_what_travels_does_not_show_itself(spark: SparkSession, tables: dict[str, Path]) -> None:
     from pyspark import cloudpickle
 
-    from delta_sharing_client.spark.code_distribution import package_loader, partition_reader
+    from delta_sharing_client.spark.entry_points import partition_reader
     from delta_sharing_client.spark.partition_plan import divide, encode_plan
 
     with SharingServer({"s.d.good": tables["good"]}, token=TOKEN) as server:
@@ -137,7 +137,7 @@ def test_what_travels_does_not_show_itself(spark: SparkSession, tables: dict[str
         plan = client.table("s.d.good").scan().plan()
         job, parts = encode_plan(client._rest, plan, divide(plan, 2), executor_credentials=True)
         off, _ = encode_plan(client._rest, plan, divide(plan, 2), executor_credentials=False)
-    sent = cloudpickle.dumps(partition_reader(job, parts, package_loader()))
+    sent = cloudpickle.dumps(partition_reader(job, parts))
     assert TOKEN.encode() not in sent
     assert b"Signature" not in sent
     assert TOKEN not in repr(decode(job))

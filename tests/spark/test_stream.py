@@ -178,11 +178,11 @@ def test_what_goes_to_executors_holds_no_credential(follower: Follower) -> None:
     from pyspark import cloudpickle
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from delta_sharing_client.spark.code_distribution import data_source, package_loader
+    from delta_sharing_client.spark.python_data_source import source_for
 
     given = follower.fields | {"path": "s.s.t", "executorCredentials": "false", "startingVersion": "0"}
     token = follower.fields["bearerToken"].encode()
-    source = data_source(package_loader(), 2)(given)
+    source = source_for(2)(given)
     assert token in cloudpickle.dumps(source)  # on its way to the driver's own worker
     reader = source.streamReader(StructType([StructField("id", LongType())]))
     start = reader.initialOffset()

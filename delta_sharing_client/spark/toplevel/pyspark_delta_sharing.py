@@ -6,7 +6,7 @@ So that `spark.read.format("deltaSharing")` works wherever delta-sharing-client 
 
 from __future__ import annotations
 
-from delta_sharing_client.spark.code_distribution import data_source, package_loader
+from delta_sharing_client.spark.python_data_source import SharedTableSource
 
 #: The data source; Spark looks for this name.
-DefaultSource = data_source(package_loader())
+DefaultSource = SharedTableSource

@@ -1,0 +1,133 @@
+"""Functions that Spark pickles by value, and that its Python workers run before they can import this package.
+
+A pickle by reference would be imported before any line of ours runs; these look first which package a worker has.
+Until `package_module` has imported it they use the standard library alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from delta_sharing_client._version import __version__
+
+#: The name of the zip that `code_distribution` makes.
+ARCHIVE_NAME: Final = f"delta_sharing_client-{__version__}-{{digest}}.zip"
+
+_VERSION: Final = __version__
+_ARCHIVE: Final = ARCHIVE_NAME.partition("{")[0]
+
+
+def package_module(name: str, archive: bytes = b"") -> Any:
+    """Import a module of this package, of the driver's release: the installed one, or that of the zip.
+
+    Args:
+        name: the module's name below the package.
+        archive: the zip, for a process to which Spark names it and does not copy it; see `_put_on_path`.
+
+    Raises:
+        ImportError: this process has neither the package nor the zip, or lacks a library.
+        SparkError: this process has imported another release already.
+    """
+    import importlib
+    import sys
+
+    package = "delta_sharing_client"
+    if package not in sys.modules:
+        _put_on_path(archive)
+    try:
+        found = importlib.import_module(f"{package}._version").__version__
+        if found == _VERSION:
+            return importlib.import_module(f"{package}.{name}")
+    except ImportError as error:
+        raise ImportError(
+            f"Spark's worker, {sys.executable}, cannot import {error.name}: say pip install "
+            f"delta-sharing-client=={_VERSION} on the workers; in local mode set PYSPARK_PYTHON to the Python "
+            "that has it before the session starts. Where the package alone is missing, "
+            "delta_sharing_client.spark.register(spark) on the driver gives it to the workers"
+        ) from None
+    raise importlib.import_module(f"{package}.errors").SparkError(
+        f"Spark's worker, {sys.executable}, has delta-sharing-client {found} in use, and the driver {_VERSION}. "
+        "Install the same release on the workers, or call delta_sharing_client.spark.register(spark) on the "
+        "driver, which gives them its own, before anything else imports the package there"
+    )
+
+
+def _put_on_path(archive: bytes) -> None:
+    """Put the zip before what is installed, or behind it where that is the driver's release.
+
+    Spark 4 names the zip in a folder where it is not to the process that plans a stream, and to the executors of
+    streams of a Connect session. In a classic session the zip lies a folder higher up; else it is written there.
+    """
+    import importlib
+    import os
+    import sys
+    from importlib import metadata
+    from pathlib import Path
+
+    named = [Path(path) for path in sys.path if Path(path).name.startswith(_ARCHIVE)]
+    found = []
+    for path in named:
+        above = path.parent.parent / path.name
+        if not path.exists() and archive and not above.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(f".{os.getpid()}")
+            temporary.write_bytes(archive)
+            temporary.replace(path)
+        found.append(str(path if path.exists() else above))
+    try:
+        installed = metadata.version("delta-sharing-client")
+    except metadata.PackageNotFoundError:
+        installed = ""
+    others = [path for path in sys.path if Path(path) not in named]
+    sys.path[:] = others + found if installed == _VERSION else others[:1] + found + others[1:]
+    importlib.invalidate_caches()
+
+
+def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function for `DataFrame.mapInArrow`.
+
+    Args:
+        job: the encoded job.
+        parts: the encoded partitions.
+
+    Returns:
+        A function from batches of partition numbers to the batches of these partitions.
+    """
+
+    def read_shared_table(numbers: Iterator[Any]) -> Iterator[Any]:
+        read_part = package_module("spark.executor").read_part
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read_part(job, parts[number])
+
+    return read_shared_table
+
+
+def variant_text_function() -> Callable[[Any], str | None]:
+    """Return the function for `udf` that makes JSON text of a variant."""
+    kept: list[Any] = []
+
+    def text_of_variant(value: Any) -> str | None:
+        if value is None:
+            return None
+        if not kept:
+            from functools import lru_cache
+
+            module = package_module("parquet.variant_json")
+            kept.extend((module.to_json, lru_cache(16)(module.json_names)))
+        to_json, names = kept
+        return to_json(bytes(value.value), names(bytes(value.metadata)))  # type: ignore[no-any-return]
+
+    return text_of_variant
+
+
+def pickle_by_value(module: str) -> None:
+    """Have PySpark pickle the functions and classes of a module by value."""
+    from pyspark.cloudpickle.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(sys.modules[module])  # type: ignore[no-untyped-call]
+
+
+pickle_by_value(__name__)
