@@ -122,7 +122,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
             return table
 
     source = ParquetSource(parquet(table), FileScanTask(SecretUrl("u"), "file-1", 1), ReadSpec(schema))
-    monkeypatch.setattr(source, "_borrow", lambda: SimpleNamespace(reader=Reader()))
+    monkeypatch.setattr(source, "_borrow", lambda _indexed: SimpleNamespace(reader=Reader()))
     got = [batch for decoded in source.decode(Piece((0,), (), 0)) for batch in decoded.batches]
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)
