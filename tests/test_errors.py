@@ -97,7 +97,7 @@ def test_misuse_is_a_value_error_too():
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("build", [make, make_least])
 @pytest.mark.parametrize("protocol", [0, 2, pickle.HIGHEST_PROTOCOL])
-def test_survives_pickling(cls, build, protocol):
+def test_errors_survive_pickling(cls, build, protocol):
     error = build(cls)
     again = pickle.loads(pickle.dumps(error, protocol))
     assert type(again) is cls
@@ -108,7 +108,7 @@ def test_survives_pickling(cls, build, protocol):
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
-def test_survives_copying_and_keeps_notes(cls):
+def test_errors_survive_copying_and_keep_notes(cls):
     error = make(cls)
     error.add_note("while reading")
     for again in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
@@ -118,7 +118,7 @@ def test_survives_copying_and_keeps_notes(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
-def test_says_something_and_hides_secrets(cls):
+def test_messages_are_not_empty_and_hide_secrets(cls):
     error = make(cls)
     assert str(error).strip()
     assert CANARY not in str(error)
@@ -128,7 +128,7 @@ def test_says_something_and_hides_secrets(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
-def test_keeps_what_it_was_told(cls):
+def test_attributes_hold_the_arguments(cls):
     error = make(cls)
     for name in inspect.signature(cls).parameters:
         if name in {"message", "reason", "hint", "purpose", "server_message", "url"}:
@@ -137,7 +137,7 @@ def test_keeps_what_it_was_told(cls):
         assert getattr(error, name) == (tuple(value) if isinstance(value, list) else value), name
 
 
-def test_sentences():
+def test_messages_of_errors():
     assert str(errors.RestError(status=500, what="table a.b.c")) == "table a.b.c: the sharing server answered 500"
     full = errors.NotFoundError(
         status=404, what="table a.b.c", error_code="NOT_FOUND", server_message="no table", hint="Check the name"
@@ -154,7 +154,7 @@ def test_sentences():
     assert "pip install 'delta-sharing-client[polars]'" in str(make(errors.MissingDependencyError))
 
 
-def test_an_endless_server_message_is_cut():
+def test_long_server_messages_are_cut():
     for error in (
         errors.QueryError(what="table a.b.c", server_message="x " * 1_000_000),
         errors.RestError(what="table a.b.c", status=500, server_message="x " * 1_000_000),

@@ -36,7 +36,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
     assert loaded_after("import delta_sharing_client") == set()
 
 
-def test_looking_at_its_names_loads_nothing_heavy() -> None:
+def test_listing_its_names_loads_nothing_heavy() -> None:
     assert loaded_after("import delta_sharing_client as ds; dir(ds); ds.__version__; ds.errors; ds.Table") == set()
 
 
@@ -111,7 +111,7 @@ def test_every_module_imports() -> None:
             importlib.import_module(".".join(part for part in parts if part != "__init__"))
 
 
-def test_every_package_says_that_it_is_one() -> None:
+def test_every_directory_has_an_init_module() -> None:
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert all((folder / "__init__.py").is_file() for folder in folders)
 

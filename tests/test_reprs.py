@@ -65,7 +65,7 @@ def own(cls: type, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["__repr__", "_repr_html_"])
-def test_objects_that_were_never_made(name: str) -> None:
+def test_repr_of_uninitialised_objects(name: str) -> None:
     found = [cls for cls in classes() if own(cls, name)]
     assert found
     for cls in found:
@@ -101,7 +101,7 @@ FAILING: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_whatever_is_in_the_traceback_of_a_constructor_that_failed(name: str, tmp_path: Path) -> None:
+def test_repr_of_objects_whose_constructor_failed(name: str, tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:  # each raises its own
         FAILING[name](tmp_path)
     shown = 0

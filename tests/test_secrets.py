@@ -22,7 +22,7 @@ class TestSecret:
         "show",
         [repr, str, "{}".format, "{:>40}".format, "{!r}".format, lambda s: f"{s}", lambda s: f"{s!s}", ascii],
     )
-    def test_never_shows_itself(self, show):
+    def test_secret_is_hidden_in_every_text_form(self, show):
         shown = show(Secret(CANARY))
         assert CANARY not in shown
         assert MASK in shown
@@ -37,7 +37,7 @@ class TestSecret:
         with pytest.raises(TypeError, match="cannot be pickled or copied"):
             duplicate(Secret(CANARY))
 
-    def test_inside_other_things(self):
+    def test_secret_is_hidden_inside_containers(self):
         @dataclasses.dataclass
         class Holder:
             token: Secret
@@ -49,7 +49,7 @@ class TestSecret:
         with pytest.raises(TypeError, match="cannot be pickled"):
             dataclasses.asdict(Holder(Secret(CANARY)))
 
-    def test_has_no_dict_to_look_into(self):
+    def test_secret_has_no_dict(self):
         with pytest.raises(TypeError):
             vars(Secret(CANARY))
 
@@ -86,7 +86,7 @@ class TestRedactUrl:
             ("file:///home/me/profile.share", "file:///home/me/profile.share"),
         ],
     )
-    def test_examples(self, url, shown):
+    def test_redacted_urls(self, url, shown):
         assert redact_url(url) == shown
         if CANARY in url:
             assert CANARY not in shown
@@ -264,7 +264,7 @@ class TestRedactText:
             "ünïcödé — 表 🦆",
         ],
     )
-    def test_harmless_text_stays(self, text):
+    def test_text_without_secrets_is_unchanged(self, text):
         assert redact_text(text) == text
 
     @given(st.text())
@@ -282,6 +282,6 @@ class TestRedactText:
         "unit",
         ["/", "a", "a:", "?", "=", "/?", "sig ", "X-Amz-", "bearer ", '"', "\\", 'password":"', "://", "- -"],
     )
-    def test_takes_linear_time(self, unit):
+    def test_redaction_takes_linear_time(self, unit):
         """In quadratic time it would not end before the limit of a test."""
         redact_text(unit * (900_000 // len(unit)))

@@ -68,7 +68,7 @@ def test_a_wait_ends_with_the_condition_and_gives_its_value() -> None:
     assert wait_until(lambda: next(values)) == "there"
 
 
-def test_a_wait_that_hangs_says_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_wait_names_its_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "HANG", 0.01)
     with pytest.raises(AssertionError, match=r"still not true after 0 s: \[1, 2\]"):
         wait_until(lambda: False, lambda: [1, 2])
@@ -77,7 +77,7 @@ def test_a_wait_that_hangs_says_what_for(monkeypatch: pytest.MonkeyPatch) -> Non
         wait_for_rest(lambda: next(numbers))
 
 
-def test_steps_are_taken_meanwhile_and_their_failures_raised() -> None:
+def test_steps_run_while_waiting_and_raise_their_failures() -> None:
     taken: list[int] = []
     with meanwhile(lambda: taken.append(1), lambda: taken.append(2)):
         wait_until(lambda: taken == [1, 2])

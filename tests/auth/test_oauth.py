@@ -31,7 +31,7 @@ def basic(name, secret):
 
 
 class TestTheRequest:
-    def test_the_form_and_the_header_are_those_of_the_protocol(self, tokens):
+    def test_request_has_the_form_and_header_of_the_protocol(self, tokens):
         with SharingClient(tokens.fields()) as client:
             assert [share.name for share in client.list_shares()] == ["1"]
         (request,) = tokens.server.seen("/token")
@@ -47,7 +47,7 @@ class TestTheRequest:
         assert tokens.forms[0]["scope"] == "read all"
         assert tokens.forms[0]["audience"] == "https://a.example/x?y=1&z"
 
-    def test_a_server_that_wants_id_and_secret_encoded_gets_them_so_from_then_on(self, tokens):
+    def test_id_and_secret_stay_percent_encoded_once_a_server_requires_it(self, tokens):
         secret = "a+b/c=%:d"
         good = basic("client-1", "a%2Bb%2Fc%3D%25%3Ad")
 
@@ -66,7 +66,7 @@ class TestTheRequest:
         assert used(client) == 2
         assert tokens.asked == 3
 
-    def test_a_plain_secret_that_is_refused_is_sent_once(self, tokens):
+    def test_refused_unreserved_secret_is_sent_once(self, tokens):
         tokens.check = lambda request, form: Reply.of_json({"error": "invalid_client"}, status=401)
         with pytest.raises(TokenError):
             used(tokens.client())
@@ -108,10 +108,10 @@ class TestLifetime:
         assert at_once(8, lambda: used(client)) == [1] * 8
         assert tokens.asked == 1
 
-    def test_each_client_has_its_own(self, tokens):
+    def test_each_client_has_its_own_token(self, tokens):
         assert [used(tokens.client()), used(tokens.client())] == [1, 2]
 
-    def test_while_one_thread_renews_the_others_go_on(self, tokens, clock):
+    def test_other_threads_use_the_old_token_during_a_renewal(self, tokens, clock):
         client = tokens.client(clock)
         assert used(client) == 1
         clock.now += 3100
@@ -143,7 +143,7 @@ class TestRefusal:
         assert tokens.asked == 2
         assert len(tokens.server.seen("/shares")) == 2
 
-    def test_threads_that_are_refused_renew_once(self, tokens):
+    def test_refused_threads_share_one_renewal(self, tokens):
         client = tokens.client()
         assert used(client) == 1
         tokens.revoked.add(tokens.token(1))
@@ -152,7 +152,7 @@ class TestRefusal:
 
 
 class TestTheEndpointIsDown:
-    def test_a_token_that_is_still_good_is_kept(self, tokens, clock, caplog):
+    def test_unexpired_token_is_kept(self, tokens, clock, caplog):
         client = tokens.client(clock)
         assert used(client) == 1
         tokens.check = lambda request, form: Reply(status=503)
@@ -170,7 +170,7 @@ class TestTheEndpointIsDown:
         clock.now += 30
         assert used(client) == 2
 
-    def test_without_a_good_one_it_is_an_error_after_a_minute(self, tokens, clock):
+    def test_expired_token_raises_after_a_minute(self, tokens, clock):
         client = tokens.client(clock, api_attempts=1000)
         assert used(client) == 1
         tokens.check = lambda request, form: Reply(status=503)
@@ -182,7 +182,7 @@ class TestTheEndpointIsDown:
         assert caught.value.status == 503
         assert "deadline is 60 s" in str(caught.value)
 
-    def test_attempts_are_bounded_too(self, tokens, clock):
+    def test_attempts_are_bounded(self, tokens, clock):
         tokens.check = lambda request, form: Reply(status=500)
         with pytest.raises(TokenError, match="3 attempts"):
             used(tokens.client(clock, api_attempts=3))
@@ -198,39 +198,39 @@ class TestTheEndpointIsDown:
             Reply.of_json({"access_token": "x" * 100}, cut_at=20, ending="reset"),
         ],
     )
-    def test_a_passing_fault_is_tried_again(self, tokens, clock, fault):
+    def test_transient_fault_is_retried(self, tokens, clock, fault):
         tokens.server.on("POST", "/token", fault, nth=1)
         assert used(tokens.client(clock)) == 1
         assert tokens.asked == 2
         if "Retry-After" in fault.headers:
             assert clock.slept == [3.0]
 
-    def test_to_come_back_past_the_deadline_is_an_error_at_once(self, tokens, clock):
+    def test_retry_after_past_the_deadline_raises_at_once(self, tokens, clock):
         tokens.check = lambda request, form: Reply(status=429, headers={"Retry-After": "61"})
         with pytest.raises(TokenError, match="asks to wait 61 s"):
             used(tokens.client(clock))
         assert tokens.asked == 1
         assert clock.slept == []
 
-    def test_nothing_listens(self, tokens, clock):
+    def test_connection_refused_raises(self, tokens, clock):
         with FaultServer() as gone:
             url = gone.url
         profile = tokens.profile(tokenEndpoint=f"{url}/token")
         with pytest.raises(TokenError, match="no access token for client 'client-1'"):
             used(tokens.client(clock, profile))
 
-    def test_the_path_of_the_endpoint_does_not_hide_the_reason(self, tokens, clock):
+    def test_path_of_the_endpoint_does_not_hide_the_reason(self, tokens, clock):
         tokens.check = lambda request, form: Reply(drop=True)
         with pytest.raises(TokenError, match="/token: the connection was closed"):
             used(tokens.client(clock))
 
-    def test_nothing_answers(self, tokens):
+    def test_silent_endpoint_times_out(self, tokens):
         tokens.server.on("POST", "/token", Reply(delay=FOREVER))
         client = tokens.client(read_timeout=timedelta(seconds=0.5), api_attempts=2)
         with pytest.raises(TokenError, match="no answer came in time"):
             used(client)
 
-    def test_who_waits_for_a_renewal_that_fails_fails_with_it(self, tokens):
+    def test_waiting_threads_raise_the_error_of_the_renewal(self, tokens):
         tokens.check = lambda request, form: Reply.of_json({"error": "invalid_client"}, status=401, delay=1)
         client = tokens.client()
         results = at_once(6, lambda: used(client))
@@ -257,7 +257,7 @@ class TestRules:
         assert caught.value.status == status
         assert tokens.asked == 1
 
-    def test_a_netrc_file_is_not_asked(self, tokens, tmp_path, monkeypatch):
+    def test_netrc_file_is_not_read(self, tokens, tmp_path, monkeypatch):
         netrc = tmp_path / "netrc"
         netrc.write_text("machine 127.0.0.1 login someone password else\n")
         netrc.chmod(0o600)
@@ -290,14 +290,14 @@ class TestRules:
             Reply.of_json({"error": "unauthorized_client", "access_token": "a"}),
         ],
     )
-    def test_an_answer_that_is_none_is_an_error_and_not_asked_for_again(self, tokens, reply):
+    def test_malformed_answer_raises_without_a_retry(self, tokens, reply):
         tokens.check = lambda request, form: reply
         with pytest.raises(TokenError, match="token endpoint http://127"):
             used(tokens.client())
         assert tokens.asked == 1
         assert tokens.server.seen("/shares") == []
 
-    def test_the_error_says_what_the_endpoint_said(self, tokens):
+    def test_error_contains_the_message_of_the_endpoint(self, tokens):
         said = {"error": "invalid_scope", "error_description": "no\nsuch scope"}
         tokens.check = lambda request, form: Reply.of_json(said, status=400)
         with pytest.raises(TokenError, match=r"answered 400 \(invalid_scope: no such scope\)") as caught:
@@ -308,7 +308,7 @@ class TestRules:
 
 
 class TestSecrets:
-    def test_none_in_messages_logs_reprs_and_pickles(self, tokens, caplog):
+    def test_messages_logs_reprs_and_pickles_hold_no_secret(self, tokens, caplog):
         caplog.set_level(logging.DEBUG)
 
         def echo(request, form):

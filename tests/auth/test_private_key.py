@@ -90,7 +90,7 @@ def test_the_assertion_has_the_claims_of_the_protocol(tokens, path):
     assert tokens.asked == 2
 
 
-def test_each_assertion_is_a_new_one(tokens, path):
+def test_each_assertion_has_a_new_id(tokens, path):
     clock = Clock()
     client = tokens.client(clock, Profile.from_dict(tokens.key_fields({"privateKeyFile": str(path)})))
     tokens.server.on("POST", "/token", Reply(status=503), nth=1)
@@ -100,19 +100,19 @@ def test_each_assertion_is_a_new_one(tokens, path):
     assert "scope" not in tokens.claims[0]
 
 
-def test_another_algorithm(tokens, path):
+def test_algorithm_of_the_profile_is_used(tokens, path):
     fields = tokens.key_fields({"privateKeyFile": str(path), "algorithm": "PS512"})
     with SharingClient(fields) as client:
         assert client.list_shares()
 
 
-def test_a_key_in_the_profile_itself(tokens, key):
+def test_key_text_in_the_profile(tokens, key):
     with SharingClient(tokens.key_fields({"privateKey": pem(key).decode()})) as client:
         assert client.list_shares()
         assert "BEGIN" not in repr(client.profile)
 
 
-def test_a_relative_path_is_taken_from_the_profiles_folder(tokens, path, tmp_path, monkeypatch):
+def test_relative_key_path_starts_at_the_profile_directory(tokens, path, tmp_path, monkeypatch):
     file = tmp_path / "mine.share"
     file.touch(0o600)
     file.write_text(json.dumps(tokens.key_fields({"privateKeyFile": "key.pem"})))
@@ -123,7 +123,7 @@ def test_a_relative_path_is_taken_from_the_profiles_folder(tokens, path, tmp_pat
         assert client.list_shares()
 
 
-def test_a_key_that_others_can_read_warns(tokens, path):
+def test_key_file_readable_by_others_warns(tokens, path):
     path.chmod(0o640)
     with pytest.warns(ProfileWarning, match=r"private key .*key\.pem can be read .* chmod 600"):
         load_profile(tokens.key_fields({"privateKeyFile": str(path)}))
@@ -142,38 +142,38 @@ class TestKeysThatDoNotWork:
         assert tokens.asked == 0
         return caught.value
 
-    def test_there_is_none(self, tokens, tmp_path):
+    def test_missing_key_file_raises(self, tokens, tmp_path):
         error = self.refused(tokens, {"privateKeyFile": str(tmp_path / "no.pem")}, "No such file")
         assert error.field == "privateKeyFile"
         self.refused(tokens, {"privateKeyFile": str(tmp_path)}, "directory")
         self.refused(tokens, {"privateKeyFile": "a\0b"}, "not a private key")
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\xff\xfe", b"PRIVATE KEY-----" + b"x" * 70_000])
-    def test_it_is_no_key(self, tokens, path, content):
+    def test_file_without_a_key_raises(self, tokens, path, content):
         path.write_bytes(content)
         self.refused(tokens, {"privateKeyFile": str(path)}, "not a private key in PEM format")
 
-    def test_it_is_damaged(self, tokens, path):
+    def test_damaged_key_raises(self, tokens, path):
         path.write_bytes(b"-----BEGIN PRIVATE KEY-----\ncanary0000\n-----END PRIVATE KEY-----\n")
         error = self.refused(tokens, {"privateKeyFile": str(path)}, "cannot sign with RS256")
         assert "canary" not in str(error)
 
-    def test_it_is_encrypted(self, tokens, path, key):
+    def test_encrypted_key_raises(self, tokens, path, key):
         path.write_bytes(pem(key, b"password"))
         self.refused(tokens, {"privateKeyFile": str(path)}, "unencrypted")
 
-    def test_it_is_of_another_kind(self, tokens, path):
+    def test_key_of_another_type_raises(self, tokens, path):
         path.write_bytes(pem(ec.generate_private_key(ec.SECP256R1())))
         self.refused(tokens, {"privateKeyFile": str(path)}, "cannot sign with RS256")
 
     @pytest.mark.parametrize("algorithm", ["none", "HS256", "rs256", "X"])
-    def test_algorithms_without_a_private_key(self, tokens, path, algorithm):
+    def test_symmetric_algorithms_raise(self, tokens, path, algorithm):
         with pytest.raises(ProfileError, match="RS256") as caught:
             Profile.from_dict(tokens.key_fields({"privateKeyFile": str(path), "algorithm": algorithm}))
         assert caught.value.field == "algorithm"
 
 
-def test_an_assertion_that_is_refused(tokens, path, caplog):
+def test_refused_assertion_raises(tokens, path, caplog):
     caplog.set_level(logging.DEBUG)
     seen = []
 

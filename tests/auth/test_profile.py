@@ -71,19 +71,19 @@ class TestFields:
             assert caught.value.source == "x.share"
 
     @pytest.mark.parametrize("version", [3, 99, 3.0])
-    def test_a_higher_version_says_upgrade(self, version):
+    def test_higher_version_raises_and_names_the_upgrade(self, version):
         with pytest.raises(UnsupportedProfileError, match="upgrade") as caught:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": version})
         assert caught.value.field == "shareCredentialsVersion"
 
     @pytest.mark.parametrize("version", [0, -1, 1.5, "1"])
-    def test_other_versions_are_wrong(self, version):
+    def test_invalid_versions_raise(self, version):
         with pytest.raises(ProfileError) as caught:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": version})
         assert type(caught.value) is ProfileError
 
     @pytest.mark.parametrize("kind", ["saml", "x"])
-    def test_other_types_are_named(self, kind):
+    def test_unknown_types_are_named(self, kind):
         with pytest.raises(UnsupportedProfileError, match=kind) as caught:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": 2, "type": kind})
         assert "upgrade" in str(caught.value)
@@ -106,18 +106,18 @@ class TestFields:
             "file:///x",
         ],
     )
-    def test_an_endpoint_is_a_url(self, endpoint):
+    def test_endpoint_must_be_a_url(self, endpoint):
         with pytest.raises(ProfileError, match="endpoint"):
             Profile.from_dict({**FIELDS, "endpoint": endpoint})
 
     @pytest.mark.parametrize("endpoint", ["https://me:s3cret@h/x", "https://h/x?key=s3cret", "https://h/x#s3cret"])
-    def test_an_endpoint_has_no_secret_in_it(self, endpoint):
+    def test_endpoint_with_a_secret_raises(self, endpoint):
         with pytest.raises(ProfileError, match="endpoint") as caught:
             Profile.from_dict({**FIELDS, "endpoint": endpoint})
         assert "s3cret" not in str(caught.value)
 
     @pytest.mark.parametrize("token", ["a b", "a\nb", "tökën", "a\x00"])
-    def test_a_token_fits_into_a_header(self, token):
+    def test_token_invalid_in_a_header_raises(self, token):
         with pytest.raises(ProfileError, match="bearerToken") as caught:
             Profile.from_dict({**FIELDS, "bearerToken": token})
         assert token not in str(caught.value)
@@ -126,7 +126,7 @@ class TestFields:
         assert Profile.from_dict({**FIELDS, "bearerToken": f" {CANARY}\n"}).bearer_token.reveal() == CANARY
 
     @pytest.mark.parametrize("value", [[1], "x", 3, None])
-    def test_a_profile_is_an_object(self, value):
+    def test_profile_must_be_a_json_object(self, value):
         with pytest.raises(ProfileError, match="not an object"):
             Profile.from_json(json.dumps(value))
 
@@ -164,7 +164,7 @@ class TestTimes:
             *expected, tzinfo=UTC
         )
 
-    def test_the_end_of_time(self):
+    def test_latest_expiration_time_never_expires(self):
         assert parse_iso8601("9999-12-31T23:59:59-12:00") == datetime.max.replace(tzinfo=UTC)
         assert parse_iso8601("9999-12-31T23:59:59Z").year == 9999
 
@@ -187,7 +187,7 @@ class TestTimes:
             ["2021-11-12"],
         ],
     )
-    def test_anything_else_names_the_field(self, value):
+    def test_malformed_time_names_the_field(self, value):
         with pytest.raises(ProfileError, match="expirationTime") as caught:
             Profile.from_dict({**FIELDS, "expirationTime": value})
         assert caught.value.field == "expirationTime"
@@ -200,7 +200,7 @@ class TestTimes:
 
 
 class TestSources:
-    def test_paths(self, path, monkeypatch):
+    def test_paths_of_every_kind_are_read(self, path, monkeypatch):
         expected = Profile.from_dict(FIELDS)
         monkeypatch.setenv("HOME", str(path.parent))
         monkeypatch.chdir(path.parent)
@@ -241,7 +241,7 @@ class TestSources:
         assert load_profile(profile) is profile
 
     @pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b""])
-    def test_a_byte_order_mark_is_fine(self, path, mark):
+    def test_byte_order_mark_is_ignored(self, path, mark):
         path.write_bytes(mark + json.dumps(FIELDS).encode())
         assert load_profile(path).bearer_token.reveal() == CANARY
 
@@ -251,7 +251,7 @@ class TestSources:
             assert load_profile() == Profile.from_dict(FIELDS)
 
     @pytest.mark.parametrize("value", [None, "", " "])
-    def test_without_it_the_error_says_how_to_set_it(self, monkeypatch, value):
+    def test_missing_environment_variable_is_named(self, monkeypatch, value):
         monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
         if value is not None:
             monkeypatch.setenv(ENVIRONMENT_VARIABLE, value)
@@ -280,11 +280,11 @@ class TestSources:
         with pytest.raises(ProfileError, match="cannot be read"):
             load_profile("nosuchscheme://x/config.share")
 
-    def test_plain_http_would_show_the_token(self):
+    def test_profile_over_plain_http_is_refused(self):
         with pytest.raises(ProfileError, match="plain http"):
             load_profile("http://example.com/config.share")
 
-    def test_what_cannot_be_read_names_the_path(self, tmp_path):
+    def test_unreadable_profile_names_the_path(self, tmp_path):
         for source, reason in (
             (tmp_path / "no.share", "no such file"),
             (tmp_path, "directory"),
@@ -297,16 +297,16 @@ class TestSources:
             load_profile("  ")
 
     @pytest.mark.parametrize("source", [5, b"{}", object()])
-    def test_other_things_are_type_errors(self, source):
+    def test_other_types_of_source_are_type_errors(self, source):
         with pytest.raises(TypeError, match="a profile is"):
             load_profile(source)
 
-    def test_a_huge_file_is_no_profile(self, path):
+    def test_huge_file_is_refused(self, path):
         path.write_bytes(b" " * (1024 * 1024 + 2))
         with pytest.raises(ProfileError, match="1 MB"):
             load_profile(path)
 
-    def test_a_closed_file(self, path):
+    def test_closed_file_raises(self, path):
         file = path.open()
         file.close()
         with pytest.raises(ProfileError, match="cannot be read"):
@@ -314,7 +314,7 @@ class TestSources:
 
 
 class TestWarnings:
-    def test_an_expired_token_says_when(self):
+    def test_expired_token_warns_with_its_time(self):
         with pytest.warns(ProfileWarning, match="expired at 2021-11-12T00:12:29Z") as caught:
             load_profile({**FIELDS, "expirationTime": "2021-11-12T00:12:29Z"})
         assert caught[0].filename == __file__
@@ -322,7 +322,7 @@ class TestWarnings:
 
     @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
     @pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, True), (0o604, True), (0o600, False)])
-    def test_a_file_that_others_can_read(self, path, mode, warned):
+    def test_file_readable_by_others_warns(self, path, mode, warned):
         path.chmod(mode)
         for source in (path, str(path), path.as_uri()):
             with warnings.catch_warnings(record=True) as caught:
@@ -333,7 +333,7 @@ class TestWarnings:
                 assert "chmod 600" in str(caught[0].message)
                 assert caught[0].filename == __file__
 
-    def test_the_environment_warns_alike(self, path, monkeypatch):
+    def test_profile_of_the_environment_warns(self, path, monkeypatch):
         path.chmod(0o644)
         monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(path))
         with pytest.warns(ProfileWarning) as caught:
@@ -349,7 +349,7 @@ class TestSecrecy:
             assert CANARY not in text
         assert profile.endpoint in repr(profile)
 
-    def test_it_is_neither_pickled_nor_copied(self):
+    def test_profile_with_a_token_is_neither_pickled_nor_copied(self):
         profile = Profile.from_dict(FIELDS)
         for attempt in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError, match="Secret"):

@@ -80,7 +80,7 @@ def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name:
     assert told["sums"]
 
 
-def test_the_manifest_is_true(bench: Bench) -> None:
+def test_the_manifest_describes_the_tables(bench: Bench) -> None:
     for name in ("small", "large", "partitioned"):
         manifest = bench.data.read_manifest(name, "tiny")
         table = bench.table(name)
@@ -106,7 +106,7 @@ def test_a_partition_filter_fetches_only_its_files(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("client", ["ours", "ours-delta", "ours-parquet"])
-def test_a_listing_is_whole_in_both_formats(bench: Bench, client: str) -> None:
+def test_listing_is_complete_in_both_formats(bench: Bench, client: str) -> None:
     told = bench.run("listing", client)
     assert told["rows"] == bench.data.read_manifest("listing", "tiny")["listed"]
     assert told["requests"] == {"api": 1}

@@ -14,7 +14,7 @@ BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "spark.py"
 
 
 @pytest.mark.slow
-def test_every_way_gives_the_sums_of_the_data(tmp_path: Path) -> None:
+def test_every_method_returns_the_sums_of_the_data(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARK), "--scale", "tiny", "--repeat", "1"]
     command += ["--only", "sum,small", "--json", str(tmp_path / "runs.json")]
     environment = {**os.environ, "DELTA_SHARING_BENCH_DATA": str(tmp_path / "data")}

@@ -68,7 +68,7 @@ def test_tables_of_schemas_and_of_shares_agree(any_server: Target) -> None:
         assert len(set(by_schema)) == len(by_schema)
 
 
-def test_a_listing_page_by_page_is_the_whole(any_server: Target) -> None:
+def test_pages_add_up_to_the_whole_listing(any_server: Target) -> None:
     whole = any_server.get("/shares").json.get("items") or []
     expected = [share.name for share in any_server.client.list_shares()]
     names: list[str] = []
@@ -83,7 +83,7 @@ def test_a_listing_page_by_page_is_the_whole(any_server: Target) -> None:
     assert [item["name"] for item in whole] == expected[: len(whole)]
 
 
-def test_what_is_not_there(any_server: Target, readable: list[Table]) -> None:
+def test_missing_names_are_not_found(any_server: Target, readable: list[Table]) -> None:
     client, table = any_server.client, readable[0]
     with pytest.raises(ABSENT):
         client.get_share(NO_SUCH)
@@ -98,7 +98,7 @@ def test_what_is_not_there(any_server: Target, readable: list[Table]) -> None:
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])
-def test_without_the_right_token(any_server: Target, token: str) -> None:
+def test_wrong_token_is_unauthorized(any_server: Target, token: str) -> None:
     if token:
         with SharingClient(any_server.stranger) as stranger, pytest.raises((AuthenticationError, ForbiddenError)):
             stranger.list_shares()
@@ -142,7 +142,7 @@ def test_metadata(any_server: Target, readable: list[Table], wanted: Any) -> Non
 
 
 @pytest.mark.parametrize("wanted", ["auto", "parquet", "delta"])
-def test_a_few_rows(any_server: Target, readable: list[Table], wanted: Any) -> None:
+def test_limit_returns_that_many_rows(any_server: Target, readable: list[Table], wanted: Any) -> None:
     for table in readable:
         scan = any_server.client.table(table).scan(limit=ROWS, response_format=wanted)
         try:
@@ -179,7 +179,7 @@ def comparable(value: Any) -> bool:
     return isinstance(value, bool | int | str | date) or (isinstance(value, float) and value == value)
 
 
-def test_time_travel_or_a_clear_refusal(any_server: Target, readable: list[Table]) -> None:
+def test_time_travel_returns_the_version_or_a_typed_error(any_server: Target, readable: list[Table]) -> None:
     for table in readable:
         shared = any_server.client.table(table)
         version = shared.version()
@@ -215,7 +215,7 @@ class TestWire:
         assert answered
 
     @pytest.mark.parametrize("wanted", ["parquet", "delta", "delta,parquet", "Delta,Parquet"])
-    def test_with_it_the_answer_is_one_of_those_asked_for(
+    def test_with_the_header_the_answer_has_a_requested_format(
         self, any_server: Target, readable: list[Table], wanted: str
     ) -> None:
         features = "deletionvectors,columnmapping,timestampntz"

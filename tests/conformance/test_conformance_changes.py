@@ -119,11 +119,11 @@ class TestRanges:
             {"starting_version": 0, "ending_timestamp": "1999-01-01T00:00:00Z"},
         ],
     )
-    def test_that_cannot_be(self, target: Target, asked: dict[str, Any]) -> None:
+    def test_invalid_ranges_are_refused(self, target: Target, asked: dict[str, Any]) -> None:
         with pytest.raises(BadRequestError):
             ask(target, **asked)
 
-    def test_that_the_client_does_not_even_send(self) -> None:
+    def test_client_refuses_invalid_ranges_without_a_request(self) -> None:
         for wrong in (
             {},
             {"starting_version": 1, "starting_timestamp": "2024-01-01T00:00:00Z"},
@@ -161,12 +161,12 @@ class TestRanges:
 
 
 class TestMetadata:
-    def test_without_history_it_is_the_latest(self, newest: Target, response_format: Any) -> None:
+    def test_without_history_only_the_latest_metadata(self, newest: Target, response_format: Any) -> None:
         answer = ask(newest, starting_version=0, ending_version=1, formats=(response_format,))
         assert "note" in answer.metadata.schema.names
         assert answer.historical == ()
 
-    def test_with_history_it_is_every_one_in_the_range(self, newest: Target, response_format: Any) -> None:
+    def test_with_history_all_metadata_of_the_range(self, newest: Target, response_format: Any) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
         answer = ask(newest, starting_version=1, include_historical_metadata=True, formats=(response_format,))
@@ -180,7 +180,7 @@ class TestMetadata:
 
 class TestPages:
     @pytest.mark.parametrize("size", [1, 4])
-    def test_the_pages_are_the_whole(self, newest: Target, response_format: Any, size: int) -> None:
+    def test_pages_add_up_to_the_whole_answer(self, newest: Target, response_format: Any, size: int) -> None:
         asked = {"starting_version": 0, "include_historical_metadata": True, "formats": (response_format,)}
         whole, paged = ask(newest, **asked), ask(newest, **asked, max_files=size)
         assert [(type(f), f.id, f.version) for f in paged.items] == [
@@ -192,7 +192,7 @@ class TestPages:
             whole.historical,
         )
 
-    def test_a_server_that_pages_on_its_own(self, start: Callable[..., Target], newest: Target) -> None:
+    def test_server_with_its_own_page_size(self, start: Callable[..., Target], newest: Target) -> None:
         paged = start("paged")
         assert paged.server is not None
         paged.server.reset_requests()
@@ -238,7 +238,7 @@ def test_a_table_without_a_change_feed(target: Target) -> None:
         target.rest.table_changes(Table.parse(TYPED), ChangesRequest(starting_version=0))
 
 
-def test_a_table_that_is_not_there(target: Target) -> None:
+def test_missing_table_is_not_found(target: Target) -> None:
     with pytest.raises(NotFoundError, match=r"shop\.sales\.nope"):
         target.rest.table_changes(Table("nope", "shop", "sales"), ChangesRequest(starting_version=0))
 

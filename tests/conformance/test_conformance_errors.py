@@ -76,7 +76,7 @@ class TestStatuses:
         with pytest.raises(NotFoundError):
             client.list_tables("shop.nope")
 
-    def test_each_is_json_of_two_fields(self, target: Target) -> None:
+    def test_error_body_is_json_with_two_fields(self, target: Target) -> None:
         path = path_of(ORDERS)
         answers = [
             target.get(f"{path}/metadata", version="-1"),
@@ -112,7 +112,7 @@ class TestStatuses:
             (503, ServerError, 3),
         ],
     )
-    def test_each_has_its_error(
+    def test_each_status_raises_its_class(
         self, faults: FaultServer, status: int, kind: type[RestError], attempts: int
     ) -> None:
         body = {"errorCode": "CODE", "message": "the reason"}
@@ -126,7 +126,7 @@ class TestStatuses:
     @pytest.mark.parametrize(
         "body", [b"", b"<html><body>Bad gateway</body></html>", b"[]", b'{"message": 5}', b"\xff"]
     )
-    def test_a_body_that_is_not_the_protocols(self, faults: FaultServer, body: bytes) -> None:
+    def test_error_body_outside_the_protocol(self, faults: FaultServer, body: bytes) -> None:
         faults.on("GET", "*", Reply(status=400, body=body))
         with SharingClient(faults.profile, options=QUICK) as client, pytest.raises(BadRequestError) as caught:
             client.list_shares()
@@ -158,7 +158,7 @@ class TestAnswersThatBreakOff:
                 client.table("s.s.t").scan().files()
             assert (caught.value.server_message, caught.value.status) == ("the log vanished", 400)
 
-    def test_a_promised_end_that_is_missing(self, faults: FaultServer) -> None:
+    def test_missing_announced_end_is_an_incomplete_answer(self, faults: FaultServer) -> None:
         cut = Reply.of_lines(*self.lines(faults, 3), headers=self.HEADERS)
         whole = Reply.of_lines(*self.lines(faults, 4, {"endStreamAction": {}}), headers=self.HEADERS)
         faults.on("POST", "*", cut, cut, whole)
@@ -168,7 +168,7 @@ class TestAnswersThatBreakOff:
         with SharingClient(faults.profile, options=QUICK) as client, pytest.raises(IncompleteResponseError):
             client.table("s.s.t").scan().files()
 
-    def test_an_end_that_was_not_promised_may_be_there_or_not(self, faults: FaultServer) -> None:
+    def test_unannounced_end_is_optional(self, faults: FaultServer) -> None:
         faults.on(
             "POST",
             "*",
@@ -200,7 +200,7 @@ class TestAnswersThatBreakOff:
 
 
 class TestExpiredUrls:
-    def test_the_store_says_so(self, tables: dict[str, Path], wall_clock: WallClock) -> None:
+    def test_store_refuses_expired_urls(self, tables: dict[str, Path], wall_clock: WallClock) -> None:
         with SharingServer({ORDERS: tables[ORDERS]}, url_lifetime=timedelta(minutes=1)) as server:
             target = Target("short-lived", server.profile, server)
             answer = target.query(ORDERS, "includeendstreamaction=true")
@@ -213,7 +213,7 @@ class TestExpiredUrls:
         assert "Request has expired" in refused.text
 
     @pytest.mark.parametrize(("history", "prefer_format"), [(True, "auto"), (False, "delta")])
-    def test_a_load_that_outlives_them_goes_on(
+    def test_load_longer_than_the_urls_is_complete(
         self, tables: dict[str, Path], history: bool, prefer_format: Any, wall_clock: WallClock
     ) -> None:
         options = TransportOptions(max_connections=1, memory_budget=1)

@@ -21,7 +21,7 @@ TABLES = [
 ]
 
 
-def test_every_listing(target: Target) -> None:
+def test_listings_contain_every_object(target: Target) -> None:
     client = target.client
     assert client.list_shares() == [Share(ODD_SHARE), Share("shop")]
     assert client.list_schemas("shop") == [Schema("ops", "shop"), Schema("sales", "shop")]
@@ -109,7 +109,7 @@ def test_names_in_any_case(target: Target) -> None:
     assert client.table(other_case(ODD)).scan().to_arrow().to_pylist() == [{"id": 42}]
 
 
-def test_odd_names_reach_the_server_as_they_are(target: Target) -> None:
+def test_unusual_names_reach_the_server_unchanged(target: Target) -> None:
     assert target.server is not None
     for name in (ODD, ("Größe.und.Höhe%2F+100%;a=b&c?d#e", "Büro", "Tische"), target.client.list_all_tables()[0]):
         target.server.reset_requests()
@@ -139,7 +139,7 @@ def test_every_path_segment_is_percent_encoded(faults: FaultServer, share: str) 
 
 
 @pytest.mark.parametrize("share", ["", "a/b", ".", "..", "a\nb", "a\x7fb", "x" * 256])
-def test_names_that_cannot_be_are_not_sent(faults: FaultServer, share: str) -> None:
+def test_invalid_names_are_refused_without_a_request(faults: FaultServer, share: str) -> None:
     with SharingClient(faults.profile) as client:
         for ask in (client.get_share, client.list_schemas, client.list_all_tables):
             with pytest.raises(TableNameError):
@@ -184,7 +184,7 @@ def test_unknown_fields_are_ignored_and_known_ones_kept(faults: FaultServer) -> 
         assert (found.access_modes, found.location) == (("url", "dir"), "s3://b/t")
 
 
-def test_a_page_token_that_comes_again_is_no_listing(faults: FaultServer) -> None:
+def test_repeated_page_token_raises(faults: FaultServer) -> None:
     faults.on("GET", "/shares", Reply.of_json({"items": [{"name": "s"}], "nextPageToken": "again"}))
     with SharingClient(faults.profile) as client, pytest.raises(ProtocolError, match="same page token twice"):
         client.list_shares()

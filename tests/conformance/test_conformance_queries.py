@@ -75,7 +75,7 @@ class TestSnapshots:
             names = target.client.table(ORDERS).scan(**point).schema.names
             assert ("note" in names) == (version >= EVOLVED)
 
-    def test_points_that_are_not_there(self, target: Target) -> None:
+    def test_missing_versions_and_times_are_refused(self, target: Target) -> None:
         for point in ({"version": LATEST + 1}, {"timestamp": at_hour(-1)}, {"timestamp": "2999-01-01T00:00:00Z"}):
             with pytest.raises(BadRequestError):
                 load(target, **point)
@@ -108,7 +108,7 @@ class TestSnapshots:
 
 
 class TestLimits:
-    def test_are_exact(self, target: Target, response_format: Any) -> None:
+    def test_limits_are_exact(self, target: Target, response_format: Any) -> None:
         scan = target.client.table(ORDERS).scan(response_format=response_format, columns=["id"])
         whole = scan.to_arrow()
         for limit in (0, 1, 7, 10**9):
@@ -125,7 +125,7 @@ class TestLimits:
         bodies = [request.body for request in newest.server.requests if request.method == "POST"]
         assert [body.get("limitHint") for body in bodies if body is not None] == [7, 2**31 - 1, None]
 
-    def test_on_the_wire_it_leaves_out_files(self, target: Target) -> None:
+    def test_limit_hint_leaves_out_files(self, target: Target) -> None:
         every = len(target.query(ORDERS).all("file"))
         counts = [len(target.query(ORDERS, limitHint=limit).all("file")) for limit in (0, 1, 10**6)]
         assert counts[0] == 0
@@ -280,7 +280,7 @@ class TestHints:
             {"predicateHints": ["p_int LIKE '1%'", "(((", "nope = 1", "p_int = 'x'"]},
         ],
     )
-    def test_hints_that_cannot_be_understood_leave_everything_in(self, target: Target, body: Any) -> None:
+    def test_unknown_hints_filter_nothing(self, target: Target, body: Any) -> None:
         assert served_ids(target, **body) == set(range(len(typed_rows())))
 
     @pytest.mark.parametrize("name", TYPED_VALUES)
@@ -306,7 +306,7 @@ class TestHints:
             assert set(scan.replace(filters=[(name, op, None)]).to_arrow()["id"].to_pylist()) == expected, op
 
     @pytest.mark.parametrize("name", TYPED_VALUES)
-    def test_hints_that_the_client_sends_leave_in_the_files_that_match(
+    def test_hints_of_the_client_keep_matching_files(
         self, tables: dict[str, Path], newest: Target, name: str
     ) -> None:
         """Each notation on its own, as a server that knows only that one reads it."""
@@ -329,7 +329,7 @@ class TestHints:
                 if any(hints.values()) and name != "p_float":
                     assert len(left_in - matching) <= (name == "p_timestamp"), one
 
-    def test_what_the_client_says_in_its_hints(self, newest: Target) -> None:
+    def test_hints_of_the_client_express_the_filter(self, newest: Target) -> None:
         """The two notations of one filter, on the wire, as the protocol spells them."""
         assert newest.server is not None
         filters = [
@@ -370,7 +370,7 @@ class TestHints:
             "p_float IS NOT NULL",
         ]
 
-    def test_a_part_of_an_or_is_not_said_alone(self, newest: Target) -> None:
+    def test_one_side_of_an_or_is_not_a_hint(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
         either = [[("p_int", "=", 12)], [("id", "not in", [1, 2, 3, *range(4, 100)])]]
@@ -379,7 +379,7 @@ class TestHints:
         assert body is not None
         assert not {"jsonPredicateHints", "predicateHints"} & set(body)
 
-    def test_what_is_said_of_data_columns(self, newest: Target) -> None:
+    def test_hints_on_data_columns(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
         either = [[("p_int", "=", 12)], [("id", "=", 0)]]
@@ -399,7 +399,7 @@ def repr_sql(text: str) -> str:
 
 class TestPages:
     @pytest.mark.parametrize("size", [1, 3, 100])
-    def test_the_pages_are_the_whole(self, target: Target, response_format: Any, size: int) -> None:
+    def test_pages_add_up_to_the_whole_answer(self, target: Target, response_format: Any, size: int) -> None:
         table = Table.parse(ORDERS)
         whole = target.rest.query_table(table, QueryRequest(formats=(response_format,)))
         paged = target.rest.query_table(table, QueryRequest(formats=(response_format,), max_files=size))
@@ -467,7 +467,7 @@ class TestPages:
 
 
 class TestEndStreamAction:
-    def test_comes_last_for_those_who_ask(self, target: Target, response_format: Any) -> None:
+    def test_end_action_is_last_when_requested(self, target: Target, response_format: Any) -> None:
         answer = target.query(ORDERS, f"responseformat={response_format};{END}")
         ends = [number for number, line in enumerate(answer.lines) if "endStreamAction" in line]
         if target.ends_streams:
@@ -512,7 +512,7 @@ class TestRefreshTokens:
     def test_only_for_the_latest_snapshot(self, target: Target, body: dict[str, Any]) -> None:
         assert target.query(ORDERS, END, **body).status == 400
 
-    def test_a_made_up_token(self, target: Target) -> None:
+    def test_unknown_refresh_token_is_refused(self, target: Target) -> None:
         answer = target.query(ORDERS, END, refreshToken="made up")
         assert answer.status == (400 if target.ends_streams else 200)
 
@@ -521,7 +521,7 @@ class TestRefreshTokens:
     "body",
     [{}, {"version": None, "limitHint": None, "predicateHints": None}, {"somethingNew": {"a": 1}}, None],
 )
-def test_bodies_that_ask_for_nothing_particular(target: Target, body: Any) -> None:
+def test_empty_bodies_return_the_whole_table(target: Target, body: Any) -> None:
     answer = (
         target.call("POST", f"{path_of(ORDERS)}/query", json=body)
         if body is not None

@@ -75,7 +75,7 @@ class TestVersions:
         assert target.call("HEAD", path_of("shop.sales.nope")).status == 404
 
     @pytest.mark.parametrize("status", [404, 405, 501])
-    def test_a_server_that_knows_no_other_is_sent_it(self, faults: FaultServer, status: int) -> None:
+    def test_head_request_is_the_fallback_for_old_servers(self, faults: FaultServer, status: int) -> None:
         path = "/shares/s/schemas/s/tables/t"
         faults.on("GET", f"{path}/version", Reply.of_json({"errorCode": "X", "message": "none"}, status=status))
         faults.on("HEAD", path, Reply(headers={"delta-table-version": "123"}))
@@ -91,12 +91,12 @@ class TestVersions:
         ]
         assert "authorization" in faults.requests[1].headers
 
-    def test_a_table_that_is_not_there_is_not_there_by_head_either(self, newest: Target) -> None:
+    def test_missing_table_is_not_found_by_head(self, newest: Target) -> None:
         with pytest.raises(NotFoundError, match=r"shop\.sales\.nope"):
             newest.client.table("shop.sales.nope").version()
 
     @pytest.mark.parametrize("headers", [{}, {"Delta-Table-Version": "soon"}, {"Delta-Table-Version": ""}])
-    def test_an_answer_without_a_version_is_none(self, faults: FaultServer, headers: dict[str, str]) -> None:
+    def test_answer_without_a_version_raises(self, faults: FaultServer, headers: dict[str, str]) -> None:
         faults.on("GET", "/shares/s/schemas/s/tables/t/version", Reply(headers=headers))
         with SharingClient(faults.profile) as client, pytest.raises(ProtocolError, match="Delta-Table-Version"):
             client.table("s.s.t").version()
@@ -144,7 +144,7 @@ class TestMetadata:
             assert metadata.version == version
             assert table.schema(**point) == metadata.schema
 
-    def test_of_a_point_that_is_not_there(self, target: Target) -> None:
+    def test_missing_version_or_time_is_refused(self, target: Target) -> None:
         table = target.client.table(ORDERS)
         for point in (
             {"version": LATEST + 1},
@@ -154,14 +154,14 @@ class TestMetadata:
             with pytest.raises(BadRequestError):
                 table.metadata(**point)
 
-    def test_is_two_lines_and_an_end(self, target: Target) -> None:
+    def test_answer_has_two_lines_and_an_end(self, target: Target) -> None:
         plain = target.get(f"{path_of(ORDERS)}/metadata")
         assert [list(line) for line in plain.lines] == [["protocol"], ["metaData"]]
         assert plain.version == LATEST
         ended = target.get(f"{path_of(ORDERS)}/metadata", "includeendstreamaction=true")
         assert [list(line) for line in ended.lines][2:] == ([["endStreamAction"]] if target.ends_streams else [])
 
-    def test_a_table_that_parquet_cannot_say(self, target: Target) -> None:
+    def test_table_not_expressible_in_parquet_format_is_refused(self, target: Target) -> None:
         table = target.client.table(MAPPED)
         with pytest.raises(BadRequestError, match="columnMapping"):
             table.metadata(response_format="parquet")
@@ -203,7 +203,7 @@ class TestCapabilities:
                 else:
                     assert "readerfeatures" not in said
 
-    def test_it_is_not_sent_where_it_means_nothing(self, newest: Target) -> None:
+    def test_header_is_sent_only_where_it_applies(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
         newest.client.list_all_tables()
@@ -234,9 +234,7 @@ class TestCapabilities:
             assert answer.capabilities["responseformat"] == [expected]
         assert ("deltaProtocol" in answer.lines[0]["protocol"]) == (expected == "delta")
 
-    def test_the_answers_format_is_told_from_its_lines_where_the_header_is_silent(
-        self, faults: FaultServer
-    ) -> None:
+    def test_format_is_detected_from_the_lines_without_the_header(self, faults: FaultServer) -> None:
         schema = json.dumps({"type": "struct", "fields": [{"name": "a", "type": "long", "metadata": {}}]})
         metadata = {"id": "x", "format": {"provider": "parquet"}, "schemaString": schema, "partitionColumns": []}
         plain = Reply.of_lines({"protocol": {"minReaderVersion": 1}}, {"metaData": metadata})

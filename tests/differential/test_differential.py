@@ -43,7 +43,7 @@ def test_known_differences_are_of_what_is_read() -> None:
     )
 
 
-def test_the_page_tells_them() -> None:
+def test_the_page_lists_the_known_differences() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "differences.md").read_text("utf-8")
     assert page.partition("<!-- differences -->\n")[2].partition("<!-- /differences -->")[0] == table()
     assert f" {len({job.table for job in JOBS if '.' not in job.table})} tables written by Spark" in page
@@ -77,12 +77,12 @@ INT, FLOAT = ("int", 3), ("float", (3.0).hex())
         (("struct", ("a", INT), ("b", INT)), ("struct", ("a", INT)), {"other structs"}),
     ],
 )
-def test_how_two_values_differ(mine: Cell, other: Cell, kinds: set[str]) -> None:
+def test_differences_of_values_are_described(mine: Cell, other: Cell, kinds: set[str]) -> None:
     rows = [("id", [INT]), ("v", [mine])], [("id", [INT]), ("v", [other])]
     assert kinds_of(*rows, ["id"]) == kinds
 
 
-def test_how_two_answers_differ() -> None:
+def test_differences_of_answers_are_described() -> None:
     one: Answer = [("id", [("int", 1), ("int", 2)])]
     assert kinds_of(one, [("id", [("int", 2), ("int", 1)])], ["id"]) == {"row order"}
     assert kinds_of(one, [("id", [("int", 2), ("int", 1)])], ["id"], ordered=False) == set()

@@ -54,7 +54,7 @@ def test_bold_classes_stand_directly_under_the_base() -> None:
             assert kind.__bases__[0].__name__ == group
 
 
-def test_what_else_a_class_is_is_said() -> None:
+def test_second_bases_are_listed() -> None:
     for cell, _ in listed():
         others = [base.__name__ for base in tree()[name_of(cell)].__bases__[1:]]
         assert re.findall(r"also `(\w+)`", cell) == others

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from load_frames import to_pandas
+from frame_helpers import to_pandas
 
 import delta_sharing_client as ds
 from delta_sharing_client.model.actions import SUPPORTED_FEATURES

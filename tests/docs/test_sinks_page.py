@@ -34,7 +34,7 @@ def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFix
     orders._rest.close()
 
 
-def test_what_it_says_of_defaults(root: Path) -> None:
+def test_its_figures_are_the_defaults(root: Path) -> None:
     text = (root / "docs" / "sinks.md").read_text(encoding="utf-8")
     for sink in (ds.sinks.DeltaSink, ds.sinks.DuckDBSink, ds.sinks.SQLiteSink):
         parameters = inspect.signature(sink).parameters

@@ -30,8 +30,8 @@ import pyarrow.compute as pc
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from faults.fault_kinds import API, API_LASTING, STORE, STORE_LASTING, VERSIONS
 from faults.faulty_share import FaultyShare
-from faults.kinds_of_faults import API, API_LASTING, STORE, STORE_LASTING, VERSIONS
 from faults.server import FaultServer, Reply, Request
 from waiting import HANG, WallClock
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from faults import chaos
-from faults import kinds_of_faults as kinds
+from faults import fault_kinds as kinds
 from faults.server import Reply, Request
 
 
@@ -19,7 +19,7 @@ def test_loads_through_faults_are_right_or_typed_errors(seed: int) -> None:
     assert not result.lost, result.report()
 
 
-def test_the_oracle_notices_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracle_detects_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that loses rows, and one that raises what it should not, are found out."""
     result = chaos.Result()
     lossy = chaos._to_arrow

@@ -59,21 +59,23 @@ class TestAhead:
             asked = {key: query[key] for key in ("refreshToken", "version") if key in query}
             assert asked == ({"refreshToken": "canary-refresh-0"} if tokens else {"version": 0})
 
-    def test_one_load_within_their_time_renews_nothing(self, server: FaultServer) -> None:
+    def test_load_within_the_lifetime_renews_nothing(self, server: FaultServer) -> None:
         share = FaultyShare(server=server, versions=[SMALL], lifetime=3600)
         with connect(server) as client:
             assert client.table("s.s.t").scan().to_arrow().equals(share.rows_at(0))
         assert share.listings == 1
 
     @pytest.mark.parametrize("skew", [-7200.0, 7200.0])
-    def test_the_servers_clock_may_be_wrong(self, server: FaultServer, skew: float, wall_clock: WallClock) -> None:
+    def test_clock_offset_of_the_server_is_respected(
+        self, server: FaultServer, skew: float, wall_clock: WallClock
+    ) -> None:
         share = FaultyShare(server=server, versions=[SMALL], lifetime=100, skew=skew)
         with connect(server, max_connections=1, memory_budget=1) as client:
             loaded = slowly(client.table("s.s.t").scan().to_record_batch_reader(), wall_clock, 12)
         assert loaded.equals(share.rows_at(0))
         assert 2 <= share.listings <= 12
 
-    def test_a_time_that_is_wrong_is_a_hint(self, server: FaultServer) -> None:
+    def test_wrong_expiration_time_costs_no_row(self, server: FaultServer) -> None:
         """The server says that the URLs have expired; the store does not think so."""
         share = FaultyShare(server=server, versions=[SMALL])
 
@@ -90,9 +92,7 @@ class TestAhead:
             assert client.table("s.s.t").scan().to_arrow().equals(share.rows_at(0))
         assert share.listings == 1
 
-    def test_a_server_that_is_down_meanwhile_does_no_harm(
-        self, server: FaultServer, wall_clock: WallClock
-    ) -> None:
+    def test_failed_early_renewal_costs_no_row(self, server: FaultServer, wall_clock: WallClock) -> None:
         """Renewing ahead fails; the URLs are used for as long as the store takes them."""
         share = FaultyShare(server=server, versions=[SMALL], lifetime=100)
         down = Reply(status=503)
@@ -121,7 +121,7 @@ class TestRefused:
         assert share.refused >= 1
         assert share.listings == 1 + share.refused
 
-    def test_once_for_all_files_that_wait(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_waiting_files_share_one_renewal(self, server: FaultServer, wall_clock: WallClock) -> None:
         """Twelve files find their URLs expired at the same time: one listing serves them."""
         share = FaultyShare(server=server, versions=[SMALL], lifetime=30, told=False)
         with connect(server) as client:
@@ -132,9 +132,7 @@ class TestRefused:
         assert share.listings == 2
         assert 1 <= share.refused <= 12
 
-    def test_files_after_a_renewal_take_the_fresh_urls_at_once(
-        self, server: FaultServer, wall_clock: WallClock
-    ) -> None:
+    def test_later_files_use_the_renewed_urls(self, server: FaultServer, wall_clock: WallClock) -> None:
         share = FaultyShare(server=server, versions=[SMALL], lifetime=30, told=False)
         with connect(server, max_connections=1, memory_budget=1) as client:
             reader = client.table("s.s.t").scan().to_record_batch_reader()
@@ -143,7 +141,7 @@ class TestRefused:
             assert reader.read_all().equals(share.rows_at(0))
         assert (share.listings, share.refused) == (2, 1)
 
-    def test_a_large_file_outlives_many_urls(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_large_file_is_read_through_several_renewals(self, server: FaultServer, wall_clock: WallClock) -> None:
         """Each piece of it may find the URL expired again: it is renewed as long as the file gets further."""
         large = file(1, 200_000, row_group=20_000)
         share = FaultyShare(server=server, versions=[[large]], lifetime=25, told=False)
@@ -155,7 +153,7 @@ class TestRefused:
         assert all("range" in request.headers for request in share.file_requests)
         assert share.refused > 2
 
-    def test_resumed_at_the_byte_reached(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_download_resumes_at_the_byte_reached(self, server: FaultServer, wall_clock: WallClock) -> None:
         large = file(1, 20_000)
         share = FaultyShare(server=server, versions=[[large]], lifetime=40, told=False)
         half = len(large.data) // 2
@@ -178,7 +176,7 @@ class TestRefused:
         assert resumed.headers["if-match"] == '"f1"'
         assert share.refused == 1
 
-    def test_a_url_that_never_was_good_is_renewed_twice(self, server: FaultServer) -> None:
+    def test_never_valid_url_is_renewed_twice(self, server: FaultServer) -> None:
         share = FaultyShare(server=server, versions=[SMALL[:1]], lifetime=-1, told=False)
         with connect(server) as client, pytest.raises(StorageError, match="its URL has expired"):
             client.table("s.s.t").scan().to_arrow()
@@ -212,7 +210,9 @@ class TestTablesThatMoveOn:
         )
         assert self.load(share, wall_clock).equals(share.rows_at(0))
 
-    def test_without_either_files_of_both_versions_do(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_files_of_both_versions_are_read_without_time_travel(
+        self, server: FaultServer, wall_clock: WallClock
+    ) -> None:
         share = FaultyShare(
             server=server,
             versions=[SMALL[:6], [SMALL[7], *reversed(SMALL[:6])]],
@@ -223,7 +223,7 @@ class TestTablesThatMoveOn:
         )
         assert self.load(share, wall_clock).equals(share.rows_at(0))
 
-    def test_and_a_file_that_is_gone_is_an_error(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_file_missing_from_the_new_version_raises(self, server: FaultServer, wall_clock: WallClock) -> None:
         share = FaultyShare(
             server=server,
             versions=[SMALL[:6], SMALL[:5]],
@@ -235,7 +235,9 @@ class TestTablesThatMoveOn:
         with pytest.raises(StorageError, match=r"file f5: .*does not list the file any more.*version 0"):
             self.load(share, wall_clock)
 
-    def test_a_refresh_token_that_is_too_old(self, server: FaultServer, wall_clock: WallClock) -> None:
+    def test_expired_refresh_token_falls_back_to_the_version(
+        self, server: FaultServer, wall_clock: WallClock
+    ) -> None:
         share = FaultyShare(server=server, versions=[SMALL[:6], SMALL[6:]], lifetime=30, told=False)
         refusal = Reply.of_json({"errorCode": "INVALID", "message": "the refresh token has expired"}, status=400)
         share.spoil = lambda request, reply: refusal if b"refreshToken" in request.body else reply

@@ -52,7 +52,7 @@ def test_a_cut_chunked_body_lacks_its_last_chunk(server):
     assert get(server) == (200, b"0123456789")
 
 
-def test_a_reset_is_one(server):
+def test_reset_closes_with_rst(server):
     server.on("GET", "/x", Reply(body=b"0123456789", cut_at=4, ending="reset"))
     with pytest.raises((ConnectionResetError, http.client.IncompleteRead)):
         get(server)
@@ -102,7 +102,7 @@ def test_a_head_has_no_body(server):
     assert get(server, method="HEAD") == (200, b"")
 
 
-def test_an_endless_body_goes_on_until_the_client_goes(server):
+def test_endless_body_ends_with_the_connection(server):
     server.on("GET", "/x", Reply(body=b"start", endless=b"ab", length=None), Reply(body=b"next"))
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG)
     connection.request("GET", "/x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from load_frames import to_pandas
+from frame_helpers import to_pandas
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.frames import object_columns as objects

@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from frame_helpers import to_pandas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from load_frames import to_pandas
 
 from delta_sharing_client.frames.pandas import check_dtype_backend
 

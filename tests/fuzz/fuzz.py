@@ -41,7 +41,7 @@ def with_atheris(name: str, seconds: int, folder: Path) -> None:
 
 def with_hypothesis(name: str, seconds: int, folder: Path) -> None:
     """The same with inputs of hypothesis, which knows nothing of coverage."""
-    from fuzz_breeding import breed
+    from fuzz_mutations import breed
     from fuzz_targets import TARGETS
     from hypothesis import HealthCheck, given, seed, settings
 

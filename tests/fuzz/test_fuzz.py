@@ -11,14 +11,14 @@ from waiting import run_program
 
 sys.path.append(str(Path(__file__).parent))
 
-from fuzz_breeding import breed
+from fuzz_mutations import breed
 from fuzz_targets import TARGETS
 
 FUZZ = Path(__file__).parent / "fuzz.py"
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_any_bytes(name: str) -> None:
+def test_arbitrary_bytes_raise_only_typed_errors(name: str) -> None:
     target, samples = TARGETS[name]
 
     @settings(
@@ -36,13 +36,13 @@ def test_any_bytes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_samples_get_far(name: str) -> None:
+def test_samples_are_decoded_completely(name: str) -> None:
     """Of what inputs are bred from some is understood: a target that refused everything would find nothing."""
     target, samples = TARGETS[name]
     assert any(target(sample) for sample in samples)
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_fuzz_command_runs(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     sample.write_bytes(TARGETS["profile"][1][0])
     command = [sys.executable, str(FUZZ), "profile", "--input", str(sample)]

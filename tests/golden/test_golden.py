@@ -207,13 +207,13 @@ def test_rows_in_parquet_format(client: SharingClient, served_by: str, case: Cas
 
 
 @pytest.mark.parametrize("case", DELTA_ONLY)
-def test_parquet_format_is_refused_where_it_cannot_do(client: SharingClient, case: Case) -> None:
+def test_parquet_format_is_refused_for_tables_with_reader_features(client: SharingClient, case: Case) -> None:
     with pytest.raises(BadRequestError, match="responseformat=delta"):
         client.table(case.table_name).scan(response_format="parquet").to_arrow()
 
 
 @pytest.mark.parametrize("case", LATEST)
-def test_latest_version_without_asking_for_one(client: SharingClient, case: Case) -> None:
+def test_latest_version_is_the_default(client: SharingClient, case: Case) -> None:
     table = client.table(case.table_name)
     assert table.version() == case.latest
     if case.missing(case.latest):
@@ -320,7 +320,7 @@ def test_frames(client: SharingClient, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", TIMES)
-def test_versions_by_the_time_in_their_commits(client: SharingClient, case: Case) -> None:
+def test_versions_by_commit_timestamp(client: SharingClient, case: Case) -> None:
     table = client.table(case.table_name)
     for version, milliseconds in case.told["timestamps"].items():
         moment = EPOCH + timedelta(milliseconds=milliseconds)

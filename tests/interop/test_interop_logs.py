@@ -102,7 +102,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return directory, values
 
 
-def test_delta_spark_reads_them(spark: Any, written: tuple[Path, list[int]]) -> None:
+def test_delta_spark_reads_our_logs(spark: Any, written: tuple[Path, list[int]]) -> None:
     directory, values = written
     frame = spark.read.format("delta").load(str(directory))
     assert sorted(row["a"] for row in frame.collect()) == values
@@ -111,7 +111,7 @@ def test_delta_spark_reads_them(spark: Any, written: tuple[Path, list[int]]) -> 
     assert sorted(row["a"] for row in frame.where("p = DATE'2024-01-03'").collect()) == [2, 102]
 
 
-def test_delta_spark_goes_on_where_we_stopped(spark: Any, written: tuple[Path, list[int]]) -> None:
+def test_delta_spark_appends_to_our_logs(spark: Any, written: tuple[Path, list[int]]) -> None:
     directory, values = written
     spark.sql(f"DELETE FROM delta.`{directory}` WHERE a < 5")
     spark.sql(f"INSERT INTO delta.`{directory}` VALUES (999, DATE'2025-01-01')")
@@ -146,7 +146,7 @@ def test_delta_spark_goes_on_where_we_stopped(spark: Any, written: tuple[Path, l
     assert sorted(row["a"] for row in frame.collect()) == values
 
 
-def test_deltalake_reads_them(written: tuple[Path, list[int]]) -> None:
+def test_deltalake_reads_our_logs(written: tuple[Path, list[int]]) -> None:
     deltalake = pytest.importorskip("deltalake")
     directory, values = written
     table = deltalake.DeltaTable(directory)
@@ -154,7 +154,7 @@ def test_deltalake_reads_them(written: tuple[Path, list[int]]) -> None:
     assert sorted(rows["a"].to_pylist()) == values
 
 
-def test_duckdb_reads_them(duck: Any, written: tuple[Path, list[int]]) -> None:
+def test_duckdb_reads_our_logs(duck: Any, written: tuple[Path, list[int]]) -> None:
     directory, values = written
     rows = duck.execute("select a from delta_scan(?)", [str(directory)]).fetchall()
     assert sorted(value for (value,) in rows) == values

@@ -57,13 +57,15 @@ def follow(client: SharingClient, name: str, sink: DeltaSink, start: Any) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_copy(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+def test_delta_table_of_a_sink(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
     follow(client, name, DeltaSink(tmp_path / "t", change_columns=False), "snapshot")
     assert rows(spark, tmp_path / "t") == rows(spark, TABLES / name / "table")
 
 
 @pytest.mark.parametrize("name", FEEDS)
-def test_a_copy_that_followed(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+def test_delta_table_of_a_sink_after_several_batches(
+    name: str, spark: Any, client: SharingClient, tmp_path: Path
+) -> None:
     key = json.loads((TABLES / name / "case.json").read_text("utf-8"))["key"]
     follow(client, name, DeltaSink(tmp_path / "t", mode="apply", keys=key), 0)
     assert rows(spark, tmp_path / "t") == rows(spark, TABLES / name / "table")

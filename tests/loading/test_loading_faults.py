@@ -42,7 +42,7 @@ def large(first: int = 0) -> pa.Table:
 
 
 class TestExpiredUrls:
-    def test_a_load_that_outlives_its_urls_goes_on(
+    def test_load_longer_than_the_urls_is_complete(
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         """The first URLs last for three files; one more listing serves all that wait for it."""
@@ -64,7 +64,7 @@ class TestExpiredUrls:
         assert len(faults.seen(f"{TABLE}/query")) == 2
         assert json.loads(faults.seen(f"{TABLE}/query")[1].body) == {"version": 7}
 
-    def test_in_the_middle_of_ranges(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+    def test_urls_expire_between_ranges(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
         share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
         count = 0
 
@@ -81,7 +81,7 @@ class TestExpiredUrls:
         assert all("range" in request.headers for request in share.file_requests)
         assert len(faults.seen(f"{TABLE}/query")) == 2
 
-    def test_a_store_that_refuses_fresh_urls_too(
+    def test_store_refusing_renewed_urls_raises(
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         share = Share(faults, COLUMNS, {"f": rows(0, 10)})
@@ -90,7 +90,7 @@ class TestExpiredUrls:
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
         assert len(share.file_requests) == 3
 
-    def test_a_file_that_is_no_longer_listed(
+    def test_file_no_longer_listed_raises(
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         share = Share(faults, COLUMNS, {"f": rows(0, 10)})
@@ -142,7 +142,7 @@ class TestFilesThatChange:
         share.serve_files_with(store)
 
     @pytest.mark.parametrize("after", [1, 2])
-    def test_the_file_is_read_again_while_no_row_of_it_is_out(
+    def test_changed_file_is_read_again_before_its_first_row(
         self, faults: FaultServer, connect: Callable[..., SharingClient], after: int
     ) -> None:
         share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
@@ -153,7 +153,9 @@ class TestFilesThatChange:
         loaded = frugal.table("s.s.t").scan(columns=["noise"]).to_arrow()
         assert loaded.equals(large(10**6).select(["noise"]))
 
-    def test_afterwards_it_is_an_error(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+    def test_changed_file_after_its_first_row_raises(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
         share = Share(faults, COLUMNS, {"f": large()}, **PLAIN)
         frugal = connect(faults, memory_budget=1, **QUICK)
         reader = frugal.table("s.s.t").scan(limit=199_999).to_record_batch_reader()
@@ -174,7 +176,9 @@ class TestFilesThatChange:
 
 
 class TestBrokenTransfers:
-    def test_cut_reset_and_busy_stores(self, faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
+    def test_cut_reset_and_busy_stores_are_retried(
+        self, faults: FaultServer, connect: Callable[..., SharingClient]
+    ) -> None:
         contents = {f"f{n}": rows(n * 1000, 1000) for n in range(12)}
         share = Share(faults, COLUMNS, contents)
         tries: dict[str, int] = {}
@@ -198,7 +202,7 @@ class TestBrokenTransfers:
         assert loaded.equals(pa.concat_tables(contents.values()))
         assert set(tries.values()) == {2}
 
-    def test_a_dead_store_fails_soon_and_says_so(
+    def test_unreachable_store_raises_after_its_retries(
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         share = Share(faults, COLUMNS, {f"f{n}": rows(n, 1) for n in range(200)})
@@ -214,7 +218,7 @@ class TestBrokenTransfers:
         loaded = connect(faults, **QUICK).table("s.s.t").scan(columns=["noise"]).to_arrow()
         assert loaded.equals(large().select(["noise"]))
 
-    def test_a_failed_load_leaves_the_others_alone(
+    def test_failed_load_does_not_affect_other_loads(
         self, faults: FaultServer, connect: Callable[..., SharingClient]
     ) -> None:
         """One of two loads of a client fails and is broken off; the other gets its rows."""
@@ -351,9 +355,7 @@ def test_a_closed_client_can_be_used_again(faults: FaultServer, connect: Callabl
         client.close()
 
 
-def test_errors_of_the_package_are_what_comes_out(
-    faults: FaultServer, connect: Callable[..., SharingClient]
-) -> None:
+def test_errors_are_those_of_the_package(faults: FaultServer, connect: Callable[..., SharingClient]) -> None:
     """A file that decodes to nonsense anywhere: never an exception of pyarrow's."""
     good = parquet(rows(0, 1000))
     footer = good[:-20] + b"\xff" * 12 + good[-8:]
@@ -366,7 +368,9 @@ def test_errors_of_the_package_are_what_comes_out(
 
 
 @pytest.mark.parametrize("checksums", [True, False])
-def test_flipped_bits(faults: FaultServer, connect: Callable[..., SharingClient], checksums: bool) -> None:
+def test_flipped_bits_raise_data_errors(
+    faults: FaultServer, connect: Callable[..., SharingClient], checksums: bool
+) -> None:
     """Where the writer stored page checksums every flip in a page is seen; elsewhere most are."""
     whole = rows(0, 1000)
     good = parquet(whole, write_page_checksum=checksums, compression="snappy")

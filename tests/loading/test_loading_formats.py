@@ -74,9 +74,7 @@ def test_urls_are_renewed_in_the_format_of_their_plan(table: ChangeTable, source
 
 
 @pytest.mark.parametrize("by_format", [True, False])
-def test_where_only_the_latest_version_can_be_had_it_may_need_the_other_format(
-    table: ChangeTable, *, by_format: bool
-) -> None:
+def test_renewal_without_time_travel_may_change_the_format(table: ChangeTable, *, by_format: bool) -> None:
     """Files that have one id in both formats are found; of others nothing is guessed."""
     older: dict[str, Any] = {"history": False, "send_end_stream_action": False, "file_ids_by_format": by_format}
     with serving(table, **older) as server, SharingClient(server.profile) as client:

@@ -128,7 +128,7 @@ class TestTimeTravel:
     def share(self, faults: FaultServer) -> Share:
         return Share(faults, COLUMNS[:1], {"f": rows(0)})
 
-    def test_a_time_is_held_against_the_version_of_its_metadata(
+    def test_timestamp_is_compared_with_the_version_of_its_metadata(
         self, faults: FaultServer, share: Share, connect: Callable[..., SharingClient]
     ) -> None:
         """The metadata is of version 7, and the query is answered for a later one: the time was forgotten."""
@@ -139,7 +139,7 @@ class TestTimeTravel:
             scan.to_arrow()
         assert (caught.value.expected, caught.value.actual) == (7, 9)
 
-    def test_a_server_that_describes_the_latest_version_alone(
+    def test_server_that_describes_only_the_latest_version(
         self, faults: FaultServer, share: Share, connect: Callable[..., SharingClient]
     ) -> None:
         """Whatever version its metadata is asked for; the query for that version is answered all the same."""

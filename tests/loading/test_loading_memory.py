@@ -125,7 +125,7 @@ class TestLimitedProcess:
         assert found["batches"] > 4
         assert found["peak"] < 160 * MIB  # all of it decoded is 366 MiB
 
-    def test_one_long_value_in_very_many_rows_comes_a_few_rows_at_a_time(self, server: SharingServer) -> None:
+    def test_one_long_repeated_value_is_decoded_in_steps(self, server: SharingServer) -> None:
         found = read_with_limit(server, "s.s.long", 64 * MIB, 1536 * MIB, most=5)
         assert found["batches"] == 5
         assert found["rows"] * LONG_TEXT <= 5 * 64 * MIB

@@ -107,7 +107,9 @@ def file_requests(server: SharingServer) -> list[Any]:
 
 
 class TestRows:
-    def test_come_in_the_servers_order(self, scan: TableScan, served: list[int], response_format: Any) -> None:
+    def test_rows_are_in_the_order_of_the_server(
+        self, scan: TableScan, served: list[int], response_format: Any
+    ) -> None:
         assert sorted(served) == list(range(FILES * ROWS))
         assert served != sorted(served)
         for _ in range(3):
@@ -142,7 +144,7 @@ class TestRows:
         assert scan.replace(limit=0).to_arrow().num_rows == 0
         assert file_requests(server) == []
 
-    def test_values_that_come_once_are_there_each_time(self, scan: TableScan, served: list[int]) -> None:
+    def test_one_shot_iterables_are_kept(self, scan: TableScan, served: list[int]) -> None:
         """A filter is bound more than once, and a scan may be read more than once."""
         wanted = served[1:4]
         for values in (iter(wanted), (i for i in wanted), map(int, wanted)):
@@ -206,12 +208,12 @@ class TestRows:
 
 
 class TestColumns:
-    def test_in_the_order_asked_whatever_their_case(self, scan: TableScan) -> None:
+    def test_columns_are_in_the_requested_order_in_any_case(self, scan: TableScan) -> None:
         assert scan.replace(columns=["P", "word", "ID"]).to_arrow().column_names == ["p", "word", "id"]
         assert list(scan.replace(columns=["p", "id"]).to_pandas().columns) == ["p", "id"]
         assert scan.replace(columns=["p", "id"]).schema == pa.schema([("p", pa.int32()), ("id", pa.int64())])
 
-    def test_none_of_them(self, scan: TableScan) -> None:
+    def test_empty_list_of_columns(self, scan: TableScan) -> None:
         bare = scan.replace(columns=[])
         assert (bare.to_arrow().num_rows, bare.to_arrow().num_columns) == (FILES * ROWS, 0)
         assert bare.to_pandas().shape == (FILES * ROWS, 0)
@@ -236,7 +238,7 @@ class TestColumns:
                 scan.replace(columns=columns, limit=limit).to_arrow()
         assert file_requests(server) == []
 
-    def test_a_single_text_is_no_list_of_names(self, scan: TableScan) -> None:
+    def test_single_text_as_columns_raises(self, scan: TableScan) -> None:
         with pytest.raises(TypeError, match=r"\['id'\]"):
             scan.replace(columns="id")
 
@@ -255,7 +257,7 @@ class TestColumns:
         ([("id", "is", 5)], FilterError),
     ],
 )
-def test_filters_that_make_no_sense_fetch_nothing(
+def test_invalid_filters_fetch_nothing(
     server: SharingServer, scan: TableScan, filters: Any, error: type[Exception]
 ) -> None:
     count_from_here(server)
@@ -266,7 +268,7 @@ def test_filters_that_make_no_sense_fetch_nothing(
 
 
 class TestReader:
-    def test_streams(self, server: SharingServer, scan: TableScan, served: list[int]) -> None:
+    def test_reader_streams_batches(self, server: SharingServer, scan: TableScan, served: list[int]) -> None:
         reader = scan.to_record_batch_reader()
         assert reader.schema == scan.schema
         count_from_here(server)
@@ -283,7 +285,7 @@ class TestReader:
         assert file_requests(server) == []
         del reader
 
-    def test_given_up_early_it_leaves_nothing_running(self, scan: TableScan) -> None:
+    def test_abandoned_reader_leaves_no_thread(self, scan: TableScan) -> None:
         reader = scan.to_record_batch_reader()
         reader.read_next_batch()
         reader.close()
@@ -291,11 +293,11 @@ class TestReader:
         gc.collect()
         wait_until(lambda: not load_threads(), load_threads)
 
-    def test_errors_of_the_query_show_at_once(self, scan: TableScan) -> None:
+    def test_errors_of_the_query_are_raised_at_once(self, scan: TableScan) -> None:
         with pytest.raises(DeltaSharingError, match="there is no version 99"):
             scan.replace(version=99).to_record_batch_reader()
 
-    def test_a_c_stream_can_be_taken_again_and_again(self, scan: TableScan, served: list[int]) -> None:
+    def test_c_stream_can_be_exported_repeatedly(self, scan: TableScan, served: list[int]) -> None:
         for _ in range(2):
             assert pa.RecordBatchReader.from_stream(scan).read_all()["id"].to_pylist() == served
             assert pl.DataFrame(scan)["id"].to_list() == served
@@ -360,7 +362,7 @@ def url(server: SharingServer, tmp_path_factory: pytest.TempPathFactory) -> str:
 class TestFunctions:
     """The functions of the reference client, and those beside them."""
 
-    def test_all_of_them_give_the_same_rows(self, url: str, served: list[int]) -> None:
+    def test_all_functions_return_the_same_rows(self, url: str, served: list[int]) -> None:
         wanted: dict[str, Any] = {"columns": ["id", "p"], "filters": [("id", ">=", 100)], "limit": 50}
         expected = [n for n in served if n >= 100][:50]
         assert ds.load_as_arrow(url, **wanted)["id"].to_pylist() == expected
@@ -386,7 +388,7 @@ class TestFunctions:
         monkeypatch.setenv("DELTA_SHARING_PROFILE", url.rpartition("#")[0])
         assert ds.load_as_arrow("#s.s.many", limit=3)["id"].to_pylist() == served[:3]
 
-    def test_duckdb_reads_a_relation_anew_each_time(self, server: SharingServer, scan: TableScan) -> None:
+    def test_duckdb_runs_the_scan_each_time(self, server: SharingServer, scan: TableScan) -> None:
         with duckdb.connect() as connection:
             relation = scan.replace(columns=["id", "p"], filters=[("p", "!=", 0)]).to_duckdb(connection)
             grouped = relation.aggregate("p, count(*) AS n, max(id) AS top").order("p")
@@ -406,14 +408,14 @@ class TestFunctions:
                 with pytest.raises(ds.errors.ColumnError, match=r"at least one column.* count\(\)"):
                     load()
 
-    def test_what_keeps_duckdb_from_its_columns_is_raised_as_it_is(self, url: str, scan: TableScan) -> None:
+    def test_duckdb_error_for_columns_is_raised_unchanged(self, url: str, scan: TableScan) -> None:
         with duckdb.connect() as connection:
             with pytest.raises(ds.errors.NotFoundError, match="nowhere"):
                 ds.load_as_duckdb(url.replace("s.s.many", "s.s.nowhere"), connection)
             with pytest.raises(ds.errors.ColumnError, match="no column 'nope'"):
                 scan.replace(columns=["nope"]).to_duckdb(connection)
 
-    def test_duckdb_may_stop_early(self, scan: TableScan) -> None:
+    def test_duckdb_can_stop_early(self, scan: TableScan) -> None:
         with duckdb.connect() as connection:
             assert len(scan.to_duckdb(connection).limit(5).fetchall()) == 5
         gc.collect()
@@ -430,7 +432,7 @@ class TestDamage:
         with duckdb.connect() as connection, pytest.raises(duckdb.Error, match="not a readable Parquet file"):
             scan.to_duckdb(connection).fetchall()
 
-    def test_rows_before_the_damage_are_there(self, client: SharingClient) -> None:
+    def test_rows_before_the_damage_are_returned(self, client: SharingClient) -> None:
         scan = client.table("s.s.damaged").scan(limit=2 * ROWS)
         assert scan.to_arrow().num_rows == 2 * ROWS
         reader = scan.replace(limit=None).to_record_batch_reader()
@@ -439,11 +441,11 @@ class TestDamage:
             reader.read_next_batch()
 
 
-def test_pandas_takes_a_scan(scan: TableScan, served: list[int]) -> None:
+def test_pandas_reads_a_scan_through_the_c_stream(scan: TableScan, served: list[int]) -> None:
     assert pd.DataFrame.from_arrow(scan)["id"].tolist() == served
 
 
-def test_progress_can_be_shown_anywhere(scan: TableScan, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_loader_accepts_progress(scan: TableScan, capsys: pytest.CaptureFixture[str]) -> None:
     assert scan.to_arrow(progress=True).num_rows == FILES * ROWS
     shown = capsys.readouterr().err
     assert "many" in shown

@@ -104,7 +104,7 @@ def test_a_load_logs_no_secret(
     assert not [secret for secret in secrets if secret in text]
 
 
-def test_other_requests_of_the_process_are_logged_as_ever(
+def test_logs_of_other_requests_are_unchanged(
     server: SharingServer, connect: Callable[..., SharingClient], logged: list[logging.LogRecord]
 ) -> None:
     import urllib3
@@ -116,7 +116,7 @@ def test_other_requests_of_the_process_are_logged_as_ever(
     assert "other=query" in texts(logged)
 
 
-def test_nothing_shows_a_secret(server: SharingServer, connect: Callable[..., SharingClient]) -> None:
+def test_reprs_and_pickles_hold_no_secret(server: SharingServer, connect: Callable[..., SharingClient]) -> None:
     client = connect(server)
     table = client.table("s.s.t")
     scan = table.scan(json_predicate_hints='{"op":"isNull"}')

@@ -319,19 +319,19 @@ def test_filters_on_partition_columns_of_every_type(client: SharingClient, data_
     assert found("is not", None, "delta") == [n for n, value in enumerate(values) if value is not None]
 
 
-def test_a_partition_value_that_is_none_names_column_and_file(client: SharingClient) -> None:
+def test_malformed_partition_value_names_column_and_file(client: SharingClient) -> None:
     with pytest.raises(DataError, match="partition column 'p': 'twelve' is not a number") as caught:
         load(client, "bad_partition")
     assert caught.value.file_id
 
 
-def test_partition_columns_whatever_their_case(client: SharingClient) -> None:
+def test_partition_columns_in_any_case(client: SharingClient) -> None:
     assert load(client, "partition_case").to_pylist() == [{"id": 1, "Day": date(2024, 1, 1)}]
     assert load(client, "partition_case", filters=[("DAY", "=", "2024-01-01")]).num_rows == 1
     assert load(client, "partition_case", filters=[("day", ">", "2024-01-01")]).num_rows == 0
 
 
-def test_columns_that_a_file_lacks_are_null_and_others_are_left_out(
+def test_missing_columns_are_null_and_extra_columns_are_dropped(
     client: SharingClient, response_format: str
 ) -> None:
     loaded = load(client, "evolved", response_format)
@@ -349,7 +349,7 @@ def test_columns_that_a_file_lacks_are_null_and_others_are_left_out(
     assert missing.column("added").to_pylist() == [0.5, None, None]
 
 
-def test_fields_that_a_struct_lacks_are_null(client: SharingClient, response_format: str) -> None:
+def test_missing_struct_fields_are_null(client: SharingClient, response_format: str) -> None:
     loaded = load(client, "evolved_struct", response_format)
     assert loaded.to_pylist() == [
         {"s": {"a": 1, "b": None}, "l": [{"a": 1, "b": None}, None]},
@@ -359,7 +359,7 @@ def test_fields_that_a_struct_lacks_are_null(client: SharingClient, response_for
     loaded.validate(full=True)
 
 
-def test_odd_names(client: SharingClient, response_format: str) -> None:
+def test_column_names_with_special_characters(client: SharingClient, response_format: str) -> None:
     loaded = load(client, "odd_names", response_format)
     assert loaded.to_pylist() == [{name: n for n, name in enumerate(ODD_NAMES)}]
     for n, name in enumerate(ODD_NAMES):
@@ -406,7 +406,7 @@ LEFT = [n for n in [*range(15), *range(20, 24), *range(30, 33)] if n not in DELE
 
 
 class TestDeletionVectors:
-    def test_rows_that_do_not_count(self, client: SharingClient) -> None:
+    def test_deleted_rows_are_left_out(self, client: SharingClient) -> None:
         assert load(client, "vectors").column("n").to_pylist() == LEFT
         assert load(client, "vectors", "delta").column("n").to_pylist() == LEFT
 
@@ -417,17 +417,17 @@ class TestDeletionVectors:
         assert load(client, "vectors", columns=[]).num_rows == len(LEFT)
         assert load(client, "vectors", columns=[], filters=[("n", ">=", 12)]).num_rows == len(LEFT[8:])
 
-    def test_counting_takes_them_off(self, client: SharingClient) -> None:
+    def test_count_subtracts_deleted_rows(self, client: SharingClient) -> None:
         scan = client.table("s.s.vectors").scan()
         assert scan.count() == len(LEFT)
         assert scan.replace(filters=[("n", ">=", 9)]).count() == len(LEFT[7:])
         assert scan.replace(limit=5).count() == 5
 
-    def test_a_parquet_answer_cannot_say_them(self, client: SharingClient) -> None:
+    def test_deletion_vectors_are_not_expressible_in_parquet_format(self, client: SharingClient) -> None:
         with pytest.raises(BadRequestError, match="deletionVectors"):
             load(client, "vectors", "parquet")
 
-    def test_a_vector_beyond_its_file_is_damaged_data(self, client: SharingClient) -> None:
+    def test_deletion_vector_beyond_its_file_raises(self, client: SharingClient) -> None:
         with pytest.raises(DataError, match="deletes row 7 of a file of 3 rows"):
             load(client, "vector_beyond")
 
@@ -450,7 +450,7 @@ class TestColumnMapping:
             load(client, table, columns=["col-1"])
 
 
-def test_a_table_that_needs_more_is_refused_by_name(client: SharingClient) -> None:
+def test_table_with_unsupported_features_is_refused_by_name(client: SharingClient) -> None:
     """The server refuses already, for the client does not list the feature."""
     for response_format in ("auto", "delta", "parquet"):
         with pytest.raises(BadRequestError, match="timeMachine"):
@@ -458,7 +458,7 @@ def test_a_table_that_needs_more_is_refused_by_name(client: SharingClient) -> No
 
 
 @pytest.mark.parametrize("features", [["timeMachine"], ["deletionVectors", "timeMachine", "columnMapping"]])
-def test_a_feature_that_slips_through_is_refused_by_the_client(
+def test_unsupported_feature_accepted_by_the_server_is_refused_by_the_client(
     faults: Any, connect: Callable[..., SharingClient], features: list[str]
 ) -> None:
     from faults.server import Reply
@@ -486,7 +486,7 @@ def test_a_feature_that_slips_through_is_refused_by_the_client(
         assert caught.value.features == ("timeMachine",)
 
 
-def test_a_newer_reader_version_says_upgrade(client: SharingClient) -> None:
+def test_newer_reader_version_names_the_upgrade(client: SharingClient) -> None:
     for response_format in ("auto", "delta"):
         with pytest.raises(UnsupportedTableError, match=r"needs reader version 9 .* upgrade"):
             load(client, "far_future", response_format)

@@ -215,7 +215,7 @@ def test_every_primitive_type(client: SharingClient, response_format: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_column_alone_is_as_in_the_whole(client: SharingClient, name: str) -> None:
+def test_single_column_equals_the_column_of_the_whole_table(client: SharingClient, name: str) -> None:
     loaded = load(client, "primitives", "auto", columns=[name.upper()])
     assert loaded.equals(pa.concat_tables([PRIMITIVE_ROWS.select([name])] * 3))
 
@@ -259,7 +259,7 @@ def test_void_columns_are_null_whether_the_file_holds_them_or_not(
     assert frame["nothing"].isna().all()
 
 
-def test_an_unknown_type_stops_only_those_who_read_it(client: SharingClient, response_format: str) -> None:
+def test_unknown_type_raises_only_if_the_column_is_read(client: SharingClient, response_format: str) -> None:
     with pytest.raises(UnsupportedTypeError, match="geometry") as caught:
         load(client, "unknown", response_format)
     assert caught.value.type_name == "geometry(4326)"

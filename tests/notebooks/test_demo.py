@@ -66,7 +66,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.slow
-def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
+def test_demo_prints_its_sections_and_cleans_up(tmp_path: Path) -> None:
     profile = tmp_path / "local.share"
     process = start(profile, "-W", "error", PYTHONIOENCODING="ascii")
     wait_for(profile)
@@ -116,7 +116,7 @@ def test_it_shows_what_it_promises_and_cleans_up(tmp_path: Path) -> None:
         assert processes_of(process.pid) == []
 
 
-def test_ctrl_c_ends_it_and_cleans_up(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_demo_and_cleans_up(tmp_path: Path) -> None:
     profile = tmp_path / "local.share"
     process = start(profile)
     wait_for(profile)
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_it_and_cleans_up(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_a_profile_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_existing_profile_is_not_overwritten(tmp_path: Path) -> None:
     profile = tmp_path / "local.share"
     mine = '{"shareCredentialsVersion": 1, "endpoint": "https://sharing.example.com", "bearerToken": "mine"}'
     profile.write_text(mine, encoding="utf-8")

@@ -61,7 +61,7 @@ def printed(path: Path) -> list[list[tuple[str, str]]]:
     ]
 
 
-def test_they_are_there() -> None:
+def test_notebooks_exist() -> None:
     assert [path.name for path in NOTEBOOKS] == [
         "incremental.ipynb",
         "quickstart.ipynb",
@@ -72,7 +72,7 @@ def test_they_are_there() -> None:
 
 @pytest.mark.slow
 @each
-def test_it_runs(path: Path, tmp_path: Path) -> None:
+def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "notebooks" / "execute.py"), str(path), "--to", str(tmp_path)],
         cwd=tmp_path,
@@ -89,7 +89,7 @@ def test_it_runs(path: Path, tmp_path: Path) -> None:
 
 
 @each
-def test_it_is_committed_with_its_output(path: Path) -> None:
+def test_notebook_is_committed_with_its_output(path: Path) -> None:
     cells = code_cells(path)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     kinds = [kind for cell in cells for kind, _ in shown(cell)]
@@ -100,7 +100,7 @@ def test_it_is_committed_with_its_output(path: Path) -> None:
 
 
 @each
-def test_its_output_holds_no_secret_and_nothing_of_the_machine(path: Path) -> None:
+def test_output_holds_no_secret_and_no_local_path(path: Path) -> None:
     for cell in code_cells(path):
         for _, text in shown(cell):
             assert not SECRETS.search(text)
@@ -109,7 +109,7 @@ def test_its_output_holds_no_secret_and_nothing_of_the_machine(path: Path) -> No
 
 
 @each
-def test_it_holds_nothing_that_changes_from_run_to_run(path: Path) -> None:
+def test_output_is_reproducible(path: Path) -> None:
     content = read(path)
     assert content["metadata"] == {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -32,7 +32,7 @@ def pending(**fields):
 
 
 class TestTheRequests:
-    def test_the_answer_is_asked_for_until_it_is_there(self, server, rest, clock):
+    def test_query_is_polled_until_it_is_answered(self, server, rest, clock):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, pending(status="pending"), pending(status="RUNNING"), page(add(1), add(2)))
         answer = rest.query_table(TABLE, QueryRequest(limit_hint=5))
@@ -53,13 +53,13 @@ class TestTheRequests:
         assert clock.slept == sorted(clock.slept)
         assert clock.slept[-1] == 10
 
-    def test_a_time_to_come_back_is_kept(self, server, rest, clock):
+    def test_retry_after_is_the_shortest_wait(self, server, rest, clock):
         server.on("POST", QUERY, pending().but(headers={**CAPABLE, "Retry-After": "7"}))
         server.on("POST", POLL, page(add(1)))
         rest.query_table(TABLE, QueryRequest())
         assert clock.slept == [7]
 
-    def test_tries_carry_the_same_key_and_queries_do_not(self, server, rest):
+    def test_retries_share_an_idempotency_key_and_queries_do_not(self, server, rest):
         server.on("POST", QUERY, Reply(status=503), Reply(drop=True), pending(), pending())
         server.on("POST", POLL, page(add(1)))
         rest.query_table(TABLE, QueryRequest())
@@ -69,7 +69,7 @@ class TestTheRequests:
         assert len(set(keys[:3])) == 1
         assert len(set(keys)) == 2
 
-    def test_pages_are_asked_for_by_the_querys_name(self, server, rest):
+    def test_pages_are_requested_by_query_id(self, server, rest):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, page(add(1), token="t1"), pending(), page(add(2)))
         answer = rest.query_table(TABLE, QueryRequest(max_files=1, include_refresh_token=True))
@@ -77,19 +77,19 @@ class TestTheRequests:
         bodies = [request.json() for request in server.seen(POLL)]
         assert bodies == [{"maxFiles": 1}, *[{"maxFiles": 1, "pageToken": "t1"}] * 2]
 
-    def test_the_files_of_versions_are_a_query_too(self, server, rest):
+    def test_files_of_versions_are_queried_asynchronously(self, server, rest):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, page(add(1, version=7, timestamp=1)))
         assert ids(rest.table_changes(TABLE, VersionsRequest(starting_version=7))) == ["f1"]
 
-    def test_an_answer_of_another_version_is_not_taken(self, server, rest):
+    def test_answer_for_another_version_is_refused(self, server, rest):
         """As of a server that forgets the version while it prepares the answer."""
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, page(add(1), version=9))
         with pytest.raises(VersionMismatchError):
             rest.query_table(TABLE, QueryRequest(version=3))
 
-    def test_a_page_may_be_late_though_the_first_was_not(self, server, rest):
+    def test_later_page_may_be_pending(self, server, rest):
         server.on("POST", QUERY, page(add(1), token="t1"), pending())
         server.on("POST", POLL, page(add(2)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
@@ -97,19 +97,19 @@ class TestTheRequests:
         assert second == {"idempotencyKey": first["idempotencyKey"], "pageToken": "t1"}
         assert server.seen(POLL)[0].json() == {"pageToken": "t1"}
 
-    def test_polls_are_tried_again_like_any_request(self, server, rest):
+    def test_polls_are_retried(self, server, rest):
         server.on("POST", QUERY, pending())
         cut = page(add(1), add(2))
         server.on("POST", POLL, Reply(status=502), Reply(drop=True), cut.but(cut_at=90), page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
         assert len(server.seen(POLL)) == 4
 
-    def test_a_name_is_one_segment_of_the_path(self, server, rest):
+    def test_query_id_is_one_path_segment(self, server, rest):
         server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": "a/../b?c"}}, headers=CAPABLE))
         server.on("POST", re.compile("/queries/a%2F..%2Fb%3Fc$"), page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
-    def test_a_server_that_says_more_after_the_status(self, server, rest):
+    def test_lines_after_the_status_are_ignored(self, server, rest):
         more = Reply.of_lines({"queryStatus": {"queryId": "q-1"}}, {"endStreamAction": {}})
         server.on("POST", QUERY, pending().but(body=b"\n" + more.body))
         server.on("POST", POLL, page(add(1)))
@@ -128,7 +128,7 @@ class TestNotAsked:
         return TransportOptions()
 
     @pytest.mark.parametrize("of_versions", [False, True])
-    def test_nothing_of_it_is_sent(self, server, rest, of_versions):
+    def test_asynchronous_fields_are_not_sent_by_default(self, server, rest, of_versions):
         server.on("POST", QUERY, page(add(1)))
         if of_versions:
             rest.table_changes(TABLE, VersionsRequest(starting_version=7))
@@ -145,7 +145,7 @@ class TestNotAsked:
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 1
 
-    def test_an_announced_one_is_waited_for(self, server, rest):
+    def test_announced_asynchronous_answer_is_awaited(self, server, rest):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
@@ -157,7 +157,7 @@ class TestUnannounced:
     """The option is on, and the server answers asynchronously without saying that it can."""
 
     @pytest.mark.parametrize("fields", [{}, {"status": "failed", "message": "no warehouse"}])
-    def test_it_is_asked_once_more_for_an_answer_at_once(self, server, rest, fields):
+    def test_query_is_repeated_synchronously(self, server, rest, fields):
         server.on("POST", QUERY, unannounced(**fields), page(add(1), version=3))
         request = QueryRequest(version=3, json_predicate_hints="{}", limit_hint=4)
         assert ids(rest.query_table(TABLE, request)) == ["f1"]
@@ -167,31 +167,31 @@ class TestUnannounced:
         assert second.json() == {"version": 3, "jsonPredicateHints": "{}", "limitHint": 4}
         assert first.json() == {**second.json(), "idempotencyKey": first.json()["idempotencyKey"]}
 
-    def test_it_is_not_asked_for_again_with_the_pages_that_follow(self, server, rest):
+    def test_later_pages_are_requested_synchronously(self, server, rest):
         server.on("POST", QUERY, unannounced(), page(add(1), token="t1"), page(add(2)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
         assert [request.json().keys() for request in server.requests[1:]] == [set(), {"pageToken"}]
 
-    def test_a_page_that_follows_may_be_the_first_to_be_asynchronous(self, server, rest):
+    def test_later_page_may_be_the_first_asynchronous_one(self, server, rest):
         server.on("POST", QUERY, page(add(1), token="t1"), unannounced(), page(add(2)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
         assert server.requests[2].json() == {"pageToken": "t1"}
 
-    def test_twice_is_an_error(self, server, rest):
+    def test_second_unannounced_status_raises(self, server, rest):
         server.on("POST", QUERY, unannounced())
         with pytest.raises(ProtocolError, match="answers asynchronously") as caught:
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 2
         assert caught.value.__context__ is None
 
-    def test_the_same_for_the_files_of_versions(self, server, rest):
+    def test_files_of_versions_are_repeated_synchronously(self, server, rest):
         server.on("POST", QUERY, unannounced(), page(add(1, version=7, timestamp=1)))
         assert ids(rest.table_changes(TABLE, VersionsRequest(starting_version=7))) == ["f1"]
         first, second = server.requests
         assert second.json() == {"startingVersion": 7}
         assert first.json().keys() == {"startingVersion", "idempotencyKey"}
 
-    def test_it_is_logged(self, server, rest, caplog):
+    def test_repetition_is_logged(self, server, rest, caplog):
         server.on("POST", QUERY, unannounced(), page(add(1)))
         rest.query_table(TABLE, QueryRequest())
         (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
@@ -212,7 +212,7 @@ class TestFailures:
         ],
     )
     @pytest.mark.parametrize("when", ["at once", "later"])
-    def test_a_query_that_failed(self, server, rest, status, when):
+    def test_failed_query_raises(self, server, rest, status, when):
         server.on("POST", QUERY, pending(**status) if when == "at once" else pending())
         server.on("POST", POLL, pending(**status))
         with pytest.raises(QueryError, match="no warehouse") as caught:
@@ -220,7 +220,7 @@ class TestFailures:
         assert "share.schema" in str(caught.value) or TABLE.full_name in str(caught.value)
         assert len(server.requests) == (1 if when == "at once" else 2)
 
-    def test_a_failure_without_a_reason(self, server, rest):
+    def test_failure_without_a_reason_raises(self, server, rest):
         server.on("POST", QUERY, pending(status="failed"))
         with pytest.raises(QueryError, match="FAILED, without a reason"):
             rest.query_table(TABLE, QueryRequest())
@@ -232,7 +232,7 @@ class TestFailures:
             rest.query_table(TABLE, QueryRequest())
         assert "canary" not in str(caught.value)
 
-    def test_one_that_is_never_ready(self, server, clock):
+    def test_query_that_stays_pending_raises(self, server, clock):
         options = TransportOptions(asynchronous_queries=True, query_deadline=timedelta(seconds=60))
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, pending())
@@ -244,20 +244,20 @@ class TestFailures:
             rest.query_table(TABLE, QueryRequest())
         assert clock.now == pytest.approx(60)
 
-    def test_a_time_to_come_back_past_the_deadline(self, server, rest, clock):
+    def test_retry_after_past_the_deadline_is_cut(self, server, rest, clock):
         server.on("POST", QUERY, pending().but(headers={**CAPABLE, "Retry-After": "100000"}))
         server.on("POST", POLL, pending())
         with pytest.raises(QueryError, match="still pending after 600 s"):
             rest.query_table(TABLE, QueryRequest())
         assert clock.now == pytest.approx(600)
 
-    def test_one_that_the_server_forgot(self, server, rest):
+    def test_unknown_query_id_raises(self, server, rest):
         server.on("POST", QUERY, pending())
         with pytest.raises(NotFoundError, match="run it again"):
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 2
 
-    def test_a_server_that_breaks_down(self, server, rest):
+    def test_server_error_while_polling_raises(self, server, rest):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, Reply(status=500))
         with pytest.raises(ServerError):
@@ -271,7 +271,7 @@ class TestFailures:
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize("status", [None, [], "pending", 1])
-    def test_a_status_that_is_none(self, server, rest, status):
+    def test_malformed_status_raises(self, server, rest, status):
         server.on("POST", QUERY, Reply.of_lines({"queryStatus": status}))
         with pytest.raises(ProtocolError):
             rest.query_table(TABLE, QueryRequest())

@@ -32,7 +32,7 @@ SHARE = {"name": "a", "id": "1"}
 
 
 class TestPages:
-    def test_items_of_all_pages_come_lazily(self, server, rest):
+    def test_pages_are_requested_lazily(self, server, rest):
         server.on(
             "GET",
             "/shares",
@@ -62,12 +62,12 @@ class TestPages:
             {"x": 1},
         ],
     )
-    def test_nothing_is_an_empty_list(self, server, rest, answer):
+    def test_missing_items_are_an_empty_list(self, server, rest, answer):
         server.on("GET", "/shares", Reply.of_json(answer))
         assert list(rest.list_shares()) == []
         assert server.requests[0].query == {}
 
-    def test_an_empty_page_in_between(self, server, rest):
+    def test_empty_page_does_not_end_the_listing(self, server, rest):
         server.on(
             "GET",
             "/shares",
@@ -77,13 +77,13 @@ class TestPages:
         )
         assert [share.name for share in rest.list_shares()] == ["a"]
 
-    def test_the_same_token_again_is_an_endless_listing(self, server, rest):
+    def test_repeated_token_raises(self, server, rest):
         server.on("GET", "/shares", Reply.of_json({"items": [SHARE], "nextPageToken": "same"}))
         with pytest.raises(ProtocolError, match="same page token"):
             list(rest.list_shares())
         assert len(server.requests) == 2
 
-    def test_tokens_that_go_round_in_a_circle(self, server, rest):
+    def test_cycle_of_tokens_raises(self, server, rest):
         pages = itertools.cycle("abc")
         server.on(
             "GET", "/shares", lambda request: Reply.of_json({"items": [SHARE], "nextPageToken": next(pages)})
@@ -92,7 +92,7 @@ class TestPages:
             list(rest.list_shares())
         assert len(server.requests) == 4
 
-    def test_a_listing_without_end_is_given_up(self, server, rest, monkeypatch):
+    def test_number_of_pages_is_bounded(self, server, rest, monkeypatch):
         monkeypatch.setattr(calls, "MAX_PAGES", 20)
         numbers = itertools.count()
         server.on("GET", "/shares", lambda request: Reply.of_json({"nextPageToken": str(next(numbers))}))
@@ -115,7 +115,7 @@ class TestPages:
             list(rest.list_shares())
 
     @pytest.mark.parametrize("body", [b"", b"<html>Please log in</html>", b"{", b'{"items": [', b"\xff\xfe"])
-    def test_what_is_no_json_asks_whether_the_endpoint_is_right(self, server, rest, body):
+    def test_answer_that_is_not_json_names_the_endpoint(self, server, rest, body):
         server.on("GET", "/shares", Reply(body=body))
         with pytest.raises(ProtocolError, match=r"is http://127\.0\.0\.1:.* the endpoint of a sharing server"):
             list(rest.list_shares())
@@ -154,7 +154,7 @@ class TestEndpoints:
         assert server.requests[0].target == "/shares/a%23b%26c%3D%3B%3A%40/schemas/%C3%BC%2541%3F/tables"
 
     @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\nb"])
-    def test_names_that_are_none_are_refused_before_anything_is_sent(self, server, rest, name):
+    def test_invalid_names_raise_without_a_request(self, server, rest, name):
         for send in (
             lambda: rest.list_schemas(name),
             lambda: rest.list_all_tables(name),
@@ -167,7 +167,7 @@ class TestEndpoints:
         assert server.requests == []
 
     @pytest.mark.parametrize("answer", [{}, {"share": None}, {"share": []}, {"share": {}}])
-    def test_a_share_that_is_none(self, server, rest, answer):
+    def test_malformed_share_raises(self, server, rest, answer):
         server.on("GET", "/shares/a", Reply.of_json(answer))
         with pytest.raises(ProtocolError):
             rest.get_share("a")
@@ -198,7 +198,7 @@ class TestServersWithoutAllTables:
     @pytest.mark.parametrize(
         ("status", "kind"), [(400, BadRequestError), (401, AuthenticationError), (403, ForbiddenError)]
     )
-    def test_other_errors_are_raised(self, server, rest, status, kind):
+    def test_other_statuses_are_raised(self, server, rest, status, kind):
         server.on("GET", "/shares/a/all-tables", Reply(status=status))
         with pytest.raises(kind):
             list(rest.list_all_tables("a"))
@@ -243,7 +243,7 @@ class TestErrors:
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-    def test_passing_faults_are_retried(self, server, rest, status):
+    def test_retryable_statuses_are_retried(self, server, rest, status):
         server.on("GET", "*", Reply(status=status), Reply(status=status), Reply.of_json({"share": SHARE}))
         assert rest.get_share("a").name == "a"
         assert len(server.requests) == 3
@@ -251,7 +251,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("status", "kind"), [(408, RestError), (429, RateLimitError), (500, ServerError), (503, ServerError)]
     )
-    def test_lasting_ones_are_reported_after_six_attempts(self, server, rest, status, kind):
+    def test_retryable_statuses_are_raised_after_six_attempts(self, server, rest, status, kind):
         server.on("GET", "*", Reply(status=status, body=b"busy"))
         with pytest.raises(kind, match=r"busy.*gave up after 6 attempts over") as caught:
             rest.get_share("a")
@@ -312,7 +312,7 @@ class TestErrors:
             Reply(body=b'{"message": "cut"}', cut_at=5),
         ],
     )
-    def test_a_refused_token_is_told_whatever_the_body(self, server, rest, reply, status, kind):
+    def test_refused_token_is_reported_with_any_body(self, server, rest, reply, status, kind):
         server.on("*", "*", reply.but(status=status))
         table = Table("t", "sh", "sc")
         for ask in (
@@ -358,7 +358,7 @@ class TestErrors:
         ("fault", "kind"),
         [(Reply(drop=True), TransportError), (Reply.of_json({"share": SHARE}, cut_at=5), IncompleteResponseError)],
     )
-    def test_and_reported_in_the_end(self, server, rest, fault, kind):
+    def test_faults_of_the_connection_are_raised_after_the_retries(self, server, rest, fault, kind):
         server.on("GET", "*", fault)
         with pytest.raises(kind, match="gave up after 6 attempts"):
             rest.get_share("a")
@@ -368,7 +368,7 @@ class TestWithoutSockets:
     """The same client on the `responses` library, as users may test theirs."""
 
     @responses.activate
-    def test_it_can_be_mocked(self):
+    def test_answers_can_be_mocked(self):
         responses.get("https://sharing.example/x/shares", json={"items": [SHARE]})
         profile = Profile.from_dict(
             {"shareCredentialsVersion": 1, "endpoint": "https://sharing.example/x/", "bearerToken": "t"}
@@ -378,7 +378,7 @@ class TestWithoutSockets:
         assert responses.calls[0].request.headers["Authorization"] == "Bearer t"
 
     @responses.activate
-    def test_errors_too(self):
+    def test_errors_can_be_mocked(self):
         responses.get("https://sharing.example/shares", body=ConnectionResetError(104, "Connection reset by peer"))
         profile = Profile.from_dict(
             {"shareCredentialsVersion": 1, "endpoint": "https://sharing.example", "bearerToken": "t"}

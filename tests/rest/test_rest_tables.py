@@ -85,7 +85,7 @@ def ids(answer):
 
 
 class TestVersion:
-    def test_the_header_tells(self, server, rest):
+    def test_version_is_read_from_the_header(self, server, rest):
         server.on("GET", PATH + "/version", Reply(headers={"Delta-Table-Version": "123"}))
         assert rest.table_version(TABLE) == 123
 
@@ -103,7 +103,7 @@ class TestVersion:
         assert server.requests[0].query == {"startingTimestamp": sent}
 
     @pytest.mark.parametrize("value", [None, "", "-1", "1.0", "x", "²", "9" * 30])
-    def test_a_header_that_tells_nothing(self, server, rest, value):
+    def test_missing_or_malformed_version_header_raises(self, server, rest, value):
         headers = {} if value is None else {"Delta-Table-Version": value.encode().decode("latin-1")}
         server.on("GET", PATH + "/version", Reply(headers=headers))
         with pytest.raises(ProtocolError, match="Delta-Table-Version"):
@@ -115,13 +115,13 @@ class TestVersion:
         server.on("HEAD", PATH, Reply(headers={"delta-table-version": "5"}))
         assert rest.table_version(TABLE) == 5
 
-    def test_not_for_a_starting_timestamp(self, server, rest):
+    def test_head_request_is_not_used_for_a_starting_timestamp(self, server, rest):
         with pytest.raises(NotFoundError):
             rest.table_version(TABLE, "2022-01-01T00:00:00Z")
         assert [request.method for request in server.requests] == ["GET"]
 
     @pytest.mark.parametrize("head", [Reply(status=404), Reply(status=405), Reply(status=401), Reply()])
-    def test_a_table_that_does_not_exist(self, server, rest, head):
+    def test_missing_table_raises(self, server, rest, head):
         server.on(
             "GET", PATH + "/version", Reply.of_json({"errorCode": "NO", "message": "no such table"}, status=404)
         )
@@ -129,7 +129,7 @@ class TestVersion:
         with pytest.raises(NotFoundError, match=r"table sh\.sc\.t: .*no such table.*list_all_tables\(\)"):
             rest.table_version(TABLE)
 
-    def test_a_bad_request_is_not_asked_again(self, server, rest):
+    def test_bad_request_is_not_retried(self, server, rest):
         server.on("GET", PATH + "/version", Reply(status=400))
         with pytest.raises(BadRequestError):
             rest.table_version(TABLE)
@@ -137,7 +137,7 @@ class TestVersion:
 
 
 class TestMetadata:
-    def test_parquet(self, server, rest):
+    def test_metadata_in_parquet_format(self, server, rest):
         server.on(
             "GET", PATH + "/metadata", Reply.of_lines(PROTOCOL, METADATA, headers={"Delta-Table-Version": "3"})
         )
@@ -149,7 +149,7 @@ class TestMetadata:
         assert "responseformat=delta,parquet" in capabilities
         assert "includeendstreamaction=true" in capabilities
 
-    def test_delta(self, server, rest):
+    def test_metadata_in_delta_format(self, server, rest):
         server.on("GET", PATH + "/metadata", Reply.of_lines(DELTA_PROTOCOL, DELTA_METADATA, END))
         info = rest.table_metadata(TABLE, ("delta",))
         assert info.version is None
@@ -168,7 +168,7 @@ class TestMetadata:
         with pytest.raises(ValueError, match="version"):
             rest.table_metadata(TABLE, version=-1)
 
-    def test_delta_when_parquet_was_asked(self, server, rest):
+    def test_delta_answer_to_a_parquet_request_raises(self, server, rest):
         server.on("GET", PATH + "/metadata", Reply.of_lines(DELTA_PROTOCOL, DELTA_METADATA))
         with pytest.raises(ResponseFormatError):
             rest.table_metadata(TABLE, ("parquet",))
@@ -187,7 +187,7 @@ class TestMetadata:
             ([PROTOCOL, {"surprise": {}}], ProtocolError),
         ],
     )
-    def test_answers_that_are_none(self, server, rest, lines, kind):
+    def test_malformed_answers_raise(self, server, rest, lines, kind):
         server.on("GET", PATH + "/metadata", Reply.of_lines(*lines))
         with pytest.raises(kind):
             rest.table_metadata(TABLE)
@@ -203,7 +203,7 @@ class TestQuery:
         assert server.requests[0].json() == {"limitHint": 5}
         assert "canary" not in repr(answer)
 
-    def test_no_files_at_all(self, server, rest):
+    def test_answer_without_files(self, server, rest):
         server.on("POST", QUERY, page())
         assert rest.query_table(TABLE, QueryRequest()).items == []
 
@@ -246,7 +246,7 @@ class TestQuery:
         assert answer.end.refresh_token == "canary-r"
         assert "canary" not in repr(answer)
 
-    def test_convert_makes_items_at_once(self, server, rest):
+    def test_convert_is_called_while_decoding(self, server, rest):
         server.on("POST", QUERY, page(add(1), add(2), token="t"), page(add(3)))
         calls = []
 
@@ -257,7 +257,7 @@ class TestQuery:
         assert rest.query_table(TABLE, QueryRequest(), convert).items == ["F1", "F3"]
         assert calls == [(1, "m"), (1, "m")]
 
-    def test_an_error_of_convert_is_the_callers(self, server, rest):
+    def test_exception_of_convert_is_raised_unchanged(self, server, rest):
         server.on("POST", QUERY, page(add(1)))
 
         def convert(protocol, metadata):
@@ -268,23 +268,23 @@ class TestQuery:
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize("token", ["same", "t1"])
-    def test_pages_that_never_end(self, server, rest, token):
+    def test_number_of_pages_is_bounded(self, server, rest, token):
         server.on("POST", QUERY, page(add(1), token="t1"), page(add(2), token=token))
         with pytest.raises(ProtocolError, match="never ends"):
             rest.query_table(TABLE, QueryRequest())
 
-    def test_the_version_answered_is_the_one_asked_for(self, server, rest):
+    def test_answer_for_another_version_raises(self, server, rest):
         server.on("POST", QUERY, page(add(1), version=8))
         assert rest.query_table(TABLE, QueryRequest(version=8)).version == 8
         with pytest.raises(VersionMismatchError) as caught:
             rest.query_table(TABLE, QueryRequest(version=7))
         assert (caught.value.expected, caught.value.actual) == (7, 8)
 
-    def test_a_server_that_tells_no_version(self, server, rest):
+    def test_answer_without_a_version(self, server, rest):
         server.on("POST", QUERY, Reply.of_lines(PROTOCOL, METADATA, add(1)))
         assert rest.query_table(TABLE, QueryRequest(version=7)).version is None
 
-    def test_the_table_moves_between_two_pages(self, server, rest):
+    def test_version_change_between_pages_raises(self, server, rest):
         server.on("POST", QUERY, page(add(1), token="t", version=7), page(add(2), version=8))
         with pytest.raises(VersionMismatchError, match="moved from version 7 to 8"):
             rest.query_table(TABLE, QueryRequest())
@@ -298,13 +298,13 @@ class TestQuery:
             (DELTA_PROTOCOL, DELTA_METADATA),
         ],
     )
-    def test_protocol_or_metadata_change_between_two_pages(self, server, rest, head):
+    def test_protocol_or_metadata_change_between_pages_raises(self, server, rest, head):
         other = Reply.of_lines(*head, add(2), END)
         server.on("POST", QUERY, page(add(1), token="t"), other)
         with pytest.raises(ProtocolError, match="changed between two pages"):
             rest.query_table(TABLE, QueryRequest())
 
-    def test_a_last_page_of_nothing_but_its_end(self, server, rest):
+    def test_last_page_with_only_an_end_action(self, server, rest):
         server.on("POST", QUERY, page(add(1), token="t"), Reply.of_lines(END, headers=PROMISED))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
@@ -329,7 +329,7 @@ class TestQuery:
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 1
 
-    def test_repeated_heads_are_fine(self, server, rest):
+    def test_repeated_protocol_and_metadata_are_accepted(self, server, rest):
         server.on("POST", QUERY, Reply.of_lines(PROTOCOL, METADATA, add(1), PROTOCOL, METADATA, add(2)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
 
@@ -350,13 +350,13 @@ class TestCutAnswers:
             assert len(server.requests) == 3
 
     @pytest.mark.parametrize("length", ["auto", None])
-    def test_cuts_inside_a_line(self, server, rest, length):
+    def test_cut_inside_a_line_is_retried(self, server, rest, length):
         for cut_at in (1, 10, 1000, 20_000):
             server.on("POST", QUERY, self.whole().but(cut_at=cut_at, length=length), self.whole())
             assert len(rest.query_table(TABLE, QueryRequest()).items) == 300
 
     @pytest.mark.parametrize("changes", [{"chunk": 100}, {"ending": "reset"}, {}])
-    def test_cuts_of_the_connection(self, server, rest, changes):
+    def test_cut_connection_is_retried(self, server, rest, changes):
         server.on("POST", QUERY, self.whole().but(cut_at=5000, **changes), self.whole())
         assert len(rest.query_table(TABLE, QueryRequest()).items) == 300
 
@@ -367,18 +367,18 @@ class TestCutAnswers:
         answer = rest.query_table(TABLE, QueryRequest())
         assert ids(answer) == [f"f{number}" for number in range(600)]
 
-    def test_a_lasting_cut_is_an_error_and_never_a_shorter_table(self, server, rest):
+    def test_repeated_cut_raises(self, server, rest):
         body = self.whole().body
         server.on("POST", QUERY, self.whole().but(body=body[: body.rindex(b"\n", 0, -1) + 1]))
         with pytest.raises(IncompleteResponseError, match="gave up after 6 attempts"):
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 6
 
-    def test_a_server_that_promises_no_end(self, server, rest):
+    def test_answer_without_an_announced_end(self, server, rest):
         server.on("POST", QUERY, Reply.of_lines(PROTOCOL, METADATA, add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
-    def test_a_stall_in_the_middle(self, server, clock):
+    def test_stalled_answer_times_out(self, server, clock):
         from datetime import timedelta
 
         from delta_sharing_client.model.profile import Profile
@@ -409,11 +409,11 @@ class TestErrorsInAnswers:
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize("status", [429, 500, 503])
-    def test_passing_ones_are_retried(self, server, rest, status):
+    def test_retryable_errors_in_answers_are_retried(self, server, rest, status):
         server.on("POST", QUERY, self.end(errorMessage="busy", httpStatusErrorCode=status), page(add(1)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
-    def test_they_end(self, server, rest):
+    def test_retries_of_errors_in_answers_are_bounded(self, server, rest):
         server.on("POST", QUERY, self.end(errorMessage="busy", httpStatusErrorCode=503))
         with pytest.raises(QueryError, match="gave up after 6 attempts"):
             rest.query_table(TABLE, QueryRequest())
@@ -436,11 +436,11 @@ class TestDuplicates:
         server.on("POST", QUERY, *replies)
         return ids(rest.query_table(TABLE, QueryRequest()))
 
-    def test_identical_ones_count_once(self, server, rest):
+    def test_identical_files_count_once(self, server, rest):
         again = add(1, url="https://store/1?sig=other", expirationTimestamp=5, stats='{"numRecords": 1}')
         assert self.query(rest, server, page(add(1), add(2), again)) == ["f1", "f2"]
 
-    def test_across_pages_too(self, server, rest):
+    def test_identical_files_of_several_pages_count_once(self, server, rest):
         assert self.query(rest, server, page(add(1), token="t"), page(add(1), add(2))) == ["f1", "f2"]
 
     def test_partition_values_in_another_order_are_the_same(self, server, rest):
@@ -450,7 +450,7 @@ class TestDuplicates:
 
     @pytest.mark.parametrize("changes", [{"size": 11}, {"partitionValues": {"a": "1"}}])
     @pytest.mark.parametrize("paged", [False, True])
-    def test_conflicting_ones_raise(self, server, rest, changes, paged):
+    def test_conflicting_files_raise(self, server, rest, changes, paged):
         other = add(1, **changes)
         replies = [page(add(1), token="t"), page(other)] if paged else [page(add(1), other)]
         with pytest.raises(ProtocolError, match="f1 twice, with different contents"):
@@ -477,7 +477,7 @@ class TestStaleListings:
     def expired(self):
         return int(time.time() * 1000) - 60_000
 
-    def test_the_listing_is_begun_again(self, server, rest):
+    def test_stale_listing_starts_again(self, server, rest):
         server.on(
             "POST",
             QUERY,
@@ -489,7 +489,7 @@ class TestStaleListings:
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
         assert len(server.requests) == 4
 
-    def test_once(self, server, rest):
+    def test_stale_listing_starts_again_once(self, server, rest):
         replies = [page(add(1), token="t", expires=self.expired()), page(add(2), token="u"), page(add(3))]
         server.on("POST", QUERY, *replies[:2], *replies[:2])
         with pytest.raises(ProtocolError, match="longer than their URLs live"):
@@ -500,7 +500,7 @@ class TestStaleListings:
         server.on("POST", QUERY, page(add(1), expires=self.expired()))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
-    def test_the_servers_clock_counts(self, server, rest):
+    def test_expiration_is_compared_with_the_clock_of_the_server(self, server, rest):
         """This machine's clock runs an hour ahead: URLs that it thinks expired are good."""
         served = time.time() - 3600
         date_header = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(served))
@@ -532,7 +532,7 @@ class TestChanges:
         server.on("GET", CHANGES, page(version=5))
         assert rest.table_changes(TABLE, ChangesRequest(starting_version=3)).version == 5
 
-    def test_pages(self, server, rest):
+    def test_changes_of_several_pages(self, server, rest):
         server.on("GET", CHANGES, page(self.change("add", 1, 0), token="t 1"), page(self.change("add", 2, 1)))
         assert ids(rest.table_changes(TABLE, ChangesRequest(starting_version=0))) == ["f1", "f2"]
         assert server.requests[1].query == {"startingVersion": "0", "pageToken": "t 1"}
@@ -572,7 +572,7 @@ class TestChanges:
         with pytest.raises(ProtocolError, match="twice"):
             rest.table_changes(TABLE, ChangesRequest(starting_version=0))
 
-    def test_convert(self, server, rest):
+    def test_convert_of_changes(self, server, rest):
         server.on("GET", CHANGES, page(self.change("add", 1, 0)))
         answer = rest.table_changes(
             TABLE, ChangesRequest(starting_version=0), lambda protocol, metadata: lambda action: action.version

@@ -81,17 +81,17 @@ class TestQuery:
         return rest.query_table(TABLE, QueryRequest(**request))
 
     @pytest.mark.parametrize("case", RIGHT)
-    def test_what_may_be_so_is_taken(self, server, rest, case, kind):
+    def test_consistent_answers_are_accepted(self, server, rest, case, kind):
         assert ids(self.ask(server, rest, RIGHT[case], kind)) == ["f1", "f2"]
 
     @pytest.mark.parametrize("case", WRONG)
-    def test_what_cannot_be_so_is_refused(self, server, rest, case, kind):
+    def test_inconsistent_answers_are_refused(self, server, rest, case, kind):
         with pytest.raises(VersionMismatchError, match=TABLE.full_name):
             self.ask(server, rest, WRONG[case], kind)
         assert len(server.requests) == 1
 
 
-def test_many_files_are_checked_alike(server, rest):
+def test_every_file_is_checked(server, rest):
     lines = [file(number, version=3, timestamp=5) for number in range(3000)]
     server.on("POST", QUERY, answer(*lines, version=3), answer(*lines, file(3000, version=4), version=3))
     assert len(rest.query_table(TABLE, QueryRequest(version=3)).items) == 3000
@@ -100,7 +100,7 @@ def test_many_files_are_checked_alike(server, rest):
     assert (caught.value.expected, caught.value.actual) == (3, 4)
 
 
-def test_pages_that_follow_are_checked_too(server, rest):
+def test_later_pages_are_checked(server, rest):
     first = Reply.of_lines(
         PROTOCOL,
         METADATA,
@@ -121,7 +121,7 @@ def test_pages_that_follow_are_checked_too(server, rest):
         ({"timestamp": NOON}, {"version": 3, "metadata_version": 9}),
     ],
 )
-def test_metadata_is_held_against_it_as_well(server, rest, asked, head):
+def test_metadata_is_checked(server, rest, asked, head):
     server.on("GET", PATH + "/metadata", answer(**head), answer(version=3, metadata_version=3))
     with pytest.raises(VersionMismatchError):
         rest.table_metadata(TABLE, **asked)

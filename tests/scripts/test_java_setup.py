@@ -49,13 +49,13 @@ def put_on_path(home: Path, folder: Path) -> None:
     (folder / "java").symlink_to(home / "bin" / "java")
 
 
-def test_without_any_there_is_none(java: ModuleType) -> None:
+def test_no_java_is_found(java: ModuleType) -> None:
     assert java.find() is None
     assert java.use() is None
     assert "JAVA_HOME" not in os.environ
 
 
-def test_the_home_in_the_environment_comes_first(
+def test_java_home_is_preferred(
     java: ModuleType, install: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on_path(install("other", "21.0.2"), tmp_path / "path")
@@ -64,7 +64,7 @@ def test_the_home_in_the_environment_comes_first(
 
 
 @pytest.mark.parametrize("version", ["1.8.0_412", "11.0.22"])
-def test_one_that_is_too_old_is_passed_over(
+def test_too_old_java_is_skipped(
     java: ModuleType,
     install: Callable[[str, str], Path],
     tmp_path: Path,
@@ -78,7 +78,7 @@ def test_one_that_is_too_old_is_passed_over(
     assert os.environ["JAVA_HOME"] == str(tmp_path / "other")
 
 
-def test_one_that_does_not_run_is_passed_over(
+def test_broken_java_is_skipped(
     java: ModuleType, install: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = install("broken", "17")
@@ -87,7 +87,7 @@ def test_one_that_does_not_run_is_passed_over(
     assert java.find() is None
 
 
-def test_one_that_was_set_up_is_found_again(java: ModuleType, install: Callable[[str, str], Path]) -> None:
+def test_installed_java_is_found(java: ModuleType, install: Callable[[str, str], Path]) -> None:
     home = install("environment/java", "21.0.8")
     assert java.find() == home
 
@@ -104,7 +104,7 @@ def test_the_launcher_drops_one_option_and_nothing_else(java: ModuleType, tmp_pa
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "a b", "", "$HOME", "--add-modules=other", 'x"y']
 
 
-def test_where_none_can_be_had_it_says_so(
+def test_failed_setup_is_reported(
     java: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # No index and no folder to install from: pip fails at once, without a request.

@@ -94,7 +94,7 @@ def on_disk(folder: Path) -> str:
     )
 
 
-def test_the_canaries_are_there(share: FaultyShare, client: ds.SharingClient) -> None:
+def test_canaries_are_present_in_the_sources(share: FaultyShare, client: ds.SharingClient) -> None:
     """What the other tests search for does travel: in headers, in URLs, in answers."""
     plan = client.table("s.s.t").scan().plan()
     assert plan.end is not None
@@ -103,7 +103,7 @@ def test_the_canaries_are_there(share: FaultyShare, client: ds.SharingClient) ->
     assert share.server.requests[0].headers["authorization"] == "Bearer canary-token-7f3a"
 
 
-def test_loads_that_renew_their_urls_show_nothing(
+def test_loads_with_renewals_leak_no_canary(
     share: FaultyShare, client: ds.SharingClient, logged: list[str], tmp_path: Path
 ) -> None:
     """Every way to read, through expired URLs and refused refresh tokens; then logs and disk are searched."""
@@ -141,7 +141,7 @@ def test_loads_that_renew_their_urls_show_nothing(
     assert (tmp_path / "checkpoint.json").exists()
 
 
-def test_nothing_shows_itself(share: FaultyShare, client: ds.SharingClient, tmp_path: Path) -> None:
+def test_reprs_leak_no_canary(share: FaultyShare, client: ds.SharingClient, tmp_path: Path) -> None:
     table = client.table("s.s.t")
     scan, changes = table.scan(limit=5), table.changes(0)
     plan = scan.plan()
@@ -199,7 +199,7 @@ FAULTS: dict[str, tuple[str, Reply]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("how", ["load", "changes", "mirror"])
-def test_errors_show_nothing(
+def test_errors_leak_no_canary(
     share: FaultyShare, client: ds.SharingClient, logged: list[str], tmp_path: Path, name: str, how: str
 ) -> None:
     where, spoilt = FAULTS[name]
@@ -227,7 +227,7 @@ def test_tasks_and_plans_hold_no_token(share: FaultyShare, client: ds.SharingCli
             pickle.dumps(thing)
 
 
-def test_what_duckdb_reports_shows_nothing(share: FaultyShare, client: ds.SharingClient) -> None:
+def test_duckdb_errors_leak_no_canary(share: FaultyShare, client: ds.SharingClient) -> None:
     """DuckDB wraps our error in its own."""
     duckdb = pytest.importorskip("duckdb")
     share.spoil = lambda request, reply: FAULTS["store 403"][1] if request.path.startswith("/data/") else reply
@@ -237,7 +237,7 @@ def test_what_duckdb_reports_shows_nothing(share: FaultyShare, client: ds.Sharin
     clean("\n".join([str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]))
 
 
-def test_batches_of_a_reader_that_fails_show_nothing(share: FaultyShare, client: ds.SharingClient) -> None:
+def test_failing_reader_leaks_no_canary(share: FaultyShare, client: ds.SharingClient) -> None:
     share.spoil = lambda request, reply: FAULTS["store 500"][1] if request.path == "/data/f3" else reply
     reader = client.table("s.s.t").scan().to_record_batch_reader()
     with pytest.raises((DeltaSharingError, pa.ArrowException, OSError)) as caught:

@@ -76,7 +76,7 @@ LOADS: dict[str, Callable[[Any, Path], object]] = {
 
 @pytest.mark.parametrize("how", LOADS)
 @pytest.mark.parametrize("url", BAD_URLS)
-def test_urls_that_are_not_fetched(share: FaultyShare, table: Any, tmp_path: Path, how: str, url: str) -> None:
+def test_insecure_urls_are_not_fetched(share: FaultyShare, table: Any, tmp_path: Path, how: str, url: str) -> None:
     signed = re.compile(rb'"url": "[^"]*"')
     replaced = b'"url": ' + json.dumps(url).encode()
 
@@ -91,7 +91,7 @@ def test_urls_that_are_not_fetched(share: FaultyShare, table: Any, tmp_path: Pat
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/passwd", "http://169.254.169.254/x", "u", "../x"])
 @pytest.mark.parametrize("kind", ["p", "u", "x"])
-def test_deletion_vectors_that_are_not_fetched(server: FaultServer, url: str, kind: str) -> None:
+def test_insecure_urls_of_deletion_vectors_are_not_fetched(server: FaultServer, url: str, kind: str) -> None:
     vector = {"storageType": kind, "pathOrInlineDv": url, "offset": 1, "sizeInBytes": 40, "cardinality": 1}
     add = {
         "path": f"{server.url}/data/f0",
@@ -144,7 +144,7 @@ def test_the_credential_goes_to_no_other_host(share: FaultyShare, table: Any) ->
     assert not [headers for headers in sent if {"authorization", "cookie"} & set(headers)]
 
 
-def test_cookies_are_kept_by_nobody(share: FaultyShare, table: Any) -> None:
+def test_cookies_are_not_kept(share: FaultyShare, table: Any) -> None:
     def set_cookie(request: Request, reply: Reply) -> Reply:
         return reply.but(headers={**reply.headers, "Set-Cookie": "spy=1; Path=/"})
 
@@ -168,7 +168,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_answers_without_bounds(
+def test_endless_answers_are_refused(
     share: FaultyShare, table: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A typed error, soon, whatever the server goes on sending."""
@@ -220,7 +220,7 @@ for _ in range(2):
 
 
 @pytest.mark.parametrize("name", ["gzip", "endless line", "endless blanks"])
-def test_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str) -> None:
+def test_decompression_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str) -> None:
     """A process that met one has not grown by more than a few times the longest line."""
     share.spoil = lambda request, reply: BOMBS[name]
     profile = tmp_path / "p.share"
@@ -233,7 +233,7 @@ def test_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("size", [-1, 2**40, 2**62, 2**70])
-def test_sizes_that_cannot_be(share: FaultyShare, table: Any, tmp_path: Path, size: int) -> None:
+def test_impossible_sizes_are_refused(share: FaultyShare, table: Any, tmp_path: Path, size: int) -> None:
     """A claim of terabytes allocates nothing and reads no more than there is."""
     claims = re.compile(rb'"size": \d+')
     share.spoil = lambda request, reply: reply.but(body=claims.sub(b'"size": %d' % size, reply.body))
@@ -242,7 +242,7 @@ def test_sizes_that_cannot_be(share: FaultyShare, table: Any, tmp_path: Path, si
             LOADS[how](table, tmp_path)
 
 
-def test_a_footer_that_promises_a_billion_rows(share: FaultyShare, table: Any) -> None:
+def test_footer_with_a_billion_rows_is_refused(share: FaultyShare, table: Any) -> None:
     """The numbers of a Parquet footer are held against its bytes."""
     data = FILES[0].data
     length = int.from_bytes(data[-8:-4], "little")

@@ -229,7 +229,7 @@ def in_delta_format(line: Json) -> Json:
 
 @pytest.mark.parametrize("delta", [False, True], ids=["parquet", "delta"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_values_that_cannot_be_are_typed_errors_or_do_no_harm(
+def test_invalid_values_raise_typed_errors_or_are_ignored(
     share: FaultyShare, tmp_path: Path, name: str, delta: bool
 ) -> None:
     share.spoil = changed_by(CHANGES[name], delta=delta)
@@ -269,7 +269,7 @@ def test_the_table_is_read_when_nothing_is_changed(share: FaultyShare, tmp_path:
     ],
     ids=["version", "timestamp", "float", "microseconds", "size", "id", "partition value", "column"],
 )
-def test_what_no_column_or_file_can_hold_is_refused(
+def test_unrepresentable_values_are_refused(
     share: FaultyShare, tmp_path: Path, change: Callable[[Json], object], delta: bool
 ) -> None:
     share.spoil = changed_by(change, delta=delta)
@@ -279,7 +279,7 @@ def test_what_no_column_or_file_can_hold_is_refused(
                 LOADS[how](client.table("s.s.t"), tmp_path / how)
 
 
-def test_texts_that_are_shown_or_spare_work_lose_half_a_character(share: FaultyShare) -> None:
+def test_lone_surrogates_are_replaced_in_optional_texts(share: FaultyShare) -> None:
     def change(line: Json) -> None:
         in_files(lambda file: file.update(stats=json.dumps({"numRecords": 20, "x": HALF}, ensure_ascii=False)))(
             line
@@ -343,7 +343,7 @@ def put(item: Any, way: tuple[Any, ...], value: Any) -> None:
 
 
 @pytest.mark.parametrize("delta", [False, True], ids=["parquet", "delta"])
-def test_any_value_in_any_field_is_a_typed_error_or_does_no_harm(
+def test_any_json_value_in_any_field_raises_a_typed_error_or_is_ignored(
     share: FaultyShare, table: Any, tmp_path: Path, delta: bool
 ) -> None:
     draw = random.Random(20261122)
@@ -377,7 +377,7 @@ def test_any_value_in_any_field_is_a_typed_error_or_does_no_harm(
             LOADS[how](table, tmp_path / str(number))
 
 
-def test_names_with_half_a_character_are_refused(server: FaultServer) -> None:
+def test_names_with_lone_surrogates_are_refused(server: FaultServer) -> None:
     server.on("GET", "/shares", Reply.of_json({"items": [{"name": HALF}]}))
     with ds.SharingClient(server.profile, options=QUICK) as client, pytest.raises(ProtocolError):
         client.list_shares()

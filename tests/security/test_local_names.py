@@ -55,7 +55,7 @@ def named(file_id: str) -> Any:
 
 
 @pytest.mark.parametrize("file_id", IDS)
-def test_ids_are_no_names(share: FaultyShare, table: Any, tmp_path: Path, file_id: str) -> None:
+def test_file_ids_are_not_used_as_file_names(share: FaultyShare, table: Any, tmp_path: Path, file_id: str) -> None:
     share.spoil = named(file_id)
     mirror = table.mirror(tmp_path / "out" / "mirror")
     try:
@@ -70,7 +70,7 @@ def test_ids_are_no_names(share: FaultyShare, table: Any, tmp_path: Path, file_i
     assert mirror.scan().to_arrow().equals(TABLE)
 
 
-def test_a_folder_that_is_a_link_is_not_followed(share: FaultyShare, table: Any, tmp_path: Path) -> None:
+def test_symlinked_directory_is_not_followed(share: FaultyShare, table: Any, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     mirror = table.mirror(tmp_path / "mirror")
@@ -85,7 +85,7 @@ def test_a_folder_that_is_a_link_is_not_followed(share: FaultyShare, table: Any,
     assert mirror.scan().to_arrow().equals(TABLE)
 
 
-def test_a_file_that_is_a_link_is_replaced(share: FaultyShare, table: Any, tmp_path: Path) -> None:
+def test_symlinked_file_is_replaced(share: FaultyShare, table: Any, tmp_path: Path) -> None:
     """A link in the place of a data file is no copy of it, whatever it points to."""
     first = table.mirror(tmp_path / "first")
     first.sync()

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from copy_fixtures import connect, faults, no_kept_logs, serve
 from growing_tables import Source
+from materialize_fixtures import connect, faults, no_kept_logs, serve
 
 __all__ = ["connect", "faults", "no_kept_logs", "serve"]
 

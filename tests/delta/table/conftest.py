@@ -1,3 +1,3 @@
-from copy_fixtures import connect, faults, no_kept_logs, serve
+from materialize_fixtures import connect, faults, no_kept_logs, serve
 
 __all__ = ["connect", "faults", "no_kept_logs", "serve"]

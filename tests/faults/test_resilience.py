@@ -127,7 +127,7 @@ PASSING = {
 
 @pytest.mark.parametrize("name", PASSING)
 @pytest.mark.parametrize("how", ["snapshot", "changes"])
-def test_what_passes_costs_no_row(share: FaultyShare, table: Any, name: str, how: str) -> None:
+def test_transient_fault_costs_no_row(share: FaultyShare, table: Any, name: str, how: str) -> None:
     path, count, spoil = PASSING[name]
     if how == "changes":
         path = path.replace("/query", "/changes")
@@ -211,7 +211,7 @@ LASTING: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception]
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_what_lasts_is_an_error_that_says_what(share: FaultyShare, table: Any, name: str) -> None:
+def test_permanent_fault_raises_its_typed_error(share: FaultyShare, table: Any, name: str) -> None:
     path, spoil, kind, said = LASTING[name]
     share.spoil = Times(path, 10**9, spoil)
     with pytest.raises(kind, match=said) as caught:
@@ -229,7 +229,7 @@ def test_two_hundred_files_of_a_dead_store_share_their_attempts(server: FaultSer
     assert len(share.file_requests) < 200
 
 
-def test_unknown_fields_are_passed_over_and_repeated_files_count_once(share: FaultyShare, table: Any) -> None:
+def test_unknown_fields_are_ignored_and_repeated_files_count_once(share: FaultyShare, table: Any) -> None:
     def more(request: Request, reply: Reply) -> Reply:
         lines = [json.loads(line) for line in lines_of(reply)]
         for line in lines:
@@ -251,7 +251,7 @@ def test_formats(share: FaultyShare, table: Any) -> None:
         table.scan(response_format="parquet").to_arrow()
 
 
-def test_features_that_nobody_knows_are_named(share: FaultyShare, table: Any) -> None:
+def test_unknown_reader_features_are_named(share: FaultyShare, table: Any) -> None:
     features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "telepathy"]}
     metadata = {"deltaMetadata": {"id": "x", "schemaString": '{"type":"struct","fields":[]}'}}
     reply = Reply.of_lines(
@@ -262,7 +262,7 @@ def test_features_that_nobody_knows_are_named(share: FaultyShare, table: Any) ->
         table.scan().to_arrow()
 
 
-def test_another_version_than_the_one_asked_for(share: FaultyShare, table: Any) -> None:
+def test_answer_for_another_version_raises(share: FaultyShare, table: Any) -> None:
     def other(request: Request, reply: Reply) -> Reply:
         return reply.but(headers={**reply.headers, "Delta-Table-Version": "5"})
 
@@ -271,7 +271,7 @@ def test_another_version_than_the_one_asked_for(share: FaultyShare, table: Any) 
         table.scan(version=0).to_arrow()
 
 
-def test_a_page_token_that_comes_again(share: FaultyShare, table: Any) -> None:
+def test_repeated_page_token_raises(share: FaultyShare, table: Any) -> None:
     share.page = 2
     share.spoil = lambda request, reply: reply.but(
         body=reply.body.replace(b'"nextPageToken": "0-4"', b'"nextPageToken": "0-2"')
@@ -280,7 +280,7 @@ def test_a_page_token_that_comes_again(share: FaultyShare, table: Any) -> None:
         table.scan().to_arrow()
 
 
-def test_a_token_that_has_expired_is_said_to_have(server: FaultServer) -> None:
+def test_expired_token_is_named_in_the_error(server: FaultServer) -> None:
     server.on("*", "*", Reply(status=401))
     past = datetime.now(UTC) - timedelta(days=2)
     profile = server.profile | {"expirationTime": past.isoformat(timespec="seconds")}

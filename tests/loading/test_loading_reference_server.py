@@ -154,7 +154,7 @@ class TestLoads:
 
 
 @pytest.mark.parametrize("kind", ["vectors", "mapped"])
-def test_filters_of_tables_with_features_are_taken_at_once(server: SharingServer, kind: str) -> None:
+def test_filters_of_tables_with_features_take_one_request(server: SharingServer, kind: str) -> None:
     """The older notation of hints is what the server refuses for them."""
     with SharingClient(server.profile) as client:
         scan = client.table(f"s.s.{kind}").scan(filters=[("p", "=", 1)])
@@ -167,7 +167,7 @@ def test_filters_of_tables_with_features_are_taken_at_once(server: SharingServer
     ]
 
 
-def test_an_asynchronous_answer_is_asked_for_once_more(server: SharingServer) -> None:
+def test_unannounced_asynchronous_answer_is_queried_again(server: SharingServer) -> None:
     options = TransportOptions(asynchronous_queries=True)
     with SharingClient(server.profile, options=options) as client:
         count_from_here(server)
@@ -176,7 +176,7 @@ def test_an_asynchronous_answer_is_asked_for_once_more(server: SharingServer) ->
     assert [body.keys() for body in bodies] == [{"version", "idempotencyKey"}, {"version"}]
 
 
-def test_a_version_and_a_time_that_are_not_there(client: SharingClient) -> None:
+def test_missing_version_and_time_raise(client: SharingClient) -> None:
     table = client.table("s.s.plain")
     for point in ({"version": 9}, {"timestamp": "2999-01-01T00:00:00Z"}):
         with pytest.raises(BadRequestError):
@@ -185,20 +185,20 @@ def test_a_version_and_a_time_that_are_not_there(client: SharingClient) -> None:
 
 class TestChanges:
     @pytest.mark.parametrize("response_format", ["auto", "delta", "parquet"])
-    def test_of_a_table_that_older_readers_take(self, client: SharingClient, response_format: Any) -> None:
+    def test_changes_of_a_table_without_reader_features(self, client: SharingClient, response_format: Any) -> None:
         changes = client.table("s.s.plain").changes(0, response_format=response_format)
         expected = expect(0, "insert", [0, 1]) + expect(1, "insert", [2, 3]) + expect(2, "delete", [0, 1])
         assert told(changes.to_arrow()) == expected
 
     @pytest.mark.parametrize("kind", ["vectors", "mapped", "grown"])
-    def test_of_others_are_refused_by_the_server(self, client: SharingClient, kind: str) -> None:
+    def test_changes_of_tables_with_reader_features_are_refused(self, client: SharingClient, kind: str) -> None:
         with pytest.raises(BadRequestError, match="too new"):
             client.table(f"s.s.{kind}").changes(0).to_arrow()
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("response_format", ["auto", "delta", "parquet"])
-def test_a_poller_brings_the_table_and_then_what_comes(
+def test_poller_returns_the_snapshot_and_then_changes(
     tmp_path: Path, asynchronous: bool, response_format: Any
 ) -> None:
     table = plain(tmp_path / "t")
@@ -250,7 +250,7 @@ def test_a_mirror_follows(tmp_path: Path, kind: str, asynchronous: bool) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_copies(client: SharingClient, tmp_path: Path, kind: str) -> None:
+def test_materialized_tables(client: SharingClient, tmp_path: Path, kind: str) -> None:
     copies = {f"s.s.v{version}": tmp_path / f"v{version}" for version in (0, 2)}
     for version, name in ((0, "s.s.v0"), (None, "s.s.v2")):
         client.table(f"s.s.{kind}").scan(version=version).materialize(copies[name])

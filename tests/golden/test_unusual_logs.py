@@ -123,7 +123,9 @@ def commit(table: Path, version: int, *actions: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("response_format", FORMATS)
 @pytest.mark.parametrize("name", LOGS)
-def test_reading(client: SharingClient, name: str, response_format: Any) -> None:
+def test_unusual_log_is_read_or_refused_with_a_reason(
+    client: SharingClient, name: str, response_format: Any
+) -> None:
     scan = client.table(f"s.d.{name}").scan(response_format=response_format)
     outcome = LOGS[name][1]
     if isinstance(outcome[0], int):
@@ -135,7 +137,7 @@ def test_reading(client: SharingClient, name: str, response_format: Any) -> None
     assert "/_delta_log" not in str(caught.value)
 
 
-def test_a_reader_version_that_nobody_has(tmp_path: Path) -> None:
+def test_unknown_reader_version_is_refused(tmp_path: Path) -> None:
     commit(tmp_path / "t", 0, protocol(reader=99), metadata(ID))
     with SharingServer({"s.d.t": tmp_path / "t"}) as server, SharingClient(server.profile) as client:
         with pytest.raises(UnsupportedTableError, match="reader version 99"):

@@ -50,7 +50,7 @@ def mistaken(url: str, kind: type[errors.DeltaSharingError], *words: str, **argu
 
 
 class TestProfiles:
-    def test_that_are_not_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_profiles_raise(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mistaken(f"{tmp_path / 'no.share'}#s.s.t", errors.ProfileError, "no such file", "no.share")
         mistaken(f"{tmp_path}#s.s.t", errors.ProfileError, "directory")
         monkeypatch.delenv("DELTA_SHARING_PROFILE", raising=False)
@@ -84,7 +84,7 @@ class TestProfiles:
             ),
         ],
     )
-    def test_that_are_malformed(
+    def test_malformed_profiles_raise(
         self, tmp_path: Path, content: Any, kind: type[errors.DeltaSharingError], words: list[str]
     ) -> None:
         mistaken(f"{profile_file(tmp_path / 'p.share', content)}#s.s.t", kind, *words)
@@ -108,7 +108,7 @@ def test_malformed_table_names(served: tuple[SharingServer, Path], name: str, wo
     assert server.requests == []
 
 
-def test_a_url_where_a_name_is_wanted(served: tuple[SharingServer, Path]) -> None:
+def test_url_instead_of_a_name_raises(served: tuple[SharingServer, Path]) -> None:
     with ds.SharingClient(str(served[1])) as client:
         for url in ("config.share#shop.sales.orders", "/a/b.json#shop.sales.orders"):
             with pytest.raises(errors.TableNameError, match=r"leave out what stands before shop\.sales\.orders"):
@@ -154,7 +154,7 @@ def test_an_expired_token(
         ({"timestamp": "2999-01-01T00:00:00Z"}, ["after the latest version"]),
     ],
 )
-def test_versions_that_are_not_there(
+def test_missing_versions_raise(
     served: tuple[SharingServer, Path], arguments: dict[str, Any], words: list[str]
 ) -> None:
     mistaken(f"{served[1]}#shop.sales.orders", errors.BadRequestError, "400", *words, **arguments)
@@ -184,7 +184,7 @@ def test_arguments_of_the_wrong_kind(
         assert not isinstance(caught.value, errors.DeltaSharingError)
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+def test_unreachable_server_raises(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -201,7 +201,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_an_endpoint_that_is_something_else(served: tuple[SharingServer, Path], tmp_path: Path) -> None:
+def test_endpoint_of_another_service_raises(served: tuple[SharingServer, Path], tmp_path: Path) -> None:
     server, _ = served
     elsewhere = server.profile | {"endpoint": server.endpoint.replace("/delta-sharing", "/wiki")}
     with ds.SharingClient(elsewhere) as client:

@@ -16,7 +16,7 @@ def token_of(rest):
     return rest.profile.bearer_token.reveal()
 
 
-def test_in_the_error_code(rest, server):
+def test_error_code_is_redacted(rest, server):
     token = token_of(rest)
     server.on("GET", "*", Reply.of_json({"errorCode": f"BAD_{token}", "message": f"no {token} here"}, status=400))
     with pytest.raises(BadRequestError, match="no ") as caught:
@@ -25,7 +25,7 @@ def test_in_the_error_code(rest, server):
     assert token not in repr(vars(caught.value))
 
 
-def test_in_the_end_of_an_answer(rest, server):
+def test_error_in_the_end_of_an_answer_is_redacted(rest, server):
     token = token_of(rest)
     server.on("POST", "*", Reply.of_lines({"endStreamAction": {"errorMessage": f"failed for {token}"}}))
     with pytest.raises(QueryError, match="failed for") as caught:

@@ -58,7 +58,7 @@ def fields_of(kind, shared, token_endpoint, key, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["oauth_client_credentials", "oauth_jwt_bearer_private_key_jwt"])
-def test_an_executor_renews_urls_with_a_token_of_its_own(kind, shared, token_endpoint, key, tmp_path):
+def test_executor_renews_urls_with_its_own_token(kind, shared, token_endpoint, key, tmp_path):
     with SharingClient(fields_of(kind, shared, token_endpoint, key, tmp_path)) as client:
         plan = client.table("s.d.t").scan().plan()
         job, parts = encode_plan(client._rest, plan, divide(plan, 1), executor_credentials=True)
@@ -70,7 +70,7 @@ def test_an_executor_renews_urls_with_a_token_of_its_own(kind, shared, token_end
     assert any(request.path.endswith("/query") for request in shared.requests[listed:])
 
 
-def test_tokens_of_a_function_travel_as_they_are_now(shared):
+def test_current_token_of_a_credential_provider_is_sent(shared):
     calls = []
 
     def provider():
@@ -105,7 +105,7 @@ def test_tokens_of_a_function_travel_as_they_are_now(shared):
     ],
     ids=lambda fields: fields["type"],
 )
-def test_the_fields_make_the_same_profile_again(fields):
+def test_profile_round_trips_through_its_fields(fields):
     fields = {"shareCredentialsVersion": 2, "endpoint": "https://h", **fields}
     profile = Profile.from_dict(fields)
     assert profile_fields(profile) == fields
@@ -114,6 +114,6 @@ def test_the_fields_make_the_same_profile_again(fields):
         pickle.dumps(profile)
 
 
-def test_what_cannot_travel_says_so():
+def test_unsendable_credential_raises():
     with pytest.raises(ProfileError, match="no credential"):
         profile_fields(Profile.from_dict({"endpoint": "https://h"}, external=True))

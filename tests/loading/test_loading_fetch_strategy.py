@@ -77,7 +77,7 @@ def fetched(server: SharingServer) -> tuple[int, list[Any]]:
 
 
 class TestWhatIsFetched:
-    def test_of_a_whole_file_no_byte_twice(
+    def test_whole_file_is_fetched_once(
         self, server: SharingServer, client: SharingClient, paths: dict[str, Path]
     ) -> None:
         count_from_here(server)
@@ -92,7 +92,7 @@ class TestWhatIsFetched:
         assert all(request.range and not request.range.startswith("bytes=-") for request in requests)
 
     @pytest.mark.parametrize("names", [["tag"], ["noise"], ["tag", "id"]])
-    def test_of_some_columns_little_more_than_their_chunks(
+    def test_some_columns_fetch_their_chunks(
         self, server: SharingServer, client: SharingClient, footer: pq.FileMetaData, names: list[str]
     ) -> None:
         count_from_here(server)
@@ -102,7 +102,7 @@ class TestWhatIsFetched:
         wanted = chunk_bytes(footer, names, range(GROUPS))
         assert wanted - FOOTER <= total <= wanted + FOOTER + GROUPS * len(names) * PADDING
 
-    def test_of_a_filter_only_the_row_groups_that_may_match(
+    def test_filter_fetches_matching_row_groups(
         self, server: SharingServer, client: SharingClient, footer: pq.FileMetaData
     ) -> None:
         count_from_here(server)
@@ -112,7 +112,7 @@ class TestWhatIsFetched:
         total, _ = fetched(server)
         assert total <= chunk_bytes(footer, ["id", "tag"], range(5, 7)) + FOOTER + 4 * PADDING
 
-    def test_of_a_limit_only_the_first_row_groups(
+    def test_limit_fetches_the_first_row_groups(
         self, server: SharingServer, client: SharingClient, footer: pq.FileMetaData
     ) -> None:
         count_from_here(server)
@@ -121,14 +121,14 @@ class TestWhatIsFetched:
         total, _ = fetched(server)
         assert total <= chunk_bytes(footer, ["id", "noise", "tag"], range(2)) + FOOTER + 2 * PADDING
 
-    def test_of_no_column_the_footer_alone(self, server: SharingServer, client: SharingClient) -> None:
+    def test_no_columns_fetch_the_footer(self, server: SharingServer, client: SharingClient) -> None:
         count_from_here(server)
         assert client.table("s.s.large").scan(columns=[]).to_arrow().num_rows == ROWS
         total, requests = fetched(server)
         assert len(requests) == 1
         assert total <= FOOTER
 
-    def test_explain_says_it_beforehand(self, server: SharingServer, client: SharingClient) -> None:
+    def test_explain_predicts_the_fetched_bytes(self, server: SharingServer, client: SharingClient) -> None:
         scan = client.table("s.s.large").scan(columns=["tag"], filters=[("id", "<", 2 * GROUP)])
         text = scan.explain()
         count_from_here(server)
@@ -138,7 +138,7 @@ class TestWhatIsFetched:
         assert f"in {len(requests)} requests" in text
         assert f"{GROUPS - 2} of their {GROUPS} row groups pruned" in text
 
-    def test_a_deletion_vector_reaches_every_row_group(self, client: SharingClient) -> None:
+    def test_deletion_vector_applies_to_every_row_group(self, client: SharingClient) -> None:
         deleted = {0, GROUP, ROWS - 1, *range(7, 99)}
         scan = client.table("s.s.vector").scan(columns=["id"])
         loaded = scan.to_arrow()["id"].to_numpy()
@@ -167,7 +167,7 @@ class TestMemoryBudget:
         assert loaded.equals(client.table(f"s.s.{table}").scan(columns=["id"]).to_arrow())
 
     @pytest.mark.parametrize(("files_at_a_time", "most"), [(1, 1), (3, 3), (None, 12)])
-    def test_a_budget_bounds_what_is_on_its_way(
+    def test_budget_bounds_the_bytes_in_flight(
         self, faults: FaultServer, connect: Callable[..., SharingClient], files_at_a_time: int | None, most: int
     ) -> None:
         """A file counts with the bytes that its rows are thought to take: three times its own."""
@@ -195,7 +195,7 @@ class TestMemoryBudget:
         assert loaded.equals(pa.concat_tables(contents.values()))
         assert highest <= most
 
-    def test_a_reader_that_is_not_read_fetches_no_further(
+    def test_unread_reader_stops_fetching(
         self, server: SharingServer, connect: Callable[..., SharingClient]
     ) -> None:
         frugal = connect(server, memory_budget=4_000_000)

@@ -35,7 +35,7 @@ def sent(server):
     return [request.headers["authorization"] for request in server.requests]
 
 
-def test_its_token_is_sent_and_kept(open_server):
+def test_token_is_sent_and_cached(open_server):
     vault = Vault()
     with SharingClient({"endpoint": open_server.url}, credential_provider=vault) as client:
         assert vault.calls == 0
@@ -44,7 +44,7 @@ def test_its_token_is_sent_and_kept(open_server):
     assert sent(open_server) == [f"Bearer {CANARY}-1"] * 2
 
 
-def test_the_profiles_own_credential_does_not_count(open_server, tmp_path):
+def test_credential_of_the_profile_is_ignored(open_server, tmp_path):
     file = tmp_path / "p.share"
     file.touch(0o600)
     file.write_text('{"shareCredentialsVersion": 2, "type": "x", "endpoint": "' + open_server.url + '"}')
@@ -57,7 +57,7 @@ def test_the_profiles_own_credential_does_not_count(open_server, tmp_path):
     assert sent(open_server) == [f"Bearer {CANARY}-1"] * 3
 
 
-def test_the_endpoint_is_needed_all_the_same():
+def test_endpoint_is_required():
     with pytest.raises(ProfileError, match="endpoint"):
         SharingClient({}, credential_provider=Vault())
     with pytest.raises(ProfileError, match="shareCredentialsVersion"):
@@ -65,7 +65,7 @@ def test_the_endpoint_is_needed_all_the_same():
 
 
 @pytest.mark.parametrize("kind", ["timedelta", "aware", "naive"])
-def test_it_is_asked_again_ahead_of_the_end(kind):
+def test_provider_is_called_before_the_token_expires(kind):
     clock = Clock()
     end = datetime.fromtimestamp(clock.now + 3600, UTC)
     expiry = {"timedelta": timedelta(hours=1), "aware": end, "naive": end.replace(tzinfo=None)}[kind]
@@ -80,7 +80,7 @@ def test_it_is_asked_again_ahead_of_the_end(kind):
     assert vault.calls == 2
 
 
-def test_it_is_asked_again_after_a_401_once(server):
+def test_provider_is_called_once_after_status_401(server):
     server.on("GET", "*", Reply(status=401), Reply.of_json({"items": []}), Reply(status=401))
     client = SharingClient({"endpoint": server.url}, credential_provider=Vault(None))
     assert client.list_shares() == []
@@ -90,14 +90,14 @@ def test_it_is_asked_again_after_a_401_once(server):
     assert len(server.requests) == 4
 
 
-def test_threads_share_a_call(open_server):
+def test_threads_share_one_call_of_the_provider(open_server):
     vault = Vault()
     client = SharingClient({"endpoint": open_server.url}, credential_provider=vault)
     assert at_once(8, client.list_shares) == [[]] * 8
     assert vault.calls == 1
 
 
-def test_a_function_that_fails(open_server, caplog):
+def test_exception_of_the_provider_is_a_token_error(open_server, caplog):
     caplog.set_level(logging.DEBUG)
 
     def broken():
@@ -111,7 +111,7 @@ def test_a_function_that_fails(open_server, caplog):
     assert open_server.requests == []
 
 
-def test_a_token_that_is_still_good_outlives_a_function_that_fails():
+def test_unexpired_token_is_used_when_the_provider_fails():
     clock = Clock()
     vault = Vault()
     auth = RenewingAuth(ExternalTokens(vault, now=clock), now=clock)
@@ -138,13 +138,13 @@ def test_a_token_that_is_still_good_outlives_a_function_that_fails():
         ((CANARY, datetime(2020, 1, 1)), "expired already"),
     ],
 )
-def test_answers_that_are_none(open_server, answer, match):
+def test_malformed_results_of_the_provider_raise(open_server, answer, match):
     client = SharingClient({"endpoint": open_server.url}, credential_provider=lambda: answer)
     with pytest.raises(TokenError, match=match) as caught:
         client.list_shares()
     assert CANARY not in str(caught.value)
 
 
-def test_it_has_to_be_a_function():
+def test_provider_must_be_callable():
     with pytest.raises(TypeError, match="function"):
         SharingClient({"endpoint": "https://h"}, credential_provider="token")

@@ -46,13 +46,13 @@ def as_json(frame: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_copy(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+def test_materialized_snapshot(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
     made = client.table(f"golden.tables.{name}").scan().materialize(tmp_path / "copy", progress=False)
     assert rows(spark, made.path) == rows(spark, TABLES / name / "table")
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_a_mirror(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+def test_mirror(name: str, spark: Any, client: SharingClient, tmp_path: Path) -> None:
     mirror = client.table(f"golden.tables.{name}").mirror(tmp_path / "mirror")
     versions = sorted(map(int, CASES[name]["versions"]))
     for version in versions:
@@ -71,7 +71,9 @@ def change_rows(spark: Any, path: Path, first: int, last: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "first", "last"), FEEDS)
-def test_changes(name: str, first: int, last: int, spark: Any, client: SharingClient, tmp_path: Path) -> None:
+def test_materialized_changes(
+    name: str, first: int, last: int, spark: Any, client: SharingClient, tmp_path: Path
+) -> None:
     made = (
         client.table(f"golden.tables.{name}").changes(first, last).materialize(tmp_path / "copy", progress=False)
     )

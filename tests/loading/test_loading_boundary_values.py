@@ -191,7 +191,7 @@ _SOME: Final = settings(
 @pytest.mark.parametrize("kind", _KINDS)
 @given(data=st.data())
 @_SOME
-def test_filters_find_the_rows_that_plain_python_finds(tables: SharingClient, kind: str, data: Any) -> None:
+def test_filters_agree_with_plain_python(tables: SharingClient, kind: str, data: Any) -> None:
     op = data.draw(st.sampled_from(sorted(_OPERATORS)))
     value, literal = data.draw(st.sampled_from(_literals(kind)))
     other, another = data.draw(st.sampled_from(_literals(kind)))
@@ -206,7 +206,9 @@ def test_filters_find_the_rows_that_plain_python_finds(tables: SharingClient, ki
 @pytest.mark.parametrize("kind", _KINDS)
 @given(data=st.data())
 @_SOME
-def test_statistics_leave_out_no_file_with_a_matching_row(folders: dict[str, Path], kind: str, data: Any) -> None:
+def test_data_skipping_keeps_every_file_with_a_matching_row(
+    folders: dict[str, Path], kind: str, data: Any
+) -> None:
     """Without the server, which leaves out files as well."""
     snapshot = DeltaLog.for_table(folders[kind]).snapshot()
     logged = snapshot.metadata
@@ -226,7 +228,7 @@ def test_statistics_leave_out_no_file_with_a_matching_row(folders: dict[str, Pat
                 assert not made.all_rows_match
 
 
-def test_statistics_leave_out_most_files(folders: dict[str, Path]) -> None:
+def test_data_skipping_leaves_out_most_files(folders: dict[str, Path]) -> None:
     """What is read in vain is a few files with values near the literal."""
     snapshot = DeltaLog.for_table(folders["int64"]).snapshot()
     logged = snapshot.metadata
@@ -239,7 +241,7 @@ def test_statistics_leave_out_most_files(folders: dict[str, Path]) -> None:
     assert sum(not isinstance(one, SkipReason) for one in made) < 6 < len(made)
 
 
-def test_rows_are_counted_unread_where_partition_values_decide(
+def test_count_reads_no_file_when_partition_values_decide(
     folders: dict[str, Path], serve: Any, connect: Any
 ) -> None:
     server = serve({"share.extremes.int8": folders["int8"]})

@@ -22,7 +22,7 @@ def file(number: int) -> File:
     return File(f"f{number}", table, parquet(table))
 
 
-def test_one_file_is_gone_while_pieces_of_another_wait(
+def test_missing_file_ends_a_sync_with_waiting_ranges(
     server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pieces that were still to be fetched are given up; nobody waits for them."""

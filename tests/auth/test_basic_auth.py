@@ -17,7 +17,7 @@ def fields(server, **changes):
     return {**profile, "username": "me@example.com", "password": PASSWORD, **changes}
 
 
-def test_each_request_has_them_in_utf_8(server):
+def test_requests_carry_user_and_password_in_utf_8(server):
     server.on("GET", "*", Reply.of_json({"items": []}))
     with SharingClient(fields(server)) as client:
         client.list_shares()
@@ -29,7 +29,7 @@ def test_each_request_has_them_in_utf_8(server):
         assert base64.b64decode(pair).decode() == f"me@example.com:{PASSWORD}"
 
 
-def test_a_401_is_not_tried_again_and_shows_no_password(server, caplog):
+def test_status_401_is_not_retried_and_hides_the_password(server, caplog):
     caplog.set_level(logging.DEBUG)
     server.on(
         "GET", "*", lambda request: Reply.of_json({"message": f"{PASSWORD} {dict(request.headers)}"}, status=401)
@@ -42,7 +42,7 @@ def test_a_401_is_not_tried_again_and_shows_no_password(server, caplog):
     assert pair not in str(caught.value) + caplog.text
 
 
-def test_an_expired_profile_is_named(server):
+def test_error_names_the_expiration_of_the_profile(server):
     server.on("GET", "*", Reply(status=401))
     profile = Profile.from_dict(fields(server, expirationTime="2021-01-01T00:00:00Z"))
     with pytest.raises(AuthenticationError, match="expirationTime is 2021-01-01T00:00:00Z"):
@@ -52,7 +52,7 @@ def test_an_expired_profile_is_named(server):
 @pytest.mark.parametrize(
     ("name", "value"), [("username", "a:b"), ("username", "a\nb"), ("password", "a\nb"), ("password", "  ")]
 )
-def test_what_a_header_cannot_carry_is_refused(server, name, value):
+def test_characters_invalid_in_a_header_are_refused(server, name, value):
     with pytest.raises(ProfileError, match=name) as caught:
         Profile.from_dict(fields(server, **{name: value}))
     assert caught.value.field == name

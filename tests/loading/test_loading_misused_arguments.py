@@ -42,7 +42,7 @@ def scan(client, table="plain", **what):
 
 
 @pytest.mark.parametrize("response_format", ["auto", "delta"])
-def test_column_mapping_that_is_not_in_force_maps_nothing(served, response_format):
+def test_inactive_column_mapping_is_ignored(served, response_format):
     table = served.table("local.default.unmapped")
     assert table.metadata(response_format="delta").configuration["delta.columnMapping.mode"] == "name"
     assert not table.protocol(response_format="delta").maps_columns
@@ -55,25 +55,25 @@ def test_column_mapping_that_is_not_in_force_maps_nothing(served, response_forma
 
 
 @pytest.mark.parametrize("filters", [pc.field("order id") < 3, {"order id": 1}, 5])
-def test_filters_of_another_library(served, filters):
+def test_filters_of_another_library_raise(served, filters):
     with pytest.raises(FilterError, match="filters takes a list of"):
         scan(served, filters=filters)
 
 
 @pytest.mark.parametrize("filters", [("order id", "=", 1), ["order id", "=", 1]])
-def test_a_single_term_that_is_in_no_list(served, filters):
+def test_single_filter_term_without_a_list(served, filters):
     with pytest.raises(FilterError, match=r"write \[\('order id', '=', \.\.\.\)\]"):
         scan(served, filters=filters)
 
 
 @pytest.mark.parametrize("filters", ["", "  \n"])
-def test_a_filter_without_text(served, filters):
+def test_empty_filter_text_raises(served, filters):
     with pytest.raises(FilterError, match="empty text; leave it out"):
         scan(served, filters=filters)
 
 
 @pytest.mark.parametrize("value", [(1, 2), [1, 2], {1}, range(2)])
-def test_a_column_against_several_values(served, value):
+def test_comparison_with_several_values_raises(served, value):
     with pytest.raises(FilterError, match=r"takes one value, not a \w+; write \('order id', 'in', \[\.\.\.\]\)"):
         scan(served, filters=[("order id", "=", value)]).to_arrow()
     with pytest.raises(FilterError, match=r"write \('order id', 'not in', "):
@@ -83,13 +83,13 @@ def test_a_column_against_several_values(served, value):
 @pytest.mark.parametrize(
     "text", ['"order id" = 3', "'order id' < 3", "3 <> 'order id'", "'p' = 'a/b'", "\"p\" = 'a/b'"]
 )
-def test_a_column_in_quotes_is_a_text(served, text):
+def test_quoted_column_is_a_text_literal(served, text):
     with pytest.raises(FilterError, match=r"quotes make a text: write the column as (`order id`|p)"):
         scan(served, filters=text).to_arrow()
 
 
 @pytest.mark.parametrize("value", ["delta", "parquet", 1, 0, "True"])
-def test_a_format_that_is_no_yes_or_no(tmp_path, value):
+def test_use_delta_format_must_be_a_bool(tmp_path, value):
     profile = tmp_path / "p.share"
     profile.touch(mode=0o600)
     profile.write_text('{"shareCredentialsVersion": 1, "endpoint": "http://127.0.0.1:9/", "bearerToken": "t"}')
@@ -98,7 +98,7 @@ def test_a_format_that_is_no_yes_or_no(tmp_path, value):
             load(f"{profile}#local.default.plain", use_delta_format=value)
 
 
-def test_blanks_around_a_table(served, tmp_path):
+def test_blanks_around_a_table_name(served, tmp_path):
     assert served.table(" local.default.plain\n").scan().count() == 3
 
 
@@ -122,33 +122,33 @@ def test_a_limit_beyond_all_rows(served):
     assert len(scan(served, limit=10**30).to_pandas()) == 3
 
 
-def test_columns_without_an_order(served):
+def test_set_of_columns_raises(served):
     with pytest.raises(TypeError, match="a set has no order"):
         scan(served, columns={"p", "order id"})
 
 
-def test_a_timestamp_that_is_none(served):
+def test_malformed_timestamp_raises(served):
     with pytest.raises(ValueError, match="NaT"):
         scan(served, timestamp=pd.NaT)
 
 
-def test_hints_that_are_no_text(served):
+def test_hints_must_be_text(served):
     with pytest.raises(TypeError, match="JSON text"):
         scan(served, json_predicate_hints={"op": "equal"})
 
 
-def test_options_that_are_none(served):
+def test_options_must_be_transport_options(served):
     with pytest.raises(TypeError, match="TransportOptions"):
         ds.SharingClient(served.profile, options={"read_timeout": 3})
 
 
-def test_a_table_url_for_a_profile():
+def test_table_url_instead_of_a_profile_raises():
     with pytest.raises(ProfileError, match=r"no such file in .*a table URL goes to load_as_pandas"):
         ds.SharingClient("config.share#a.b.c")
 
 
 @pytest.mark.parametrize("name", ["My Table", "with.dot"])
-def test_a_folder_that_cannot_be_a_name_is_shown_whole(tmp_path, name):
+def test_unusable_directory_is_shown_in_full(tmp_path, name):
     write_deltalake(tmp_path / name, pa.table({"a": [1]}))
     with pytest.raises(ValueError, match="cannot be shared") as caught:
         SharingServer(tmp_path).start()

@@ -113,7 +113,7 @@ LOADS: dict[str, Callable[[Any, Path], object]] = {
 
 @pytest.mark.parametrize("how", LOADS)
 @pytest.mark.parametrize("fault", STORE_FAULTS)
-def test_a_store_that_fails(share: FaultyShare, table: Any, tmp_path: Path, fault: str, how: str) -> None:
+def test_failing_store(share: FaultyShare, table: Any, tmp_path: Path, fault: str, how: str) -> None:
     share.spoil = lambda request, reply: STORE_FAULTS[fault] if request.path.startswith("/data/") else reply
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
@@ -134,7 +134,7 @@ def test_a_store_that_fails(share: FaultyShare, table: Any, tmp_path: Path, faul
         "x?sig=",
     ],
 )
-def test_urls_that_are_refused(share: FaultyShare, table: Any, tmp_path: Path, url: str, how: str) -> None:
+def test_refused_urls(share: FaultyShare, table: Any, tmp_path: Path, url: str, how: str) -> None:
     handed_out = f"{share.server.url}/data/"
     replacement = (url + SIGNATURE + "&").encode()
     share.spoil = lambda request, reply: reply.but(body=reply.body.replace(handed_out.encode(), replacement))
@@ -155,9 +155,7 @@ def test_urls_that_are_refused(share: FaultyShare, table: Any, tmp_path: Path, u
     ],
     ids=["busy", "refuses", "drops", "malformed", "cut"],
 )
-def test_urls_that_cannot_be_renewed(
-    share: FaultyShare, table: Any, tmp_path: Path, reply: Reply, how: str
-) -> None:
+def test_failed_renewal(share: FaultyShare, table: Any, tmp_path: Path, reply: Reply, how: str) -> None:
     """The store says that they have expired once they were listed, and the server has none but the first ones."""
     refused = []
 
@@ -184,16 +182,14 @@ def test_urls_that_cannot_be_renewed(
     ],
 )
 @pytest.mark.parametrize("how", ["snapshot", "filter", "changes", "mirror"])
-def test_answers_that_are_refused(
-    share: FaultyShare, table: Any, tmp_path: Path, old: bytes, new: bytes, how: str
-) -> None:
+def test_refused_answers(share: FaultyShare, table: Any, tmp_path: Path, old: bytes, new: bytes, how: str) -> None:
     share.spoil = lambda request, reply: reply.but(body=reply.body.replace(old, new))
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
     assert check_frames(caught.value)
 
 
-def test_whatever_a_caller_raises_meanwhile(table: Any) -> None:
+def test_exceptions_of_the_caller(table: Any) -> None:
     class Stop(Exception):
         pass
 
@@ -212,7 +208,7 @@ def test_whatever_a_caller_raises_meanwhile(table: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["p", "u", "x"])
 @pytest.mark.parametrize("fault", ["refused", "expired", "redirects to a file", "drops", "garbage", "gone"])
-def test_deletion_vectors_that_fail(server: FaultServer, fault: str, kind: str) -> None:
+def test_failing_deletion_vectors(server: FaultServer, fault: str, kind: str) -> None:
     url = f"{server.url}/data/v0?X-Amz-Signature={SIGNATURE}"
     vector = {"storageType": kind, "pathOrInlineDv": url, "offset": 1, "sizeInBytes": 40, "cardinality": 1}
     add = {"path": url, "partitionValues": {}, "size": len(FILES[0].data), "deletionVector": vector}
