@@ -1,4 +1,4 @@
-"""Everything is read once by the other clients, in an environment of their own (`benchmarks/peer.py`)."""
+"""Fixtures: the results of the other clients, from one run in their own environment, and of this package."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_answers import Answer
-from differential_jobs import JOBS, Job
-from differential_peer import peer_module
+from compare_results import Result
+from differential_jobs import GOLDEN, JOBS, Job
 from plain_values import arrow_columns, frame_columns
+from script_modules import load_script
 from waiting import HANG
 
 from delta_sharing_client import SharingClient
@@ -22,14 +22,13 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.server import SharingServer, write_sample_tables
 
 HERE = Path(__file__).parent
-GOLDEN = HERE.parent / "golden" / "tables"
 
 
 @pytest.fixture(scope="session")
 def peer_python() -> str:
-    python = peer_module().installed_python()
+    python = load_script("benchmarks/peer.py").installed_python()
     if python is None:
-        pytest.skip("the other clients' environment is not there; `make differential` makes it")
+        pytest.skip("the environment of the other clients does not exist; `make differential` creates it")
     return str(python)
 
 
@@ -42,8 +41,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingServer]:
 
 
 @pytest.fixture(scope="session")
-def theirs(peer_python: str, server: SharingServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
-    """What the other clients make of each job."""
+def theirs(peer_python: str, server: SharingServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """The results of the other clients, by the name of the job."""
     directory = tmp_path_factory.mktemp("differential")
     profile = server.write_profile(directory / "server.share")
     jobs = {
@@ -57,21 +56,21 @@ def theirs(peer_python: str, server: SharingServer, tmp_path_factory: pytest.Tem
     }
     (directory / "jobs.json").write_text(json.dumps(jobs), "utf-8")
     command = [peer_python, str(HERE / "other_clients_worker.py")]
-    command += [str(directory / "jobs.json"), str(directory / "answers.pickle")]
+    command += [str(directory / "jobs.json"), str(directory / "results.pickle")]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, env=environment)
     assert done.returncode == 0, done.stderr
-    answers: dict[str, Answer] = pickle.loads((directory / "answers.pickle").read_bytes())
-    return answers
+    results: dict[str, Result] = pickle.loads((directory / "results.pickle").read_bytes())
+    return results
 
 
 @pytest.fixture(scope="session")
-def ours(server: SharingServer) -> Callable[[Job], Answer]:
-    """Reads a job as this package does: the same table, response format and arguments."""
+def ours(server: SharingServer) -> Callable[[Job], Result]:
+    """A function that runs a job with this package: same table, response format and arguments."""
     client = SharingClient(server.profile)
 
-    def read(job: Job) -> Answer:
+    def read(job: Job) -> Result:
         table = client.table(job.table_name)
         arguments: dict[str, Any] = dict(job.arguments)
         try:

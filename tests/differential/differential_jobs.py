@@ -1,4 +1,4 @@
-"""What is read by every client: golden tables at each version and their changes, and samples with options."""
+"""Loads that every client runs: golden tables at each version, their changes, and sample tables with options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "tables"
-#: How the other clients read: the reference client in both response formats; deltalake, from the log.
+#: The other clients: the reference client in both response formats, and deltalake on the table's log.
 READERS = ("parquet", "delta", "deltalake")
 
 
@@ -19,10 +19,10 @@ class Job:
 
     Attributes:
         reader: one of `READERS`.
-        table: the golden table, or the sample's full name.
-        what: what is loaded of it, in words.
-        arguments: arguments of the load, as the reference client names them.
-        key: the columns that tell the rows apart.
+        table: the golden table, or the full name of the sample table.
+        what: description of the load.
+        arguments: arguments of the load, under the reference client's names.
+        key: the columns that identify a row.
     """
 
     reader: str
@@ -37,7 +37,7 @@ class Job:
 
     @property
     def subject(self) -> str:
-        """What `known_differences.py` names: the table, or the table's changes."""
+        """The name in `known_differences.py`: the table, or the table's changes."""
         return f"{self.table} changes" if "starting_version" in self.arguments else self.table
 
     @property
@@ -47,13 +47,13 @@ class Job:
 
 def _golden() -> Iterator[Job]:
     for path in sorted(GOLDEN.glob("*/case.json")):
-        told, table = json.loads(path.read_text("utf-8")), path.parent.name
-        key = tuple(told["key"])
+        case, table = json.loads(path.read_text("utf-8")), path.parent.name
+        key = tuple(case["key"])
         for reader in READERS:
-            for version in told["versions"]:
+            for version in case["versions"]:
                 arguments: dict[str, Any] = {"version": int(version)}
                 yield Job(reader=reader, table=table, what=f"v{version}", arguments=arguments, key=key)
-        for change in told.get("changes", []):
+        for change in case.get("changes", []):
             first, last = change["first"], change["last"]
             arguments = {"starting_version": first, "ending_version": last}
             key_of_change = ("_commit_version", *key, "_change_type")

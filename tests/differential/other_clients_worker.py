@@ -1,8 +1,8 @@
-"""Reads tables with the other clients; `conftest.py` runs it, once, in their environment.
+"""Worker that runs the loads with the other clients; `conftest.py` starts it once, in their environment.
 
-    python other_clients_worker.py jobs.json answers.pickle
+    python other_clients_worker.py jobs.json results.pickle
 
-The answers hold plain Python alone (`plain_values.py`), so that libraries of other versions can load them.
+The results contain plain Python values only (`plain_values.py`), so other versions of the libraries can load them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plain_values import Column, arrow_columns, frame_columns
 
 
 def read(job: dict[str, Any]) -> list[Column]:
-    """Do one job: `reader`, `url`, and the arguments of the load."""
+    """Run one load and return its columns."""
     import delta_sharing
 
     arguments = dict(job["arguments"])
@@ -34,7 +34,7 @@ def read(job: dict[str, Any]) -> list[Column]:
 
 
 def read_log(path: str, version: int) -> Any:
-    """A table's rows as an Arrow table, by deltalake from the table's own log."""
+    """Return the rows of a local Delta table as an Arrow table, read by deltalake."""
     import deltalake
     import pyarrow as pa
 
@@ -42,17 +42,17 @@ def read_log(path: str, version: int) -> Any:
     return pa.table(deltalake.QueryBuilder().register("t", table).execute("select * from t").read_all())
 
 
-def main(jobs: str, answers: str) -> None:
+def main(jobs: str, output: str) -> None:
     warnings.simplefilter("ignore")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, job in json.loads(Path(jobs).read_text("utf-8")).items():
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # the client prints
-                found[name] = read(job)
-        except BaseException as error:  # noqa: BLE001 - a panic of Rust code is no Exception
-            found[name] = f"{type(error).__name__}: {error}"
-    with Path(answers).open("wb") as file:
-        pickle.dump(found, file)
+            with contextlib.redirect_stdout(io.StringIO()):  # the client prints to stdout
+                results[name] = read(job)
+        except BaseException as error:  # noqa: BLE001 - a panic in Rust is a BaseException
+            results[name] = f"{type(error).__name__}: {error}"
+    with Path(output).open("wb") as file:
+        pickle.dump(results, file)
 
 
 if __name__ == "__main__":

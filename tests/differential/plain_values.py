@@ -1,10 +1,10 @@
-"""Values of frames and Arrow tables as plain Python that compares exactly, whatever library they came from.
+"""Conversion of frames and Arrow tables to plain Python values that compare exactly, independent of the library.
 
-The test and the worker, which runs in the environment of the other clients, both use it, so it imports
-nothing at the top but the standard library.
+The worker imports this module in the environment of the other clients, so its top-level imports are from the
+standard library only.
 
-A value is a tuple: what it is, then what it says. `("int", 3)` is not `("float", "0x1.8p+1")`. Times are
-microseconds since the epoch and `"utc"` or `"naive"`; floats are their bits (all NaNs alike).
+A value is a tuple of its type and its data: `("int", 3)` differs from `("float", "0x1.8p+1")`. Timestamps are
+microseconds since the epoch and `"utc"` or `"naive"`; floats are hexadecimal (all NaNs are equal).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def frame_columns(frame: Any) -> list[Column]:
-    """The columns of a pandas frame."""
+    """Return the columns of a pandas frame."""
     return [(str(name), list(_series(frame.iloc[:, place]))) for place, name in enumerate(frame.columns)]
 
 
@@ -38,7 +38,7 @@ def _series(series: Any) -> Iterator[Cell]:
         for number, missing in zip(series.astype("int64").tolist(), series.isna().tolist(), strict=True):
             yield NULL if missing else _time(number, unit, zone)
         return
-    # In a column of floats a missing value is NaN; elsewhere NaN is how some libraries spell null.
+    # A missing value in a column of floats is NaN; in other columns some libraries use NaN for null.
     floats = kind.kind == "f"
     objects = str(kind) == "object"
     for value, missing in zip(series.tolist(), series.isna().tolist(), strict=True):
@@ -46,7 +46,7 @@ def _series(series: Any) -> Iterator[Cell]:
 
 
 def arrow_columns(table: Any) -> list[Column]:
-    """The columns of an Arrow table."""
+    """Return the columns of an Arrow table."""
     return [(name, list(_arrow(table.column(name)))) for name in table.column_names]
 
 
@@ -58,7 +58,7 @@ def _arrow(column: Any) -> Iterator[Cell]:
             yield from _arrow(chunk)
         return
     kind = column.type
-    # Not by Python's own times, which end at the years 1 and 9999.
+    # Integers, because datetime supports the years 1 to 9999 only.
     if pa.types.is_timestamp(kind):
         zone = "naive" if kind.tz is None else "utc"
         for number in column.cast(pa.int64()).to_pylist():
@@ -69,8 +69,8 @@ def _arrow(column: Any) -> Iterator[Cell]:
     elif pa.types.is_struct(kind):
         names = [kind.field(place).name for place in range(kind.num_fields)]
         rows = zip(*map(_arrow, column.flatten()), strict=True) if names else iter([()] * len(column))
-        for row, there in zip(rows, column.is_valid().to_pylist(), strict=True):
-            yield ("struct", *zip(names, row, strict=True)) if there else NULL
+        for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True):
+            yield ("struct", *zip(names, row, strict=True)) if valid else NULL
     elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         for value in column:
             if not value.is_valid:
@@ -90,12 +90,12 @@ def _time(number: int, unit: str, zone: str) -> Cell:
 
 
 def cell(value: Any) -> Cell:
-    """One value, nested ones with what they hold."""
+    """Return the plain form of a value; nested values are converted recursively."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return NULL
     if hasattr(value, "dtype"):
         if value.dtype.kind == "M":
-            return _numpy_times(value)
+            return _numpy_timestamps(value)
         value = value.tolist()  # a numpy scalar or array
     if isinstance(value, bool):
         return ("bool", value)
@@ -110,13 +110,12 @@ def cell(value: Any) -> Cell:
     if isinstance(value, Decimal):
         return ("decimal", str(value))
     if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        whole = getattr(moment, "to_pydatetime", lambda **_: moment)(
-            **({"warn": False} if _pandas(moment) else {})
-        )
+        moment: Any = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        if type(moment).__name__ == "Timestamp":  # of pandas
+            moment = moment.to_pydatetime(warn=False)
         return (
             "time",
-            (whole - _EPOCH) // timedelta(microseconds=1),
+            (moment - _EPOCH) // timedelta(microseconds=1),
             "utc" if value.tzinfo is not None else "naive",
         )
     if isinstance(value, date):
@@ -130,11 +129,7 @@ def cell(value: Any) -> Cell:
     raise TypeError(f"no plain form for {type(value)!r}")
 
 
-def _pandas(value: Any) -> bool:
-    return type(value).__name__ == "Timestamp"
-
-
-def _numpy_times(value: Any) -> Cell:
+def _numpy_timestamps(value: Any) -> Cell:
     numbers = value.astype("datetime64[us]").astype("int64").tolist()
     if isinstance(numbers, list):
         return ("list", *(NULL if n == -(2**63) else ("time", n, "naive") for n in numbers))

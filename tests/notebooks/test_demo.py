@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -14,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from script_modules import ROOT, load_script
 from waiting import HANG, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "notebooks" / "demo.py"
 
 
@@ -57,12 +56,7 @@ def wait_for(path: Path) -> None:
 def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The demo as a module."""
     monkeypatch.syspath_prepend(str(DEMO.parent))
-    specification = importlib.util.spec_from_file_location("demo_under_test", DEMO)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("notebooks/demo.py")
 
 
 @pytest.mark.slow

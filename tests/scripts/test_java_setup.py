@@ -1,8 +1,7 @@
-"""scripts/java.py finds a Java that Spark can use, and its launcher passes on all but one option."""
+"""`scripts/java.py` finds a Java for Spark; its launcher removes one option and passes on the others."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import subprocess
@@ -12,18 +11,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "java.py"
+from script_modules import ROOT, load_script
 
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script as a module, on a machine without any Java."""
-    specification = importlib.util.spec_from_file_location("java_under_test", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    module = load_script("scripts/java.py")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(module, "HOME", tmp_path / "environment" / "java")
@@ -124,6 +118,10 @@ def test_it_prints_the_home_of_the_java_that_it_finds(
 ) -> None:
     put_on_path(install("there", "17"), tmp_path / "path")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT)], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}
+        [sys.executable, str(ROOT / "scripts" / "java.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
     )
     assert (done.stdout, done.stderr) == (f"{tmp_path / 'there'}\n", "")

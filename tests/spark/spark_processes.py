@@ -7,7 +7,6 @@ its process group.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -26,6 +25,7 @@ import pyspark
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from script_modules import load_script
 from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,12 +41,7 @@ RESULTS = "results: "
 
 def java_home() -> Path | None:
     """The Java that `scripts/java.py` finds, for this process and all that it starts."""
-    specification = importlib.util.spec_from_file_location("java_for_tests", ROOT / "scripts" / "java.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    home: Path | None = module.use()
+    home: Path | None = load_script("scripts/java.py").use()
     return home
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,24 +12,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from script_modules import load_script
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
-
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "kill_mirror.py"
 
 pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork and SIGKILL")
 
 
 @pytest.fixture(scope="module")
 def kills() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kill_mirror", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["kill_mirror"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmarks/kill_mirror.py")
 
 
 @pytest.fixture(scope="module")
