@@ -1,53 +1,52 @@
-"""Every error this package raises, under one base class.
+"""The tree of errors under `DeltaSharingError`.
 
     DeltaSharingError
     ├── ProfileError                    a profile cannot be read, parsed or used
-    │   └── UnsupportedProfileError     a newer version, or a credential type this release does not know
-    ├── TokenError                      no access token: the token endpoint is down or refuses
-    ├── TableNameError (ValueError)     "<profile>#<share>.<schema>.<table>" or a name in it is malformed
-    ├── ColumnError (ValueError)        a column asked for is not in the table, or is asked for twice
-    ├── FilterError (ValueError)        a filter cannot be understood, or does not fit its column
-    ├── RestError                       the sharing server answered with an error status
+    │   └── UnsupportedProfileError     newer profile version or unsupported credential type
+    ├── TokenError                      the token endpoint returns no access token
+    ├── TableNameError (ValueError)     malformed table URL or table name
+    ├── ColumnError (ValueError)        unknown, ambiguous or repeated column
+    ├── FilterError (ValueError)        malformed filter, or a value that does not fit its column
+    ├── RestError                       error status of the sharing server
     │   ├── BadRequestError             400
     │   ├── AuthenticationError         401
     │   ├── ForbiddenError              403
     │   ├── NotFoundError               404
     │   ├── RateLimitError              429, after all retries
     │   └── ServerError                 5xx, after all retries
-    ├── QueryError                      the server began an answer and then reported an error in it
-    ├── TransportError                  no usable answer: connection, TLS, name resolution
-    │   ├── RequestTimeoutError         nothing came in time
-    │   └── InsecureUrlError            a URL that this client refuses to send to
-    ├── ProtocolError                   the answer breaks the protocol
-    │   ├── IncompleteResponseError     the answer was cut; its rows are not used
-    │   ├── ResponseFormatError         asked for parquet format, got delta
-    │   └── VersionMismatchError        the answer is for another version than the one asked for
-    ├── UnsupportedTableError           the table needs something this release cannot read
-    │   ├── UnsupportedFeatureError     reader features, by name
-    │   └── UnsupportedTypeError        a column type, by name
-    ├── DirectoryAccessError            a table offered by directory only cannot be read that way
-    ├── SchemaChangedError              a column was renamed or dropped, or changed its type, within some changes
-    ├── ChangesGoneError                changes that a poller needs can no longer be had
-    │   └── TableReplacedError          the table is another one than before (its id changed)
-    ├── CheckpointError                 a poller's checkpoint cannot be read or written, or another one uses it
-    ├── StorageError                    a data file could not be downloaded
-    │   ├── UrlExpiredError             the store says that the pre-signed URL has expired
-    │   └── FileGoneError               the store says that there is no such file
-    ├── DataError                       a data file arrived, but does not hold what the table says
+    ├── QueryError                      error within an answer, or of an asynchronous query
+    ├── TransportError                  no usable response: connection, TLS, name resolution
+    │   ├── RequestTimeoutError         no response within the time-out
+    │   └── InsecureUrlError            a URL that this client does not request
+    ├── ProtocolError                   the answer breaks the Delta Sharing protocol
+    │   ├── IncompleteResponseError     the answer ends early; its rows are not used
+    │   ├── ResponseFormatError         delta format where parquet format was requested
+    │   └── VersionMismatchError        the answer is for another version than the requested one
+    ├── UnsupportedTableError           this release cannot read the table
+    │   ├── UnsupportedFeatureError     unsupported reader features
+    │   └── UnsupportedTypeError        unsupported column type
+    ├── DirectoryAccessError            a table shared by directory only cannot be read that way
+    ├── SchemaChangedError              a column is renamed, dropped or retyped within a range of changes
+    ├── ChangesGoneError                changes that a poller needs are no longer available
+    │   └── TableReplacedError          another table has the name; its id differs
+    ├── CheckpointError                 the checkpoint of a poller cannot be read, written or locked
+    ├── StorageError                    a data file cannot be downloaded
+    │   ├── UrlExpiredError             the store refuses an expired pre-signed URL
+    │   └── FileGoneError               the store has no such file
+    ├── DataError                       the contents of a data file do not match the table
     ├── DeltaLogError                   a local Delta table cannot be read or written
-    │   ├── DeltaTableNotFoundError     there is no Delta table at that path
-    │   ├── VersionNotFoundError        the local table does not have that version (any more)
-    │   ├── CommitConflictError         somebody else committed that version first
-    │   └── DiskFullError               there is no room; what was committed before is as it was
-    ├── SinkError                       a sink cannot take a batch; nothing of it was stored
-    │   └── SinkKeyError                the key columns do not tell the rows apart: null, twice, missing
-    ├── SparkError                      Spark cannot do it: no Java, too old a release, too many files for one plan
-    │   └── StreamError                 a streaming query cannot go on, or cannot start where it is asked to
+    │   ├── DeltaTableNotFoundError     no Delta table at that path
+    │   ├── VersionNotFoundError        the local table has no such version
+    │   ├── CommitConflictError         another writer committed that version first
+    │   └── DiskFullError               no space; earlier commits are unchanged
+    ├── SinkError                       a sink cannot store a batch; nothing of it was stored
+    │   └── SinkKeyError                key columns are null, missing or not unique
+    ├── SparkError                      Spark cannot run the request: no Java, old release, oversized plan
+    │   └── StreamError                 a streaming query cannot start or continue
     └── MissingDependencyError (ImportError)   an extra of this package is not installed
 
-Misuse of an argument raises `ValueError` or `TypeError`; the subclasses marked so are both. Each error
-keeps what it knows as attributes, writes its own sentence, never holds a token or the query string of a
-signed URL, and survives pickling.
+An error holds its data as attributes and writes its own sentence. It never contains a token or the query string of
+a signed URL, and it can be pickled. An invalid argument raises `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
@@ -58,67 +57,53 @@ from typing import Any, Final
 from delta_sharing_client.secrets import SecretUrl, redact_text, redact_url
 
 #: Characters of a server's message that are kept.
-_MAX_SAID: Final = 2000
+_MAX_SERVER_TEXT: Final = 2000
 
 
-def _rebuild(cls: type[DeltaSharingError], message: str, state: dict[str, Any]) -> DeltaSharingError:
-    error = cls.__new__(cls)
-    Exception.__init__(error, message)
-    error.__dict__.update(state)
-    return error
+def _new(kind: type[DeltaSharingError], *args: str) -> DeltaSharingError:
+    return kind.__new__(kind, *args)
 
 
-def _said(message: str) -> str:
-    """What a server said, redacted and of bearable length."""
-    text = redact_text(message[: 10 * _MAX_SAID])
-    return text if len(text) <= _MAX_SAID else text[:_MAX_SAID] + " ..."
+def _server_text(text: str) -> str:
+    """Redact a text of a server, and cut it to `_MAX_SERVER_TEXT` characters."""
+    text = redact_text(text[: 10 * _MAX_SERVER_TEXT])
+    return text if len(text) <= _MAX_SERVER_TEXT else text[:_MAX_SERVER_TEXT] + " ..."
+
+
+def _located(place: str | None, reason: str) -> str:
+    return f"{place}: {reason}" if place else reason
 
 
 class DeltaSharingError(Exception):
-    """Base of every error of this package.
-
-    Args:
-        message: what happened, where, and what to do; redacted before it is kept.
-    """
+    """Base class of all errors of this package; `message` is redacted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(redact_text(message))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), str(self), dict(self.__dict__))
+        return _new, (type(self), *self.args), self.__dict__
 
 
 class ProfileError(DeltaSharingError):
-    """A profile cannot be read, parsed or used.
-
-    Attributes:
-        field: the field at fault, where one is.
-        source: where the profile came from, without any secret.
-    """
+    """A profile cannot be read, parsed or used; `field` is invalid, and `source` is its path or kind."""
 
     def __init__(self, reason: str, *, field: str | None = None, source: str | None = None) -> None:
+        super().__init__(_located(f"profile {source}" if source else "profile", reason))
         self.field = field
         self.source = source
-        where = f"profile {source}: " if source else "profile: "
-        super().__init__(where + reason)
 
 
 class UnsupportedProfileError(ProfileError):
-    """The profile is of a newer version or of a credential type that this release does not know."""
+    """The profile has a newer version or a credential type that this release does not support."""
 
 
 class TokenError(DeltaSharingError):
-    """No access token for the sharing server could be had.
-
-    Attributes:
-        status: the token endpoint's HTTP status, where it answered.
-        error_code: its `error`, such as ``invalid_client``, where it sent one.
-    """
+    """There is no access token; `status` and `error_code` are those of the token endpoint's answer."""
 
     def __init__(self, reason: str, *, status: int | None = None, error_code: str | None = None) -> None:
-        self.status = status
-        self.error_code = _said(error_code) if error_code else None
         super().__init__(reason)
+        self.status = status
+        self.error_code = _server_text(error_code) if error_code else None
 
 
 class TableNameError(DeltaSharingError, ValueError):
@@ -126,29 +111,25 @@ class TableNameError(DeltaSharingError, ValueError):
 
 
 class ColumnError(DeltaSharingError, ValueError):
-    """Columns asked for are unknown, ambiguous or asked for twice.
-
-    Attributes:
-        columns: the names at fault.
-    """
+    """The requested `columns` are unknown, ambiguous or repeated."""
 
     def __init__(self, message: str, *, columns: Sequence[str] = ()) -> None:
-        self.columns = tuple(columns)
         super().__init__(message)
+        self.columns = tuple(columns)
 
 
 class FilterError(DeltaSharingError, ValueError):
-    """A filter or predicate hint cannot be understood, or does not fit its column's type."""
+    """A filter or predicate hint is malformed, or a value in it does not fit its column's type."""
 
 
 class RestError(DeltaSharingError):
     """The sharing server answered a request with an error status.
 
     Attributes:
-        status: the HTTP status.
-        error_code: the server's `errorCode`, where it sent one, redacted.
-        server_message: the server's `message`, where it sent one, redacted.
-        what: the thing asked for, such as ``table share.schema.name``.
+        status: HTTP status.
+        error_code: the server's `errorCode`, redacted, or None.
+        server_message: the server's `message`, redacted, or None.
+        what: the requested object, such as ``table share.schema.name``.
     """
 
     def __init__(
@@ -162,214 +143,167 @@ class RestError(DeltaSharingError):
     ) -> None:
         self.status = status
         self.what = what
-        self.error_code = error_code = _said(error_code) if error_code else None
-        self.server_message = _said(server_message) if server_message else None
-        said = ": ".join(part for part in (error_code, self.server_message) if part)
-        sentence = f"{what}: the sharing server answered {status}"
-        if said:
-            sentence += f" ({said})"
+        self.error_code = _server_text(error_code) if error_code else None
+        self.server_message = _server_text(server_message) if server_message else None
+        answer = ": ".join(part for part in (self.error_code, self.server_message) if part)
+        sentence = f"{what}: the sharing server answered {status}" + (f" ({answer})" if answer else "")
         super().__init__(sentence + (f". {hint}" if hint else ""))
 
 
 class BadRequestError(RestError):
-    """400: the server did not accept the request."""
+    """Status 400: the server does not accept the request."""
 
 
 class AuthenticationError(RestError):
-    """401: the token is missing, wrong or expired."""
+    """Status 401: the token is missing, wrong or expired."""
 
 
 class ForbiddenError(RestError):
-    """403: the token is good, but not for this."""
+    """Status 403: the token is valid, but does not permit this request."""
 
 
 class NotFoundError(RestError):
-    """404: the server has no such share, schema, table or endpoint."""
+    """Status 404: the server has no such share, schema, table or endpoint."""
 
 
 class RateLimitError(RestError):
-    """429: the server asked to slow down, and went on asking until the retries ran out."""
+    """Status 429 on every attempt."""
 
 
 class ServerError(RestError):
-    """5xx: the server failed, and went on failing until the retries ran out."""
+    """Status 5xx on every attempt."""
 
 
 class QueryError(DeltaSharingError):
-    """The server reported an error in an answer it had begun, or a query that it ran asynchronously failed.
-
-    Raised too when an asynchronous query is not answered in time.
+    """The server reported an error within an answer, or an asynchronous query failed or timed out.
 
     Attributes:
-        what: the thing asked for.
+        what: the requested object.
         server_message: the server's message, redacted.
-        status: `httpStatusErrorCode`, where the server sent one.
+        status: `httpStatusErrorCode` of the answer, or None.
     """
 
     def __init__(self, *, what: str, server_message: str, status: int | None = None) -> None:
         self.what = what
-        self.server_message = _said(server_message)
+        self.server_message = _server_text(server_message)
         self.status = status
         code = f" (status {status})" if status is not None else ""
         super().__init__(f"{what}: the sharing server failed while answering{code}: {self.server_message}")
 
 
 class TransportError(DeltaSharingError):
-    """No usable answer came: connection refused or reset, TLS, name resolution.
-
-    Attributes:
-        url: the URL without its query string.
-    """
+    """`url` gives no usable response: connection refused or reset, TLS or name resolution failed."""
 
     def __init__(self, reason: str, *, url: str | SecretUrl | None = None) -> None:
         self.url = redact_url(url) if url else None
-        super().__init__(f"{self.url}: {reason}" if self.url else reason)
+        super().__init__(_located(self.url, reason))
 
 
 class RequestTimeoutError(TransportError):
-    """Nothing came within the time-out, on every attempt."""
+    """No response arrived within the time-out, on every attempt."""
 
 
 class InsecureUrlError(TransportError):
-    """A URL that this client refuses: plain http to another machine, `file:`, user info, metadata addresses."""
+    """The client refuses the URL: plain http to another machine, `file:`, user info or a metadata address."""
 
 
 class ProtocolError(DeltaSharingError):
-    """The server's answer breaks the Delta Sharing protocol; nothing of it is used."""
+    """The server's answer breaks the Delta Sharing protocol; none of it is used."""
 
 
 class IncompleteResponseError(ProtocolError):
-    """The answer was cut before its end, on every attempt; none of its rows are used."""
+    """The answer was cut before its end on every attempt; none of its rows are used."""
 
 
 class ResponseFormatError(ProtocolError):
-    """The client asked for parquet format and the server answered in delta format."""
+    """The client requested parquet format and the server answered in delta format."""
 
 
 class VersionMismatchError(ProtocolError):
-    """The answer is for another version than the one asked for, or a later time, or moved between pages.
-
-    Attributes:
-        expected: the version asked for.
-        actual: the version answered.
-    """
+    """The answer is for version `actual` and not for `expected`, or the table changed between two pages."""
 
     def __init__(self, message: str, *, expected: int | None = None, actual: int | None = None) -> None:
+        super().__init__(message)
         self.expected = expected
         self.actual = actual
-        super().__init__(message)
 
 
 class UnsupportedTableError(DeltaSharingError):
-    """The table needs something that this release cannot read."""
+    """The table requires something that this release cannot read."""
 
 
 class UnsupportedFeatureError(UnsupportedTableError):
-    """The table needs reader features that this release does not support.
-
-    Attributes:
-        features: their names, as the Delta protocol spells them.
-    """
+    """The table requires reader `features` that this release does not support."""
 
     def __init__(self, message: str, *, features: Sequence[str] = ()) -> None:
-        self.features = tuple(features)
         super().__init__(message)
+        self.features = tuple(features)
 
 
 class UnsupportedTypeError(UnsupportedTableError):
-    """A column has a type that this release does not know.
-
-    Attributes:
-        type_name: the type as the schema spells it.
-    """
+    """A column has the type `type_name`, which this release does not support."""
 
     def __init__(self, message: str, *, type_name: str = "") -> None:
-        self.type_name = type_name
         super().__init__(message)
+        self.type_name = type_name
 
 
 class DirectoryAccessError(DeltaSharingError):
-    """A table is offered by its directory only (temporary credentials), and cannot be read that way.
-
-    Attributes:
-        location: the directory's URL, where the server told.
-        access_modes: how the server offers the table, where it told.
-    """
+    """The table is shared by its directory `location` only, and cannot be read with its `access_modes`."""
 
     def __init__(self, reason: str, *, location: str | None = None, access_modes: Sequence[str] = ()) -> None:
         self.location = redact_url(location) if location else None
         self.access_modes = tuple(access_modes)
-        super().__init__(f"{self.location}: {reason}" if self.location else reason)
+        super().__init__(_located(self.location, reason))
 
 
 class SchemaChangedError(DeltaSharingError):
-    """The table's schema changed within the changes asked for so that one schema cannot hold their rows.
-
-    Attributes:
-        version: the version that changed it, where the server told.
-        columns: the columns at fault.
-    """
+    """`columns` changed in `version`, so that one schema cannot represent the requested changes."""
 
     def __init__(self, message: str, *, version: int | None = None, columns: Sequence[str] = ()) -> None:
+        super().__init__(message)
         self.version = version
         self.columns = tuple(columns)
-        super().__init__(message)
 
 
 class ChangesGoneError(DeltaSharingError):
-    """The changes that come next can no longer be had: their versions were cleaned up, or are another table's.
-
-    Attributes:
-        version: the first version that is missing, where it is known.
-    """
+    """The changes from `version` on are no longer available: cleaned up, or of another table."""
 
     def __init__(self, message: str, *, version: int | None = None) -> None:
-        self.version = version
         super().__init__(message)
+        self.version = version
 
 
 class TableReplacedError(ChangesGoneError):
-    """The table was made anew under its name: its id is another one than before.
-
-    Attributes:
-        expected: the id that the table had.
-        actual: the id that it has.
-    """
+    """Another table now has the name: its id is `actual` and not `expected`."""
 
     def __init__(
         self, message: str, *, version: int | None = None, expected: str | None = None, actual: str | None = None
     ) -> None:
+        super().__init__(message, version=version)
         self.expected = expected
         self.actual = actual
-        super().__init__(message, version=version)
 
 
 class CheckpointError(DeltaSharingError):
-    """A poller's checkpoint cannot be read or written, is another table's, or is in use by another poller.
-
-    Attributes:
-        path: the checkpoint's file.
-    """
+    """The checkpoint at `path` cannot be read or written, belongs to another table, or is in use."""
 
     def __init__(self, reason: str, *, path: str | None = None) -> None:
+        super().__init__(_located(f"checkpoint {path}" if path else None, reason))
         self.path = path
-        super().__init__(f"checkpoint {path}: {reason}" if path else reason)
 
 
 class StorageError(DeltaSharingError):
-    """A data file could not be downloaded.
-
-    Attributes:
-        file_id: the file's id in the sharing protocol.
-        status: the store's HTTP status, where it answered.
-        table: the table's full name, where a table is being loaded.
-    """
+    """The data file `file_id` of `table` cannot be downloaded; `status` is the HTTP status of the store."""
 
     def __init__(self, reason: str, *, file_id: str | None = None, status: int | None = None) -> None:
+        super().__init__(_located(f"file {file_id}" if file_id else None, reason))
         self.file_id = file_id
         self.status = status
-        self.table: str | None = None
-        super().__init__(f"file {file_id}: {reason}" if file_id else reason)
+        self.table: str | None = None  # set by the planner, which knows it
+
+    def __str__(self) -> str:
+        return _with_table(self.table, super().__str__())
 
 
 class UrlExpiredError(StorageError):
@@ -381,36 +315,23 @@ class FileGoneError(StorageError):
 
 
 class DataError(DeltaSharingError):
-    """A data file arrived but does not hold what the table promises.
-
-    Attributes:
-        file_id: the file's id in the sharing protocol.
-        table: the table's full name, where a table is being loaded.
-    """
+    """The contents of the data file `file_id` do not match `table`."""
 
     def __init__(self, reason: str, *, file_id: str | None = None) -> None:
+        super().__init__(_located(f"file {file_id}" if file_id else None, reason))
         self.file_id = file_id
-        self.table: str | None = None
-        super().__init__(f"file {file_id}: {reason}" if file_id else reason)
+        self.table: str | None = None  # set by the planner, which knows it
 
-
-def name_table(error: StorageError | DataError, table: str) -> None:
-    """Put the table's name before an error's sentence; what reads files does not know it."""
-    if error.table is None:
-        error.table = table
-        error.args = (f"table {table}, {error}",)
+    def __str__(self) -> str:
+        return _with_table(self.table, super().__str__())
 
 
 class DeltaLogError(DeltaSharingError):
-    """A local Delta table cannot be read or written.
-
-    Attributes:
-        path: the table's directory.
-    """
+    """The local Delta table in the directory `path` cannot be read or written."""
 
     def __init__(self, reason: str, *, path: str | None = None) -> None:
+        super().__init__(_located(path, reason))
         self.path = path
-        super().__init__(f"{path}: {reason}" if path else reason)
 
 
 class DeltaTableNotFoundError(DeltaLogError):
@@ -422,62 +343,44 @@ class VersionNotFoundError(DeltaLogError):
 
 
 class CommitConflictError(DeltaLogError):
-    """Another writer committed that version of a local table first; nothing of this commit was written.
-
-    Attributes:
-        version: the version that the other writer took.
-    """
+    """Another writer committed `version` of a local table first; nothing of this commit was written."""
 
     def __init__(self, reason: str, *, path: str | None = None, version: int | None = None) -> None:
-        self.version = version
         super().__init__(reason, path=path)
+        self.version = version
 
 
 class DiskFullError(DeltaLogError):
-    """There is no room for a file of a local table; what was committed before is as it was."""
+    """There is no space for a file of a local table; earlier commits are unchanged."""
 
 
 class SinkError(DeltaSharingError):
-    """A sink cannot take a batch: columns or types do not fit, or the store refuses. Nothing of it was stored.
-
-    Attributes:
-        target: the table that is written to.
-        columns: the columns at fault, where some are.
-    """
+    """A sink cannot store a batch in the table `target`, because of its `columns` or because the store refuses."""
 
     def __init__(self, reason: str, *, target: str | None = None, columns: Sequence[str] = ()) -> None:
+        super().__init__(_located(target, reason))
         self.target = target
         self.columns = tuple(columns)
-        super().__init__(f"{target}: {reason}" if target else reason)
 
 
 class SinkKeyError(SinkError):
-    """The key columns of a sink do not tell the rows apart: one is null or missing, or two rows have one key."""
+    """The key columns of a sink do not identify each row: one is null or missing, or two rows have equal keys."""
 
 
 class SparkError(DeltaSharingError):
-    """Spark cannot do what was asked: there is no Java, its release is too old, or a plan is too large for it."""
+    """Spark cannot run the request: there is no Java, its release is too old, or the plan is too large."""
 
 
 class StreamError(SparkError):
-    """A streaming query cannot go on: a version changes what it may not, or its checkpoint is of another query.
-
-    Attributes:
-        version: the version at which it stopped, where it is one.
-    """
+    """A streaming query cannot continue at `version`, or its checkpoint belongs to another query."""
 
     def __init__(self, message: str, *, version: int | None = None) -> None:
-        self.version = version
         super().__init__(message)
+        self.version = version
 
 
 class MissingDependencyError(DeltaSharingError, ImportError):
-    """A package that an optional feature needs is not installed.
-
-    Attributes:
-        package: the package that is missing.
-        extra: the extra of this package that brings it.
-    """
+    """A feature needs `package`, which is not installed; `extra` of this package installs it."""
 
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         self.package = package
@@ -487,6 +390,10 @@ class MissingDependencyError(DeltaSharingError, ImportError):
         )
 
 
+def _with_table(table: str | None, sentence: str) -> str:
+    return f"table {table}, {sentence}" if table else sentence
+
+
 def no_thread(error: RuntimeError) -> DeltaSharingError:
-    """Return the error for a load that can start no thread: the interpreter exits, or the system has no more."""
+    """Return the error of a load that cannot start a thread: the interpreter exits, or the system has no more."""
     return DeltaSharingError(f"the load was stopped: no thread can be started ({error})")

@@ -1,7 +1,7 @@
-"""POST /query: the one place where queries are sent, with what a server may refuse of them left out if it does.
+"""POST /query: retry without hints, and polling of asynchronous queries.
 
-An answer may take long: a server that was asked for it asynchronously gives the query a name, under which it is
-asked again. Hints only spare work, so that a query that is refused with them is sent once more without.
+Hints are optional, so a query that is refused with hints is sent again without them. A server that answers
+asynchronously returns a query id, by which the answer is polled.
 
 Serves "Read Data from a Table" and "Asynchronous query".
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -19,6 +19,7 @@ from delta_sharing_client.model import capabilities
 from delta_sharing_client.model.actions import QueryStatus
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller
+from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
 from delta_sharing_client.wire.query_status import UnannouncedStatusError, decode_query
@@ -29,12 +30,15 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: The first wait, and the longest; each is half as long again as the one before. Seconds.
+#: The first and the longest wait between two polls, in seconds, and the ratio of each wait to the one before.
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 10.0
 _GROWTH: Final = 1.5
 
 _BAD_REQUEST: Final = 400
+#: Fields of the body of a poll.
+_PAGING: Final = ("maxFiles", "pageToken")
+_QUERY_NOT_FOUND: Final = {404: "The server does not know the query any more; run it again"}
 
 
 class TableQuery:
@@ -42,44 +46,33 @@ class TableQuery:
 
     Args:
         caller: sends the requests.
-        path: the segments of the table's URL.
-        what: the table, for messages.
-        options: whether to ask for asynchronous answers, and how long a page of one may take.
-        advice: what to tell the user, by status.
+        table: the queried table.
+        options: whether to request asynchronous answers, and the deadline for a page of one.
 
     Attributes:
-        hints_refused: the server refused the query with its hints, and answered it without.
+        hints_refused: True if the server refused the query with hints and answered it without them.
     """
 
-    def __init__(
-        self,
-        caller: Caller,
-        path: tuple[str, ...],
-        what: str,
-        options: TransportOptions,
-        advice: Mapping[int, str],
-    ) -> None:
+    def __init__(self, caller: Caller, table: Resource, options: TransportOptions) -> None:
         self.hints_refused = False
         self._caller = caller
-        self._path = path
-        self._what = what
+        self._table = table
         self._deadline = options.query_deadline.total_seconds()
         self._asynchronous = options.asynchronous_queries
-        self._advice = advice
         self._key = ""
-        self._name: str | None = None
+        self._query_id: str | None = None
 
     def page(self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T:
-        """Return a page of the answer, once it is there; the first page begins the query anew.
+        """Return a page of the answer; waits for an asynchronous one.
 
         Args:
-            request: asks for the page.
-            read: makes the page of its actions; called once per attempt.
+            request: the query and the token of the page; one without a token starts a new query.
+            read: converts the decoded actions; called once per attempt.
 
         Raises:
             QueryError: the query failed, or takes longer than the deadline.
-            ProtocolError: the server answers asynchronously, and does not say that it can.
-            DeltaSharingError: what the last attempt came to, or `read` raised.
+            ProtocolError: the server answers asynchronously and does not announce it.
+            DeltaSharingError: the error of the last attempt, or of `read`.
         """
         if isinstance(request, VersionsRequest):
             return self._page(request, read)
@@ -89,11 +82,11 @@ class TableQuery:
         try:
             return self._page(request, read)
         except (BadRequestError, QueryError) as error:
-            # A page after the first, or a listing that is renewed, follows one that was answered with these hints.
-            renewed = request.page_token is not None or request.refresh_token is not None
-            if error.status != _BAD_REQUEST or renewed or request == bare:
+            # The server has accepted these hints before if this is a later page or a renewal.
+            accepted = request.page_token is not None or request.refresh_token is not None
+            if error.status != _BAD_REQUEST or accepted or request == bare:
                 raise
-            logger.warning("%s; asked once more, without hints on the rows that are wanted", error)
+            logger.warning("%s; repeating the query without hints", error)
         answer = self._page(bare, read)
         self.hints_refused = True
         return answer
@@ -102,76 +95,61 @@ class TableQuery:
         self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
     ) -> T:
         if request.page_token is None:
-            self._key, self._name = str(uuid.uuid4()), None
+            self._key, self._query_id = str(uuid.uuid4()), None
         try:
-            return self._awaited(request, read)
+            return self._poll(request, read)
         except UnannouncedStatusError as error:
             if not self._asynchronous:
                 raise
-            logger.warning("%s; asked once more, for an answer at once", error)
+            logger.warning("%s; repeating the query synchronously", error)
         self._asynchronous = False
-        return self._awaited(request, read)
+        return self._poll(request, read)
 
-    def _awaited(
+    def _poll(
         self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
     ) -> T:
         began = self._caller.retrier.clock()
         wait = _FIRST_WAIT
-        while isinstance(answer := self._ask(request, read), QueryStatus):
+        while isinstance(answer := self._send(request, read), QueryStatus):
             waited = self._caller.retrier.clock() - began
             left = self._deadline - waited
             if left <= 0:
                 raise QueryError(
-                    what=self._what,
+                    what=self._table.what,
                     server_message=f"query {answer.query_id} is still pending after {waited:.0f} s; "
                     "raise TransportOptions.query_deadline, or ask for less",
                 )
-            self._name = answer.query_id
+            self._query_id = answer.query_id
             pause = min(max(wait, answer.retry_after or 0.0), left)
-            logger.debug("%s: query %s is pending, asked again in %.1f s", self._what, self._name, pause)
+            logger.debug("%s: query %s is pending, next poll in %.1f s", self._table.what, self._query_id, pause)
             self._caller.retrier.sleep(pause)
             wait = min(wait * _GROWTH, _LONGEST_WAIT)
         return answer
 
-    def _ask(
+    def _send(
         self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
     ) -> T | QueryStatus:
+        query_id, body = self._query_id, request.body()
+        resource = self._table.at("query")
+        if query_id is not None:
+            resource = replace(
+                self._table.at("queries", query_id), advice={**self._table.advice, **_QUERY_NOT_FOUND}
+            )
+            body = {key: body[key] for key in _PAGING if key in body}
+        elif self._asynchronous:
+            body["idempotencyKey"] = self._key
+
         def read_or_wait(response: Response) -> T | QueryStatus:
             actions = decode_query(
                 response.chunks(),
                 formats=request.formats,
                 capabilities=capabilities.parse_capabilities(response.headers.get(capabilities.HEADER)),
-                what=self._what,
-                query_id=self._name,
+                what=self._table.what,
+                query_id=query_id,
             )
             if isinstance(actions, QueryStatus):
                 return replace(actions, retry_after=parse_retry_after(response.headers))
             return read(response, actions)
 
-        name, body = self._name, request.body()
-        path: tuple[str, ...] = (*self._path, "query")
-        advice = self._advice
-        if name is not None:
-            path = (*self._path, "queries", name)
-            body = {key: body[key] for key in _PAGING if key in body}
-            advice = {**advice, 404: _GONE}
-        elif self._asynchronous:
-            body["idempotencyKey"] = self._key
-        return self._caller.call(
-            "POST",
-            path,
-            self._what,
-            read_or_wait,
-            headers={
-                capabilities.HEADER: capabilities.request_capabilities(
-                    request.formats, asynchronous=self._asynchronous
-                )
-            },
-            body=body,
-            hints=advice,
-        )
-
-
-#: What a request for a page of an asynchronous query's answer says of it.
-_PAGING: Final = ("maxFiles", "pageToken")
-_GONE: Final = "The server does not know the query any more; run it again"
+        wanted = capabilities.request_capabilities(request.formats, asynchronous=self._asynchronous)
+        return self._caller.call("POST", resource, read_or_wait, headers={capabilities.HEADER: wanted}, body=body)

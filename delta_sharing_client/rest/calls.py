@@ -1,33 +1,39 @@
-"""Calls of the sharing server: a request, its retries, its error statuses, and the pages of listings."""
+"""Calls of the sharing server: one request with its retries, and the iterator over the pages of an answer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
+from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import Attempt, Retrier, parse_http_date
 from delta_sharing_client.transport.transports import ApiTransport
+from delta_sharing_client.wire.answers import Page
+from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.ndjson import MAX_LINE, parse_object
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 T = TypeVar("T")
+R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)
 
-#: Pages of one listing; a server that goes on beyond them is broken.
+#: The most pages of one answer; more are an error of the server.
 MAX_PAGES: Final = 10_000
 
 
 class Caller:
-    """Sends requests through a transport until their answers could be read to the end.
+    """Sends requests, and repeats each one until its answer has been read to the end.
 
     Args:
-        transport: sends them.
-        retrier: repeats them.
+        transport: sends a request.
+        retrier: decides on retries.
 
     Attributes:
-        clock_offset: seconds that the server's clock is ahead of this machine's, by its last `Date`.
+        clock_offset: seconds that the server's clock is ahead of this machine's, from its last `Date` header.
     """
 
     def __init__(self, transport: ApiTransport, retrier: Retrier) -> None:
@@ -38,125 +44,164 @@ class Caller:
     def call(
         self,
         method: str,
-        path: tuple[str, ...],
-        what: str,
+        resource: Resource,
         read: Callable[[Response], T],
         *,
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        hints: Mapping[int, str],
     ) -> T:
-        """Send a request until its answer could be read to the end.
+        """Send a request and return what `read` returns for its answer.
 
         Args:
             method: GET, POST or HEAD.
-            path: the segments below the endpoint.
-            what: the thing asked for, for messages.
-            read: reads the answer; called once per attempt that succeeds so far.
+            resource: the requested object.
+            read: reads the answer to its end; called once per attempt.
             params: the query string.
             headers: further headers.
             body: sent as JSON.
-            hints: what to tell the user, by status.
 
         Raises:
-            DeltaSharingError: what the last attempt came to.
+            DeltaSharingError: the error of the last attempt.
         """
+        what = resource.what
 
         def once(attempt: Attempt) -> T:
             with self.transport.request(
-                method, path, params=params, headers=headers, body=body, timeout=attempt.timeout, what=what
+                method,
+                resource.path,
+                params=params,
+                headers=headers,
+                body=body,
+                timeout=attempt.timeout,
+                what=what,
             ) as response:
                 attempt.answered()
                 served_at = parse_http_date(response.headers.get("Date"))
                 if served_at is not None:
                     self.clock_offset = served_at - time.time()
                 if not response.ok:
-                    hints_now = {401: self.transport.authorize.hint(), **hints}
-                    raise error_for(response, what=what, hints=hints_now)
+                    advice = {401: self.transport.authorize.hint(), **resource.advice}
+                    raise error_for(response, what=what, hints=advice)
                 try:
                     return read(response)
                 except QueryError as error:
-                    said = response.scrub(error.server_message)
-                    raise QueryError(what=error.what, server_message=said, status=error.status) from None
+                    message = response.scrub(error.server_message)
+                    raise QueryError(what=error.what, server_message=message, status=error.status) from None
 
         return self.retrier.call(once)
 
-    def json(self, what: str) -> Callable[[Response], dict[str, Any]]:
-        """Read an answer that is one JSON object."""
+    def call_json(
+        self,
+        method: str,
+        resource: Resource,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return its answer, one JSON object."""
 
         def read(response: Response) -> dict[str, Any]:
             data = response.read(MAX_LINE + 1)
             if len(data) > MAX_LINE:
-                raise ProtocolError(f"{what}: the answer has more than {MAX_LINE} bytes")
+                raise ProtocolError(f"{resource.what}: the answer has more than {MAX_LINE} bytes")
             try:
                 return parse_object(data)
             except (ValueError, RecursionError):
                 raise ProtocolError(
-                    f"{what}: the answer is not a JSON object; is {self.transport.endpoint} the endpoint of a "
-                    "sharing server?"
+                    f"{resource.what}: the answer is not a JSON object; is {self.transport.endpoint} the endpoint "
+                    "of a sharing server?"
                 ) from None
 
-        return read
+        return self.call(method, resource, read, params=params, body=body)
 
     def items(
-        self,
-        build: Callable[[Mapping[str, Any]], T],
-        path: tuple[str, ...],
-        what: str,
-        hints: Mapping[int, str],
-        max_results: int | None,
+        self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None
     ) -> Iterator[T]:
-        """Yield the items of a listing, asking for a page only when it is needed: the one page iterator.
+        """Yield the items of a listing; each page is requested when its first item is needed.
 
         Args:
-            build: makes an item of its JSON object.
-            path: the segments below the endpoint.
-            what: the thing listed, for messages.
-            hints: what to tell the user, by status.
-            max_results: items to a page; the server decides without.
+            build: converts the JSON object of an item.
+            resource: the listing.
+            max_results: items per page; None leaves it to the server.
 
         Raises:
             ValueError: `max_results` is less than 1.
-            ProtocolError: the listing is malformed or never ends.
+            ProtocolError: the listing is malformed or has no end.
         """
         if max_results is not None and max_results < 1:
             raise ValueError(f"max_results is {max_results}; it has to be at least 1")
+        size = {} if max_results is None else {"maxResults": str(max_results)}
 
-        def pages() -> Iterator[T]:
-            params = {} if max_results is None else {"maxResults": str(max_results)}
-            tokens: set[str] = set()
-            while True:
-                answer = self.call("GET", path, what, self.json(what), params=params, hints=hints)
-                items = answer.get("items")
-                items = [] if items is None else items
-                if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-                    raise ProtocolError(f"{what}: 'items' of the listing is not a list of objects")
-                yield from map(build, items)
-                token = answer.get("nextPageToken")
-                if not token:
-                    return
-                if not isinstance(token, str):
-                    raise ProtocolError(f"{what}: 'nextPageToken' of the listing is not a text")
-                next_page(token, tokens, what)
-                params["pageToken"] = token
+        def fetch(token: str | None) -> tuple[list[Mapping[str, Any]], str | None]:
+            params = size if token is None else {**size, "pageToken": token}
+            answer = self.call_json("GET", resource, params=params)
+            items, following = answer.get("items"), answer.get("nextPageToken")
+            items = [] if items is None else items
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                raise ProtocolError(f"{resource.what}: 'items' of the listing is not a list of objects")
+            if following and not isinstance(following, str):
+                raise ProtocolError(f"{resource.what}: 'nextPageToken' of the listing is not a text")
+            return items, following
 
-        return pages()
+        return (build(item) for page in iter_pages(fetch, resource.what) for item in page)
+
+    def all_pages(
+        self, request: R, fetch: Callable[[R, DuplicateFiles], Page[T]], what: str, *, changes: bool
+    ) -> Page[T]:
+        """Return all pages of an answer as one; starts again once if the URLs of the first page expire meanwhile.
+
+        Args:
+            request: requests the first page.
+            fetch: requests one page and reads it.
+            what: the queried table, for messages.
+            changes: True for an answer whose files may be repeated in several versions.
+
+        Raises:
+            ProtocolError: the answer has no end, or takes longer than its URLs are valid, twice.
+        """
+        for _ in range(2):
+            duplicates: DuplicateFiles = DuplicateFiles(what, changes=changes)
+
+            def fetch_page(token: str | None, known: DuplicateFiles = duplicates) -> tuple[Page[T], str | None]:
+                page = fetch(request if token is None else replace(request, page_token=token), known)
+                return page, page.next_token
+
+            pages = iter_pages(fetch_page, what)
+            whole = next(pages)
+            whole.head(what)
+            expires = whole.end.min_url_expiration_timestamp if whole.end is not None else None
+            for page in pages:
+                whole.append(page, what)
+                if expires is not None and (time.time() + self.clock_offset) * 1000 >= expires:
+                    break
+            else:
+                return whole
+        raise ProtocolError(
+            f"{what}: listing the files takes longer than their URLs live, twice in a row; ask for fewer files "
+            "at once, or ask the provider for URLs that live longer"
+        )
 
 
-def next_page(token: str, tokens: set[str], what: str) -> None:
-    """Note the token of the next page.
+def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], what: str) -> Iterator[T]:
+    """Yield the pages of an answer, up to the page without a token.
 
     Args:
-        token: the token.
-        tokens: those of the pages before; the new one is added.
-        what: the thing listed, for messages.
+        fetch: requests the page of a token (None for the first one), and returns it with the token of the next.
+        what: the requested object, for messages.
 
     Raises:
-        ProtocolError: the listing goes round in circles, or on for ever.
+        ProtocolError: a token is repeated, or there are more than `MAX_PAGES` pages.
     """
-    if token in tokens:
-        raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
-    if len(tokens) >= MAX_PAGES:
-        raise ProtocolError(f"{what}: the listing has more than {MAX_PAGES} pages")
-    tokens.add(token)
+    tokens: set[str] = set()
+    token: str | None = None
+    while True:
+        page, token = fetch(token)
+        yield page
+        if not token:
+            return
+        if token in tokens:
+            raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
+        if len(tokens) >= MAX_PAGES:
+            raise ProtocolError(f"{what}: the listing has more than {MAX_PAGES} pages")
+        tokens.add(token)

@@ -16,7 +16,6 @@ from delta_sharing_client.errors import (
     DataError,
     StorageError,
     VersionMismatchError,
-    name_table,
 )
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.expressions.predicates import Predicate, bind_filters
@@ -226,7 +225,7 @@ def read_plan(
             progress=progress,
         )
     except (StorageError, DataError) as error:
-        name_table(error, plan.table.full_name)
+        error.table = error.table or plan.table.full_name
         raise
 
 

@@ -196,7 +196,7 @@ class TestUnannounced:
         rest.query_table(TABLE, QueryRequest())
         (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
         assert record.name.startswith("delta_sharing_client.")
-        assert "asked once more" in record.getMessage()
+        assert "repeating the query synchronously" in record.getMessage()
 
 
 class TestFailures:
