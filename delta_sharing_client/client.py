@@ -1,4 +1,4 @@
-"""The way in: a profile's shares, schemas and tables."""
+"""`SharingClient`: shares, schemas and tables of a profile."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from delta_sharing_client.transport.url_rules import is_loopback
 
 
 class SharingClient:
-    """A recipient's view of a Delta Sharing server.
+    """Client of a Delta Sharing server for one profile.
 
     Args:
-        profile: where the profile is: a path, an fsspec URL, a dictionary, JSON text, an open file or a
-            `Profile`; by default what the environment variable `DELTA_SHARING_PROFILE` holds.
-        options: time-outs, retries, connections, memory; the defaults fit most.
-        credential_provider: a function that returns a bearer token and when it expires (a datetime, a timedelta
-            from now on, or None where that is not known), for tokens of a vault or a workload identity. It is
-            asked when the first token is needed, ahead of each one's end, and when the server refuses one; by one
-            thread at a time. Of the profile only the endpoint counts then.
+        profile: a path, an fsspec URL, a dictionary, JSON text, an open file or a `Profile`; by default the value
+            of the environment variable `DELTA_SHARING_PROFILE`.
+        options: time-outs, retries, connections, memory.
+        credential_provider: a function that returns a bearer token and its expiration (a datetime, a timedelta
+            from now, or None if unknown), for tokens of a vault or a workload identity. One thread at a time calls
+            it: for the first token, before a token expires, and after the server has refused one. Only the
+            endpoint of the profile is used then.
 
     Raises:
         ProfileError: the profile cannot be read or used.
-        InsecureUrlError: a credential would travel in clear text.
+        InsecureUrlError: a credential would be sent over plain http.
 
     Example:
         >>> client = SharingClient("config.share")  # doctest: +SKIP
         >>> client.list_all_tables()  # doctest: +SKIP
         [Table(name='orders', share='retail', schema='sales')]
     """
+
+    _opened: tuple[RestClient | StorageReader, ...] = ()  # so that `close` works if the constructor has failed
 
     def __init__(
         self,
@@ -57,62 +59,63 @@ class SharingClient:
         self._rest = RestClient(self._profile, options, credential_provider=credential_provider)
         transport = StorageTransport(options, is_loopback(self._profile.endpoint))
         self._storage = StorageReader(transport, options)
+        self._opened = self._rest, self._storage
 
     @property
     def profile(self) -> Profile:
-        """The profile in use; its secrets do not show."""
+        """The profile; its representation hides secrets."""
         return self._profile
 
     def list_shares(self) -> list[Share]:
-        """Return the shares that the profile gives access to ("List Shares")."""
+        """Return the shares of the recipient ("List Shares")."""
         return list(self.iter_shares())
 
     def iter_shares(self) -> Iterator[Share]:
-        """Yield the shares page by page, as the server gives them."""
+        """Yield the shares; pages are requested lazily, as by all `iter_` methods."""
         return self._rest.list_shares()
 
     def get_share(self, name: str) -> Share:
         """Return one share ("Get Share").
 
         Raises:
-            NotFoundError: there is none of that name, or it is not shared with this profile.
+            NotFoundError: the share does not exist, or is not shared with this profile.
         """
-        return self._rest.get_share(check_name(name, "share"))
+        return self._rest.get_share(name)
 
     def list_schemas(self, share: Share | str) -> list[Schema]:
         """Return the schemas of a share ("List Schemas in a Share")."""
         return list(self.iter_schemas(share))
 
     def iter_schemas(self, share: Share | str) -> Iterator[Schema]:
-        """Yield the schemas of a share page by page."""
-        return self._rest.list_schemas(share if isinstance(share, Share) else Share(check_name(share, "share")))
+        """Yield the schemas of a share."""
+        return self._rest.list_schemas(share)
 
     def list_tables(self, schema: Schema | str) -> list[Table]:
-        """Return the tables of a schema, given as a `Schema` or as ``share.schema``."""
+        """Return the tables of a schema, a `Schema` or ``share.schema`` ("List Tables in a Schema")."""
         return list(self.iter_tables(schema))
 
     def iter_tables(self, schema: Schema | str) -> Iterator[Table]:
-        """Yield the tables of a schema page by page."""
+        """Yield the tables of a schema."""
         return self._rest.list_tables(schema if isinstance(schema, Schema) else Schema.parse(schema))
 
     def list_all_tables(self, share: Share | str | None = None) -> list[Table]:
         """Return the tables of all schemas of all shares, or of one share ("List all Tables in a Share").
 
-        A server without that endpoint is asked for its schemas and their tables instead.
+        If the server lacks that endpoint, the tables of each schema are listed.
         """
         return list(self.iter_all_tables(share))
 
     def iter_all_tables(self, share: Share | str | None = None) -> Iterator[Table]:
-        """Yield all tables page by page."""
+        """Yield the tables of all schemas of all shares, or of one share."""
         if share is None:
             return chain.from_iterable(map(self._rest.list_all_tables, self.iter_shares()))
-        return self._rest.list_all_tables(share if isinstance(share, Share) else Share(check_name(share, "share")))
+        return self._rest.list_all_tables(share)
 
     def table(self, name: str | Table | tuple[str, str, str]) -> SharedTable:
-        """Return a table; the server is not asked until something of it is wanted.
+        """Return a table; sends no request.
 
         Args:
-            name: ``share.schema.table``, a `Table` of a listing, or the three names.
+            name: ``share.schema.table``, a `Table`, or a tuple of the three names.
 
         Raises:
             TableNameError: the name is malformed.
@@ -121,8 +124,7 @@ class SharingClient:
             profile, _, rest = name.rpartition("#")
             if profile.endswith((".share", ".json")):
                 raise TableNameError(
-                    f"{name!r} is a table's URL, and a client has its profile already: leave out what stands "
-                    f"before {rest}"
+                    f"{name!r} is a table's URL, and the client already has a profile: pass {rest!r}"
                 )
             table = Table.parse(name)
         elif isinstance(name, Table):
@@ -140,9 +142,8 @@ class SharingClient:
 
     def close(self) -> None:
         """Close the connections; the client opens new ones if it is used again."""
-        for name in ("_rest", "_storage"):  # of a client whose constructor failed there may be neither
-            if (opened := getattr(self, name, None)) is not None:
-                opened.close()
+        for opened in self._opened:
+            opened.close()
 
     def __enter__(self) -> Self:
         return self

@@ -76,6 +76,8 @@ class RestClient:
         InsecureUrlError: the credential would be sent over plain http.
     """
 
+    _transport: ApiTransport | None = None  # so that `close` works if the constructor has failed
+
     def __init__(
         self,
         profile: Profile,
@@ -87,10 +89,10 @@ class RestClient:
     ) -> None:
         self.profile = profile
         self.options = options
-        transport = transport or ApiTransport(
+        self._transport = transport or ApiTransport(
             profile.endpoint, provider_for(profile, options, credential_provider), options
         )
-        self._caller = Caller(transport, retrier or Retrier(options))
+        self._caller = Caller(self._transport, retrier or Retrier(options))
 
     @representation
     def __repr__(self) -> str:
@@ -106,7 +108,8 @@ class RestClient:
 
     def close(self) -> None:
         """Close the pooled connections."""
-        self._caller.transport.close()
+        if self._transport is not None:
+            self._transport.close()
 
     def profile_elsewhere(self) -> Profile:
         """Return a profile for another process; the token of a `credential_provider` becomes a bearer token.

@@ -111,7 +111,7 @@ def test_malformed_table_names(served: tuple[SharingServer, Path], name: str, wo
 def test_url_instead_of_a_name_raises(served: tuple[SharingServer, Path]) -> None:
     with ds.SharingClient(str(served[1])) as client:
         for url in ("config.share#shop.sales.orders", "/a/b.json#shop.sales.orders"):
-            with pytest.raises(errors.TableNameError, match=r"leave out what stands before shop\.sales\.orders"):
+            with pytest.raises(errors.TableNameError, match=r"already has a profile: pass 'shop\.sales\.orders'"):
                 client.table(url)
         assert client.table("sh#re.sales.orders").name.share == "sh#re"
 
