@@ -17,15 +17,15 @@ def to_table(batches: Iterable[pa.RecordBatch], schema: StructType, variant: Var
     Args:
         batches: batches of `schema`.
         schema: the columns of the result.
-        variant: what variants were read as.
+        variant: the form that variants were read in.
 
     Returns:
-        A table whose chunks are the batches; nothing is copied.
+        A table whose chunks are the batches, without a copy.
     """
     collected = list(batches)
     if schema.fields or not collected:
         return pa.Table.from_batches(collected, arrow_schema(schema, variant))
-    # Rows without columns: a table built from batches would forget how many there are.
+    # `Table.from_batches` loses the number of rows if there are no columns.
     rows = sum(batch.num_rows for batch in collected)
     return pa.table({"rows": pa.nulls(rows)}).select([])
 

@@ -1,4 +1,4 @@
-"""A scan as a DuckDB relation, through the Arrow C stream: read when DuckDB runs it, in bounded memory."""
+"""Scans as DuckDB relations, through the Arrow C stream: read when DuckDB runs them, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Anything that gives a record batch reader, as often as it is asked."""
+    """A source of record batch readers, such as a scan."""
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
-        """Return a reader of the rows."""
+        """Return a new reader of all rows."""
 
 
 def to_duckdb(source: Rows, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
     """Return a relation over a source of rows.
 
     Args:
-        source: gives the rows anew each time the relation is run.
-        connection: the connection to make the relation in; DuckDB's default one without.
+        source: the rows; read once for each run of the relation.
+        connection: the connection of the relation; None for DuckDB's default one.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
-        ColumnError: there are no columns, which DuckDB has no relations for.
-        DeltaSharingError: what `source` raised; once there is a relation, DuckDB reports it in its own error.
+        ColumnError: the source has no columns; DuckDB requires one.
+        DeltaSharingError: `source` raised it. When the relation runs, DuckDB raises its own error with the text.
     """
     try:
         import duckdb
@@ -39,12 +39,12 @@ def to_duckdb(source: Rows, connection: duckdb.DuckDBPyConnection | None = None)
     try:
         relation: duckdb.DuckDBPyRelation = (connection or duckdb.default_connection()).from_arrow(stream)
     except duckdb.Error:
-        # DuckDB asks for the columns first, and reports what goes wrong with the text alone.
+        # DuckDB reads the schema here, and keeps only the text of an exception.
         if stream.error is not None:
             raise stream.error from None
         if stream.without_columns:
             raise ColumnError(
-                "a DuckDB relation needs at least one column, and there is none: name one with columns=[...], or "
+                "a DuckDB relation needs at least one column; the scan has none: name one with columns=[...], or "
                 "count the rows with count()"
             ) from None
         raise
@@ -52,10 +52,11 @@ def to_duckdb(source: Rows, connection: duckdb.DuckDBPyConnection | None = None)
 
 
 class _Stream:
-    """What DuckDB is given: streams of the rows, and what became of the last one.
+    """The object that DuckDB reads streams from.
 
-    error: what the source raised.
-    without_columns: whether it has no columns.
+    Attributes:
+        error: the exception that the source raised.
+        without_columns: whether the last stream has no columns.
     """
 
     def __init__(self, source: Rows) -> None:

@@ -1,8 +1,8 @@
-"""Arrow tables to pandas frames, with dtypes that keep every value.
+"""Record batches to pandas frames, with dtypes that keep every value.
 
-As `pandas.read_parquet`, save that integers with nulls become `Int64` (and its narrower kin) rather than
-floats, booleans with nulls `boolean` rather than objects, and integers with nulls inside lists, maps and
-structs stay integers.
+Dtypes are those of `pandas.read_parquet`, with three exceptions: integers with nulls become `Int64` (or a
+narrower nullable dtype) instead of floats, booleans with nulls become `boolean` instead of objects, and integers
+with nulls in lists, maps and structs stay integers.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from delta_sharing_client.frames.object_columns import python_values
-from delta_sharing_client.frames.pandas_columns import Column, new_column
+from delta_sharing_client.frames.pandas_columns import Column, new_column, python_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DtypeBackend: TypeAlias = Literal["numpy_nullable", "pyarrow"]
 
-#: Rows that are taken over together: fewer mean more calls, more keep memory from being used again.
+#: Rows that are copied together: smaller groups cost more calls, larger ones more memory.
 _ROWS: Final = 65_536
 
 
 def check_dtype_backend(value: str | None) -> None:
-    """Raise `ValueError` unless `value` is None or a dtype backend that pandas has."""
+    """Raise `ValueError` if `value` is neither None nor a dtype backend of pandas."""
     if value not in (None, "numpy_nullable", "pyarrow"):
-        raise ValueError(f"dtype_backend is {value!r}; it takes None, 'numpy_nullable' or 'pyarrow'")
+        raise ValueError(f"dtype_backend is {value!r}; it must be None, 'numpy_nullable' or 'pyarrow'")
 
 
 def to_pandas(
@@ -38,20 +37,20 @@ def to_pandas(
     *,
     rows: int = 0,
 ) -> pd.DataFrame:
-    """Fill a frame with batches as they come.
+    """Return a frame of all batches; columns of numbers, times and decimals are filled as batches arrive.
 
     Args:
         batches: the rows.
         schema: their schema.
-        dtype_backend: None for dtypes as `pandas.read_parquet` gives them, widened to nullable ones where
-            a column holds nulls; ``numpy_nullable`` or ``pyarrow`` for dtypes that depend on the schema alone.
-        rows: about how many there will be; 0 where that is not known.
+        dtype_backend: None for the dtypes of `pandas.read_parquet`, widened to nullable ones where a column has
+            nulls; ``numpy_nullable`` or ``pyarrow`` for dtypes that depend on the schema alone.
+        rows: the expected number of rows; 0 if unknown.
 
     Returns:
         The frame, with a `RangeIndex`.
 
     Raises:
-        DataError: a date or a nested time lies outside the years 1 to 9999, which Python's objects end at.
+        DataError: a date or a nested time is outside the years 1 to 9999, the range of Python's objects.
     """
     import pandas as pd
 
@@ -75,8 +74,9 @@ def to_pandas(
                 kept += group.select(rest).to_batches()
             del group
     finally:
-        # Whoever keeps the error keeps the batches with it, and what they come from would go on.
-        _close(batches)
+        # A caller that keeps the error keeps this frame's variables, so the generator would never end by itself.
+        if isinstance(batches, Generator):
+            batches.close()
     series: dict[int, pd.Series] = {}
     if rest:
         frame = _converted(kept, pa.schema([schema.field(n) for n in rest]), dtype_backend)
@@ -93,14 +93,8 @@ def to_pandas(
     return frame
 
 
-def _close(batches: Iterator[pa.RecordBatch]) -> None:
-    """End what gives the batches, where it can be told to."""
-    if isinstance(batches, Generator):
-        batches.close()
-
-
 def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Put batches together until there are rows enough."""
+    """Yield tables of at least `_ROWS` rows."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -115,14 +109,14 @@ def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
 
 
 def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: DtypeBackend | None) -> pd.DataFrame:
-    """Convert columns as a whole; the batches are given up."""
+    """Convert columns as a whole; empties `kept`, so that Arrow can free each column after its conversion."""
     import pandas as pd
 
     mapper: Callable[[pa.DataType], Any] | None = None
     if dtype_backend == "pyarrow":
         mapper = pd.ArrowDtype
     elif dtype_backend == "numpy_nullable":
-        mapper = _nullable_mapper()
+        mapper = {pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}.get
     table = pa.Table.from_batches(kept, schema)
     kept.clear()
     table = table.replace_schema_metadata(_pandas_metadata(table) if mapper is None else None)
@@ -138,7 +132,7 @@ def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: Dty
 
 
 def _pandas_metadata(table: pa.Table) -> dict[bytes, bytes]:
-    """Metadata that asks Arrow for nullable dtypes in just those columns that hold nulls: booleans."""
+    """Metadata that makes Arrow use the nullable dtype for boolean columns with nulls, and only for these."""
     columns = [
         {
             "name": field.name,
@@ -152,13 +146,3 @@ def _pandas_metadata(table: pa.Table) -> dict[bytes, bytes]:
     ]
     text = json.dumps({"columns": columns, "index_columns": [], "column_indexes": []})
     return {b"pandas": text.encode()}
-
-
-def _nullable_mapper() -> Callable[[pa.DataType], Any]:
-    import pandas as pd
-
-    known: dict[pa.DataType, Any] = {
-        pa.bool_(): pd.BooleanDtype(),
-        pa.string(): pd.StringDtype(),
-    }
-    return known.get

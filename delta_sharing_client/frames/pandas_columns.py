@@ -1,151 +1,208 @@
-"""The columns of a pandas frame, filled while the rest of the rows is still on its way.
+"""Columns of a pandas frame, filled batch by batch.
 
-A column of numbers or times goes straight to its place in the frame, and Arrow's memory is used again for the
-next rows: the frame's columns are never there twice, and little is left to do once the last row has come.
+Numbers and times are copied to their place in the frame as batches arrive, so that Arrow's memory is reused and no
+column exists twice; strings get the offsets that pandas needs. Decimals are converted in groups, in which equal
+values share one Python object. Arrow converts all other types as well by itself (`benchmarks/frames.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from delta_sharing_client.frames.growable_array import Growing
-from delta_sharing_client.frames.object_columns import Objects
+from delta_sharing_client.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TIME: Final = np.dtype("datetime64[us]")
+#: Rows of decimals that are converted together.
+_GROUP: Final = 500_000
+_NOT_A_TIME: Final = int(np.iinfo(np.int64).min)
 
 
 class Column(Protocol):
-    """One column of a frame that is being filled."""
+    """A column of a frame that is being filled."""
 
     def add(self, values: pa.ChunkedArray) -> None:
-        """Take further values."""
+        """Append values."""
 
     def finish(self) -> pd.Series:
         """Return the column."""
 
 
 def new_column(kind: pa.DataType, rows: int, *, nullable: bool) -> Column | None:
-    """Return what fills a column of a type; None where it is better converted as a whole.
+    """Return a column to fill batch by batch; None for a type that Arrow converts as a whole.
 
     Args:
-        kind: the type.
-        rows: about how many there will be.
-        nullable: whether numbers are of a nullable dtype in any case.
+        kind: the column's type.
+        rows: the expected number of rows; 0 if unknown.
+        nullable: use nullable dtypes for numbers even without nulls.
     """
     if pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64()):
         return _Numbers(kind, rows, nullable)
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return _Times(kind, rows)
-    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind) or kind == pa.date32():
-        return Objects(kind, rows)
-    if pa.types.is_string(kind) and not nullable and _keeps_texts():
-        return _Texts()
+    if pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind):
+        return _Decimals(kind, rows)
+    if pa.types.is_string(kind) and not nullable and _pandas_uses_arrow_strings():
+        return _Strings()
     return None
 
 
 @lru_cache(maxsize=1)
-def _keeps_texts() -> bool:
-    """Whether pandas keeps texts in Arrow's memory; then it wants offsets of 64 bits."""
+def _pandas_uses_arrow_strings() -> bool:
     dtype = pa.table({"text": pa.array([], pa.string())}).to_pandas()["text"].dtype
     return getattr(dtype, "storage", "") == "pyarrow"
 
 
+@contextlib.contextmanager
+def python_values() -> Iterator[None]:
+    """Raise `DataError` for a value that Python's types cannot represent."""
+    try:
+        yield
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise DataError(
+            f"pandas cannot represent a value as a Python object: {error}; "
+            "load with dtype_backend='pyarrow', or as Arrow"
+        ) from None
+
+
+class _GrowableArray:
+    """A numpy array that grows at its end, without copies where the system can remap its pages."""
+
+    def __init__(self, dtype: Any, rows: int) -> None:
+        self._values: Any = np.empty(1, dtype)
+        # The expected number comes from the server; memory that does not exist is not an error here.
+        with contextlib.suppress(MemoryError, ValueError):
+            self._values = np.empty(max(rows, 1), dtype)
+        self.size = 0
+
+    def extend(self, rows: int) -> Any:
+        """Return a view of `rows` new values, to be written before the next call."""
+        start, self.size = self.size, self.size + rows
+        if self.size > len(self._values):
+            self._values.resize(max(self.size, len(self._values) * 3 // 2), refcheck=False)
+        return self._values[start : self.size]
+
+    def result(self) -> Any:
+        """Return all values."""
+        self._values.resize(self.size, refcheck=False)
+        return self._values
+
+
+def _copy(values: pa.ChunkedArray, target: Any) -> None:
+    """Copy values without nulls chunk by chunk; `ChunkedArray.to_numpy` would copy them twice."""
+    start = 0
+    for chunk in values.chunks:
+        target[start : start + len(chunk)] = chunk.to_numpy()
+        start += len(chunk)
+
+
+class _Numbers:
+    """Integers or floats; of a nullable dtype on request, and integers with nulls."""
+
+    def __init__(self, kind: pa.DataType, rows: int, nullable: bool) -> None:
+        self._floating = pa.types.is_floating(kind)
+        self._nullable = nullable
+        self._nan = self._floating and not nullable
+        self._values = _GrowableArray(kind.to_pandas_dtype(), rows)
+        self._nulls: list[tuple[int, Any]] = []
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        if values.null_count:
+            if not self._nan:
+                self._nulls.append((self._values.size, values.is_null().to_numpy()))
+            values = values.fill_null(np.nan if self._nan else 0)
+        _copy(values, self._values.extend(len(values)))
+
+    def finish(self) -> pd.Series:
+        import pandas as pd
+
+        values = self._values.result()
+        if not self._nullable and not self._nulls:
+            return pd.Series(values, copy=False)
+        mask = np.zeros(len(values), bool)
+        for start, nulls in self._nulls:
+            mask[start : start + len(nulls)] = nulls
+        if self._floating and _nan_is_null():
+            mask |= np.isnan(values)
+        array = pd.arrays.FloatingArray if self._floating else pd.arrays.IntegerArray
+        return pd.Series(array(values, mask), copy=False)
+
+
 def _nan_is_null() -> bool:
-    """Whether nullable floats take NaN for null: they do since pandas 3, unless an option says otherwise."""
+    """Whether nullable floats treat NaN as null: the default since pandas 3."""
     import pandas as pd
 
     probe: pd.DataFrame = pa.table({"x": [np.nan]}).to_pandas(types_mapper={pa.float64(): pd.Float64Dtype()}.get)
     return bool(probe["x"].isna().all())
 
 
-def _copy(values: pa.ChunkedArray, room: Any) -> None:
-    """Copy values without nulls to their place, chunk by chunk: as a whole they would be copied twice."""
-    start = 0
-    for chunk in values.chunks:
-        stop = start + len(chunk)
-        room[start:stop] = chunk.to_numpy()
-        start = stop
-
-
-class _Numbers:
-    """Integers or floats; nullable ones where that is asked for, and for integers where there are nulls."""
-
-    def __init__(self, kind: pa.DataType, rows: int, nullable: bool) -> None:
-        self._floating = pa.types.is_floating(kind)
-        self._values = Growing(np.dtype(kind.to_pandas_dtype()), rows)
-        self._rows = rows
-        self._marked = nullable
-        self._nulls: Growing | None = None
-
-    def add(self, values: pa.ChunkedArray) -> None:
-        nulls = None
-        if values.null_count:
-            nulls = values.is_null().to_numpy()
-            values = values.fill_null(0)
-        room = self._values.room(len(values))
-        _copy(values, room)
-        if nulls is None:
-            if self._nulls is not None:
-                self._nulls.room(len(values))[:] = False
-        elif self._floating and not self._marked:
-            room[nulls] = np.nan
-        else:
-            self._marks(self._values.size - len(values)).room(len(values))[:] = nulls
-
-    def _marks(self, rows: int) -> Growing:
-        """Which values are null, of the first `rows` at least."""
-        if self._nulls is None:
-            self._nulls = Growing(np.dtype(bool), max(self._rows, rows))
-            self._nulls.room(rows)[:] = False
-        return self._nulls
-
-    def finish(self) -> pd.Series:
-        import pandas as pd
-
-        values = self._values.result()
-        if self._nulls is None and not self._marked:
-            return pd.Series(values, copy=False)
-        nulls = self._marks(self._values.size).result()
-        if self._floating and _nan_is_null():
-            nulls |= np.isnan(values)
-        masked = pd.arrays.FloatingArray if self._floating else pd.arrays.IntegerArray
-        return pd.Series(masked(values, nulls), copy=False)
-
-
 class _Times:
-    """Microseconds, of a zone or of none."""
+    """Timestamps in microseconds, with or without a time zone."""
 
     def __init__(self, kind: pa.DataType, rows: int) -> None:
         self._kind = kind
-        self._values = Growing(_TIME, rows)
+        self._values = _GrowableArray(np.int64, rows)
 
     def add(self, values: pa.ChunkedArray) -> None:
-        room = self._values.room(len(values))
-        numbers = values.cast(pa.int64())
-        _copy(numbers.fill_null(0) if values.null_count else numbers, room.view(np.int64))
-        if values.null_count:
-            room[values.is_null().to_numpy()] = np.datetime64("NaT", "us")
+        _copy(values.cast(pa.int64()).fill_null(_NOT_A_TIME), self._values.extend(len(values)))
 
     def finish(self) -> pd.Series:
         import pandas as pd
 
         values = self._values.result()
         if self._kind.tz is None:
-            return pd.Series(values, copy=False)
-        # The zone as Arrow spells it for pandas, which depends on what else is installed.
+            return pd.Series(values.view("M8[us]"), copy=False)
+        # pyarrow's own dtype: its time zone class depends on the installed packages.
         dtype = pa.chunked_array([], self._kind).to_pandas().dtype
-        return pd.Series(pd.array(values.view(np.int64), dtype=dtype, copy=False), copy=False)
+        return pd.Series(pd.array(values, dtype=dtype, copy=False), copy=False)
 
 
-class _Texts:
-    """Texts in Arrow's memory, with offsets as pandas wants them: those that were read are used again."""
+class _Decimals:
+    """Decimals as Python objects of 104 bytes; equal values of a group share one."""
+
+    def __init__(self, kind: pa.DataType, rows: int) -> None:
+        self._kind = kind
+        self._pending: list[pa.Array] = []
+        self._rows = 0
+        self._repeats = True
+        self._objects = _GrowableArray(object, rows)
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        self._pending += values.chunks
+        self._rows += len(values)
+        if self._rows >= _GROUP:
+            self._convert()
+
+    def finish(self) -> pd.Series:
+        import pandas as pd
+
+        self._convert()
+        return pd.Series(self._objects.result(), dtype=object, copy=False)
+
+    def _convert(self) -> None:
+        values = pa.chunked_array(self._pending, self._kind)
+        target = self._objects.extend(len(values))
+        self._pending, self._rows = [], 0
+        if not self._repeats:
+            target[:] = values.to_pandas().to_numpy()
+            return
+        encoded = values.combine_chunks().dictionary_encode()
+        objects = np.full(len(encoded.dictionary) + 1, None)
+        objects[:-1] = encoded.dictionary.to_pandas().to_numpy()
+        indices = encoded.indices.fill_null(len(objects) - 1).to_numpy(zero_copy_only=False)
+        np.take(objects, indices, out=target, mode="clip")
+        self._repeats = 2 * len(objects) <= len(values)
+
+
+class _Strings:
+    """Strings in Arrow's memory, cast batch by batch to the 64-bit offsets that pandas needs."""
 
     def __init__(self) -> None:
         self._chunks: list[pa.Array] = []
@@ -154,5 +211,6 @@ class _Texts:
         self._chunks += values.cast(pa.large_string()).chunks
 
     def finish(self) -> pd.Series:
-        made: pd.Series = pa.table({"text": pa.chunked_array(self._chunks, pa.large_string())}).to_pandas()["text"]
-        return made
+        column = pa.chunked_array(self._chunks, pa.large_string())
+        series: pd.Series = pa.table({"text": column}).to_pandas()["text"]
+        return series

@@ -1,4 +1,4 @@
-"""Record batches to polars frames, through the Arrow C stream: batch by batch, with no copy of ours."""
+"""Record batches to polars frames, through the Arrow C stream, batch by batch and without a copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_polars(
     Args:
         batches: batches of `schema`.
         schema: the columns of the result.
-        variant: what variants were read as.
+        variant: the form that variants were read in.
 
     Raises:
         MissingDependencyError: polars is not installed.

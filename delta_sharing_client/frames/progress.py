@@ -1,4 +1,4 @@
-"""A progress bar for long loads, in a terminal or a notebook and nowhere else."""
+"""Progress bars for long loads, shown in terminals and notebooks only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from delta_sharing_client.parquet.tasks import FileScanTask
 
 
-def _interactive() -> bool:
-    """Whether somebody is watching: a terminal, or a notebook's kernel."""
+def _is_interactive() -> bool:
     return "ipykernel" in sys.modules or bool(getattr(sys.stderr, "isatty", bool)())
 
 
@@ -23,43 +22,34 @@ def file_progress(
 
     Args:
         tasks: the files.
-        show: True or False to force it; None to show it where somebody is watching and it takes over a second.
-        label: what is being read.
+        show: True or False to force it; None to show it in a terminal or notebook if it takes over a second.
+        label: the text before the bar.
 
     Yields:
-        What to call after each file; None where nothing is shown.
+        A function to call after each file; None if nothing is shown.
     """
-    if not tasks:
-        yield None
-        return
-    with byte_progress(sum(task.size for task in tasks), show, label) as shown:
-        if shown is None:
-            yield None
-            return
-
-        def advance(task: FileScanTask) -> None:
-            shown(task.size)
-
-        yield advance
+    total = sum(task.size for task in tasks)
+    with byte_progress(total, show if tasks else False, label) as advance:
+        yield None if advance is None else lambda task: advance(task.size)
 
 
 @contextmanager
 def byte_progress(total: int, show: bool | None, label: str) -> Iterator[Callable[[int], None] | None]:
-    """Show bytes and rate while bytes come.
+    """Show bytes and rate while bytes arrive.
 
     Args:
-        total: how many will come.
+        total: the number of bytes expected.
         show: as for `file_progress`.
-        label: what is being fetched.
+        label: the text before the bar.
 
     Yields:
-        What to call with the number of bytes that have come since the last call; None where nothing is shown.
+        A function to call with the number of bytes since the last call; None if nothing is shown.
     """
-    if show is False or (show is None and not _interactive()):
+    if show is False or (show is None and not _is_interactive()):
         yield None
         return
     with warnings.catch_warnings():
-        # In a notebook without ipywidgets tqdm says so and falls back to text, which is fine.
+        # In a notebook without ipywidgets tqdm warns, and shows text instead.
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 

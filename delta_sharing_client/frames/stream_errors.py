@@ -1,4 +1,4 @@
-"""Errors that have to cross a foreign library and come out as they went in."""
+"""Typed errors of record batches that another library reads as an Arrow C stream."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def through_stream(
     consume: Callable[[pa.RecordBatchReader], T],
     variant: VariantForm = "struct",
 ) -> T:
-    """Let `consume` read the batches as an Arrow stream; what goes wrong with them is raised as it is.
+    """Return what `consume` makes of the batches; a `DeltaSharingError` of the batches is raised unchanged.
 
-    A library that reads a C stream reports an error of the stream as one of its own, with the text alone.
+    A library that reads a C stream raises its own error with the text of the stream's error.
 
     Args:
         batches: batches of `schema`.
         schema: their columns.
         consume: reads the stream to its end.
-        variant: what variants were read as.
+        variant: the form that variants were read in.
     """
     failed: list[DeltaSharingError] = []
 
-    def watched() -> Iterator[pa.RecordBatch]:
+    def recorded() -> Iterator[pa.RecordBatch]:
         try:
             yield from batches
         except DeltaSharingError as error:
@@ -41,7 +41,7 @@ def through_stream(
             raise
 
     try:
-        return consume(to_reader(watched(), schema, variant))
+        return consume(to_reader(recorded(), schema, variant))
     except Exception:
         if failed:
             raise failed[0] from None

@@ -1,4 +1,4 @@
-"""Dates before the year 1: Arrow has them, Python's own objects have not."""
+"""Dates before the year 1: valid in Arrow, outside the range of Python's objects."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ import pytest
 from frame_helpers import to_pandas
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.frames import object_columns as objects
 from delta_sharing_client.frames import pandas
 
 BEFORE_PYTHON = pa.array([-800_000, 0], pa.int32()).cast(pa.date32())
 
 
 @pytest.mark.parametrize("column", [BEFORE_PYTHON, pa.ListArray.from_arrays([0, 2], BEFORE_PYTHON)])
-def test_a_date_that_python_lacks_is_a_typed_error_that_says_what_to_do(column):
+def test_a_date_outside_pythons_range_raises_an_error_with_the_remedy(column):
     with pytest.raises(DataError, match=r"out of range.*dtype_backend='pyarrow'"):
         to_pandas(pa.table({"d": column}))
 
 
-def test_the_pyarrow_backend_keeps_it():
+def test_the_pyarrow_backend_keeps_dates_outside_pythons_range():
     frame = to_pandas(pa.table({"d": BEFORE_PYTHON}), "pyarrow")
     assert pa.array(frame["d"]).cast(pa.int32()).to_pylist() == [-800_000, 0]
 
 
-def test_what_gives_the_rows_is_ended_although_the_error_is_kept(monkeypatch):
+def test_the_source_of_rows_is_closed_while_the_error_is_kept(monkeypatch):
     monkeypatch.setattr(pandas, "_ROWS", 1)
-    monkeypatch.setattr(objects, "_GROUP", 1)
-    monkeypatch.setattr(objects, "_repeats", lambda column: True)
     ended = []
 
     def batches():

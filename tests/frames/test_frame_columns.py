@@ -1,4 +1,4 @@
-"""A frame that is filled batch by batch is the frame that Arrow makes of all rows at once."""
+"""A frame filled batch by batch equals the frame that Arrow converts from all rows at once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_sharing_client.frames import object_columns as objects
-from delta_sharing_client.frames import pandas
+from delta_sharing_client.frames import pandas, pandas_columns
 from delta_sharing_client.frames.pandas import to_pandas
 
 SCHEMA = pa.schema(
@@ -54,7 +53,7 @@ SPARSE = st.lists(
 
 
 def by_arrow(table: pa.Table) -> pd.DataFrame:
-    """What pyarrow makes of it, with nullable dtypes where integers and booleans hold nulls."""
+    """Arrow's frame, with nullable dtypes for integers and booleans with nulls."""
     nullable = {pa.int8(): pd.Int8Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     made = {}
     for name in table.column_names:
@@ -70,21 +69,18 @@ def by_arrow(table: pa.Table) -> pd.DataFrame:
     rows=st.sampled_from([0, 1, 7, 1000]),
     together=st.sampled_from([1, 4, 1000]),
     group=st.sampled_from([1, 3, 1000]),
-    shared=st.booleans(),
 )
-def test_it_is_what_arrow_makes_of_it(lists, rows, together, group, shared):
+def test_a_filled_frame_equals_the_frame_that_arrow_converts(lists, rows, together, group):
     batches = [pa.RecordBatch.from_pylist(some, SCHEMA) for some in lists]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pandas, "_ROWS", together)
-        patch.setattr(objects, "_GROUP", group)
-        if shared:
-            patch.setattr(objects, "_repeats", lambda column: True)
+        patch.setattr(pandas_columns, "_GROUP", group)
         frame = to_pandas(iter(batches), SCHEMA, rows=rows)
     pd.testing.assert_frame_equal(frame, by_arrow(pa.Table.from_batches(batches)))
 
 
 @pytest.mark.parametrize("backend", [None, "numpy_nullable", "pyarrow"])
-def test_slices_are_read_where_they_begin(backend):
+def test_sliced_batches_are_read_from_their_offset(backend):
     rows = [{"long": n, "boolean": n % 2 == 0, "decimal": Decimal(n), "string": str(n)} for n in range(50)]
     schema = pa.schema([SCHEMA.field(name) for name in rows[0]])
     whole = pa.RecordBatch.from_pylist(rows, schema)
@@ -98,7 +94,7 @@ def test_slices_are_read_where_they_begin(backend):
 
 @pytest.mark.parametrize("name", ["byte", "long", "double", "timestamp", "timestamp_ntz", "decimal", "price"])
 @pytest.mark.parametrize("backend", [None, "numpy_nullable"])
-def test_nulls_that_come_late(name, backend):
+def test_a_null_after_batches_without_nulls_is_kept(name, backend):
     value = {"timestamp": datetime(2024, 1, 2, tzinfo=UTC), "timestamp_ntz": datetime(2024, 1, 2)}.get(name, 5)
     schema = pa.schema([SCHEMA.field(name)])
     some = [[value] * 3, [value, None], [None], [value]]
@@ -111,7 +107,7 @@ def test_nulls_that_come_late(name, backend):
 
 
 @pytest.mark.parametrize("rows", [10**12, 2**62])
-def test_a_number_of_rows_beyond_all_reason_does_no_harm(rows):
+def test_an_absurd_expected_number_of_rows_is_ignored(rows):
     batch = pa.record_batch([pa.array([1, 2])], ["long"])
     frame = to_pandas(iter([batch]), batch.schema, rows=rows)
     assert frame["long"].tolist() == [1, 2]
@@ -126,8 +122,8 @@ def test_columns_can_be_written_to():
     assert frame["date"].tolist() == [None, date(2024, 1, 1)]
 
 
-def test_memory_of_numbers_is_used_again():
-    """Of Arrow's copy of the numbers no more than a few groups of rows are there at a time."""
+def test_arrow_memory_of_numbers_is_reused():
+    """Arrow holds only a few groups of rows at a time."""
     rows, count = 65_536, 40
     most = before = pa.total_allocated_bytes()
 
