@@ -1,7 +1,7 @@
-"""What is measured: each case is a question to a table, put to every client in that client's own terms.
+"""Benchmark cases: one load of one table, expressed for each client.
 
-The reference client can neither project nor filter, so it gets what its users would write: the server's
-hint where there is one, the whole load, then pandas.
+The reference client has neither projection nor filters. Its load is what its users write: a hint for the server if
+possible, a load of the whole table, then selection with pandas.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from typing import Any
 import data
 import store
 
-#: How each client is asked; `delta` and `parquet` are the reference client's two ways of reading.
+#: The clients; `delta` and `parquet` are the response formats of the reference client.
 CLIENTS = ("ours", "delta", "parquet", "pyarrow")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure.
+    """One benchmark case.
 
     Attributes:
-        title: what a reader of the results sees.
-        table: the table asked.
-        clients: who is asked.
-        columns: columns wanted; None for all.
-        filters: rows wanted, as `pandas.read_parquet` takes them.
-        hint: the same for the server, where a server can use it.
-        result: what is wanted: a pandas frame, an Arrow table, or the files of a listing.
-        latency, bandwidth: the store's delays.
+        title: title in the report.
+        table: name of the table.
+        clients: clients that run the case.
+        columns: columns to load; None for all.
+        filters: row filter, as for `pandas.read_parquet`.
+        hint: the same filter as `jsonPredicateHints`.
+        result: type of the result: `pandas`, `arrow`, or `files` for the file listing alone.
+        latency: seconds before the first byte of each response.
+        bandwidth: bytes per second and connection; None for no limit.
     """
 
     title: str
@@ -48,10 +49,9 @@ def cases(scale: str) -> dict[str, Case]:
     sizes = data.SCALES[scale]
     rows = sizes.large[0] * sizes.large[1]
     group = sizes.large[1] // data.ROW_GROUPS
-    middle = rows // 2 + group // 2
-    day = "2025-01-03"
-    days = "2025-01-04"
-    here: dict[str, Any] = {"latency": 0.0, "bandwidth": None}
+    first = rows // 2 + group // 2
+    first_day, last_day = "2025-01-03", "2025-01-04"
+    no_delay: dict[str, Any] = {"latency": 0.0, "bandwidth": None}
     return {
         "small": Case(f"{sizes.small[0]} small files to pandas", "small"),
         "large": Case(f"{sizes.large[0]} large files to pandas", "large"),
@@ -59,30 +59,26 @@ def cases(scale: str) -> dict[str, Case]:
         "partition": Case(
             f"2 of {sizes.days[0]} daily partitions",
             "partitioned",
-            filters=(("event_date", ">=", day), ("event_date", "<=", days)),
-            hint=_between("event_date", "date", day, days),
+            filters=(("event_date", ">=", first_day), ("event_date", "<=", last_day)),
+            hint=_between("event_date", "date", first_day, last_day),
         ),
         "rows": Case(
             "a range of rows within one large file",
             "large",
-            filters=(("event_id", ">=", middle), ("event_id", "<=", middle + group), ("quantity", ">", 3)),
-            hint=_between("event_id", "long", middle, middle + group),
+            filters=(("event_id", ">=", first), ("event_id", "<=", first + group), ("quantity", ">", 3)),
+            hint=_between("event_id", "long", first, first + group),
         ),
-        "local-small": Case(
-            "small files, no delay", "small", clients=("ours", "delta", "parquet", "pyarrow"), **here
-        ),
-        "local-large": Case(
-            "large files, no delay", "large", clients=("ours", "delta", "parquet", "pyarrow"), **here
-        ),
+        "local-small": Case("small files, no delay", "small", clients=CLIENTS, **no_delay),
+        "local-large": Case("large files, no delay", "large", clients=CLIENTS, **no_delay),
         "local-arrow": Case(
-            "large files, no delay, to Arrow", "large", clients=("ours", "pyarrow"), result="arrow", **here
+            "large files, no delay, to Arrow", "large", clients=("ours", "pyarrow"), result="arrow", **no_delay
         ),
         "listing": Case(
             f"plan a listing of {sizes.listed:,} files, no delay",
             "listing",
             clients=("ours", "ours-parquet", "delta", "delta-lines", "parquet"),
             result="files",
-            **here,
+            **no_delay,
         ),
     }
 

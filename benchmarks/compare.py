@@ -1,29 +1,28 @@
-"""Our client against the reference client, in one run, on the same store and the same machine.
+"""Benchmark of this client against the reference client, in one run, on one store and one machine.
 
-    make bench                                    everything, twenty minutes; BENCH="..." takes what follows
+    make bench                                    all cases, twenty minutes; BENCH="..." passes the options below
     python benchmarks/compare.py --quick          small tables, a minute or two; shows trends only
-    python benchmarks/compare.py --only large     one case; several with commas
-    python benchmarks/compare.py --json out.json  each measurement, besides the table
+    python benchmarks/compare.py --only large     one case; several are separated by commas
+    python benchmarks/compare.py --json out.json  also writes each measurement to a file
 
-What was slow, and what each case shows:
+The cases, and the cost in the reference client that they show:
 
-    small, partition      the reference client fetches one file after the other: latency times files
-    large                 one connection at a time, no decoding meanwhile: bandwidth of a single connection
+    small, partition      it fetches one file after the other: latency times number of files
+    large                 it uses one connection and decodes only between downloads: bandwidth of one connection
     columns, rows         it fetches whole files and selects afterwards
-    local-*               no delay: what the client itself takes; pyarrow reads the same files from disk
-    listing               one line of JSON to a file, 300,000 of them, up to where a download would begin; for the
-                          reference client in delta format also what it takes to have the lines, nothing planned
+    local-*               no delay: the time of the client itself; pyarrow reads the same files from disk
+    listing               300,000 files, one line of JSON each, up to the first download; for the reference client
+                          in delta format also the time to receive the lines without planning
 
-Every measurement is a process of its own, the clients take turns (A, B, C, A, B, C, ...), and medians are
-told. The reference client reads in two ways, `use_delta_format` True and False; ours is held against the
-faster one of them. Its own pins keep it on other versions of pandas and pyarrow than ours, so it has an
-environment of its own (`peer.py`), which is made on first use and needs a package index. To see what the
-versions do, run ours in an environment with the same ones: `--our-python`.
+Every measurement runs in its own process. The clients take turns (A, B, C, A, B, C, ...), and the report contains
+medians. The reference client runs with `use_delta_format` True and False; compare with the faster one. It requires
+older versions of pandas and pyarrow, so it has its own environment (`peer.py`), which is created on first use and
+needs a package index. To exclude the effect of these versions, use `--our-python` with the interpreter of an
+environment that has this package and the same versions.
 
-The store delays the first byte of every answer by 60 ms and gives 40 MB/s to a connection, which is what
-object stores do within a region; `--latency` and `--bandwidth` say otherwise. Peak memory is that of the
-measured process alone, interpreter and libraries included ("base" is what they take). Results are held
-against the sums of the data, so that nobody is fast by being wrong.
+The store delays the first byte of every response by 60 ms and limits a connection to 40 MB/s, as object stores do
+within a region; `--latency` and `--bandwidth` change this. Peak memory is that of the measured process, including
+interpreter and libraries ("base" is their part). Results are compared with the sums of the data.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -44,6 +42,7 @@ from typing import Any
 
 import cases
 import data
+import measure
 import store
 from peer import peer_python
 
@@ -52,19 +51,19 @@ NAMES = {
     "ours": "delta-sharing-client",
     "ours-parquet": "delta-sharing-client, parquet format",
     "delta": "delta-sharing, delta format",
-    "delta-lines": "delta-sharing, delta format, its lines as text and no more",
+    "delta-lines": "delta-sharing, delta format, lines as text only",
     "parquet": "delta-sharing, parquet format",
     "pyarrow": "pyarrow, local files",
 }
 TIMEOUT = 1800
-#: A run of more seconds than this is not repeated: noise is small against it.
-PATIENCE = 120
+#: A run that takes more seconds is not repeated; its relative noise is small.
+NO_REPEAT_AFTER = 120
 
 Results = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 def run_child(python: str, arguments: list[str]) -> dict[str, Any]:
-    """Run `measure.py` and return what it tells; what went wrong where it fails."""
+    """Run `measure.py` and return its output, or the error if it fails."""
     command = [python, str(HERE / "measure.py"), *arguments]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -73,16 +72,22 @@ def run_child(python: str, arguments: list[str]) -> dict[str, Any]:
         return {"error": f"took more than {TIMEOUT} s"}
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
-    told: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return told
+    output: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return output
+
+
+def interpreters(options: argparse.Namespace) -> dict[str, str]:
+    """Return the Python interpreter of each client."""
+    ours = options.our_python or sys.executable
+    pythons = dict.fromkeys(("ours", "ours-parquet", "pyarrow"), ours)
+    if {"delta", "parquet"} & set(options.clients):
+        pythons |= dict.fromkeys(("delta", "delta-lines", "parquet"), options.peer_python or peer_python())
+    return pythons
 
 
 def compare(options: argparse.Namespace, running: store.RunningStore, profile: str) -> Results:
     """Run every case, the clients taking turns."""
-    pythons = {"ours": options.our_python or sys.executable, "pyarrow": options.our_python or sys.executable}
-    if any(client in ("delta", "parquet") for client in options.clients):
-        pythons |= dict.fromkeys(("delta", "delta-lines", "parquet"), options.peer_python or peer_python())
-    pythons["ours-parquet"] = pythons["ours"]
+    pythons = interpreters(options)
     results: Results = defaultdict(list)
     for name, case in options.cases.items():
         running.settings(case.latency, case.bandwidth)
@@ -90,83 +95,83 @@ def compare(options: argparse.Namespace, running: store.RunningStore, profile: s
             for client in case.clients:
                 if client.partition("-")[0] not in options.clients:
                     continue
-                if any(run.get("seconds", 0) > PATIENCE for run in results[name, client]):
+                if any(run.get("seconds", 0) > NO_REPEAT_AFTER for run in results[name, client]):
                     continue
                 arguments = ["--client", client, "--case", name, "--scale", options.scale]
                 arguments += ["--base", running.base, "--profile", profile]
-                told = run_child(pythons[client], arguments)
-                problem = told.get("error") or check(case, told, options.scale)
-                shown = problem or f"{told['seconds']:8.2f} s, {told['peak'] / 1e6:6.0f} MB"
-                print(f"{name} {repetition + 1}/{options.repeat} {client:12} {shown}", file=sys.stderr)
-                results[name, client].append({**told, "error": problem} if problem else told)
+                result = run_child(pythons[client], arguments)
+                error = result.get("error") or error_in(case, result, options.scale)
+                summary = error or f"{result['seconds']:8.2f} s, {result['peak'] / 1e6:6.0f} MB"
+                print(f"{name} {repetition + 1}/{options.repeat} {client:12} {summary}", file=sys.stderr)
+                results[name, client].append({**result, "error": error} if error else result)
     return results
 
 
-def check(case: cases.Case, told: dict[str, Any], scale: str) -> str | None:
-    """Hold a result against the table's manifest; return what is wrong with it."""
+def error_in(case: cases.Case, result: dict[str, Any], scale: str) -> str | None:
+    """Compare a result with the manifest of the table; return the difference, or None."""
     manifest = data.read_manifest(case.table, scale)
     if case.result == "files":
-        expected, rows = manifest["listed"], told["rows"]
-        # The reference client keeps the last line of its own rewriting, so a few more or fewer do not matter.
+        expected, rows = manifest["listed"], result["rows"]
+        # The lines of the reference client may include a line that is not a file.
         return None if abs(rows - expected) <= 2 else f"{rows} files listed, not {expected}"
     if case.filters:
-        return None if told["rows"] else "no rows"
-    if told["rows"] != manifest["rows"]:
-        return f"{told['rows']} rows, not {manifest['rows']}"
-    wrong = [name for name, total in told["sums"].items() if total != manifest["sums"][name]]
+        return None if result["rows"] else "no rows"
+    if result["rows"] != manifest["rows"]:
+        return f"{result['rows']} rows, not {manifest['rows']}"
+    wrong = [name for name, total in result["sums"].items() if total != manifest["sums"][name]]
     return f"wrong sums of {', '.join(wrong)}" if wrong else None
 
 
-def agree(case_results: dict[str, list[dict[str, Any]]]) -> bool:
-    """Whether all clients gave the same rows and sums; pyarrow does not filter and is left out."""
-    told = [run for runs in case_results.values() for run in runs if "error" not in run]
-    rows = {(run["rows"], json.dumps(run.get("sums"), sort_keys=True)) for run in told}
-    return len(rows) <= 1
+def results_agree(case_results: dict[str, list[dict[str, Any]]]) -> bool:
+    """Return whether all clients returned the same rows and sums; pyarrow does not filter and is ignored."""
+    runs = [run for client, all_ in case_results.items() if client != "pyarrow" for run in all_]
+    results = {(run["rows"], json.dumps(run.get("sums"), sort_keys=True)) for run in runs if "error" not in run}
+    return len(results) <= 1
 
 
-def middle(runs: list[dict[str, Any]], key: str) -> float:
-    """The median of one number over the runs that worked."""
+def median(runs: list[dict[str, Any]], key: str) -> float:
+    """Return the median of one value over the runs without error."""
     return statistics.median(run[key] for run in runs if "error" not in run)
 
 
-def report(options: argparse.Namespace, results: Results, told: dict[str, Any]) -> str:
+def report(options: argparse.Namespace, results: Results, environment: dict[str, str]) -> str:
     """Return the results as Markdown."""
     lines = [
-        f"{told['machine']}. {told['versions']}.",
+        f"{environment['machine']}. {environment['versions']}.",
         f"Medians of {options.repeat}, spread in brackets; tables of scale `{options.scale}`; "
         f"{options.latency * 1000:.0f} ms to the first byte, {options.bandwidth / 1e6:.0f} MB/s per connection "
-        "where no other is told.",
+        "unless the case has no delay.",
         "",
         "| case | client | seconds | ours is faster by | CPU s | peak MB (base) | requests | MB fetched |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, case in options.cases.items():
-        mine = {client: results[name, client] for client in case.clients if results.get((name, client))}
-        worked = {client for client, runs in mine.items() if any("error" not in run for run in runs)}
-        for client, runs in mine.items():
-            title = f"**{case.title}**" if client == next(iter(mine)) else ""
-            if client not in worked:
+        by_client = {client: results[name, client] for client in case.clients if results.get((name, client))}
+        succeeded = {client for client, runs in by_client.items() if any("error" not in run for run in runs)}
+        for client, runs in by_client.items():
+            title = f"**{case.title}**" if client == next(iter(by_client)) else ""
+            if client not in succeeded:
                 lines.append(f"| {title} | {NAMES[client]} | {runs[0]['error']} | | | | | |")
                 continue
             seconds = [run["seconds"] for run in runs if "error" not in run]
             ratio = ""
-            if client != "ours" and "ours" in worked:
-                ratio = f"{middle(runs, 'seconds') / middle(mine['ours'], 'seconds'):.1f}x"
+            if client != "ours" and "ours" in succeeded:
+                ratio = f"{median(runs, 'seconds') / median(by_client['ours'], 'seconds'):.1f}x"
             first = next(run for run in runs if "error" not in run)
-            asked, fetched = sum(first["requests"].values()), sum(first["bytes"].values()) / 1e6
+            requests, fetched = sum(first["requests"].values()), sum(first["bytes"].values()) / 1e6
             cells = [
                 title,
                 NAMES[client],
                 f"{statistics.median(seconds):.2f} ({_spread(seconds)})",
                 ratio,
-                f"{middle(runs, 'cpu'):.2f}",
-                f"{middle(runs, 'peak') / 1e6:.0f} ({middle(runs, 'base') / 1e6:.0f})",
-                f"{asked:,}",
+                f"{median(runs, 'cpu'):.2f}",
+                f"{median(runs, 'peak') / 1e6:.0f} ({median(runs, 'base') / 1e6:.0f})",
+                f"{requests:,}",
                 f"{fetched:,.1f}",
             ]
             lines.append(f"| {' | '.join(cells)} |")
-        if not agree({client: runs for client, runs in mine.items() if client != "pyarrow"}):
-            lines.append(f"| | **the clients disagree on {name}** | | | | | | |")
+        if not results_agree(by_client):
+            lines.append(f"| | **the results of the clients differ for {name}** | | | | | | |")
     return "\n".join(lines)
 
 
@@ -174,19 +179,14 @@ def _spread(seconds: list[float]) -> str:
     return "once" if len(seconds) == 1 else f"{min(seconds):.2f} to {max(seconds):.2f}"
 
 
-def machine(options: argparse.Namespace) -> dict[str, str]:
-    """Name the machine and the versions."""
-    model = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    system = platform.platform(terse=True)
-    pythons = {"ours": options.our_python or sys.executable}
-    if {"delta", "parquet"} & set(options.clients):
-        pythons["delta"] = options.peer_python or peer_python()
-    told = {client: run_child(python, ["--client", client, "--versions"]) for client, python in pythons.items()}
-    versions = "; ".join(", ".join(f"{name} {version}" for name, version in one.items()) for one in told.values())
-    return {"machine": f"{model}, {os.cpu_count()} cores, {system}", "versions": versions}
+def describe_environment(options: argparse.Namespace) -> dict[str, str]:
+    """Return the machine and the versions of the clients."""
+    pythons = interpreters(options)
+    versions = []
+    for client in sorted({"ours", "delta"} & set(pythons), reverse=True):
+        output = run_child(pythons[client], ["--client", client, "--versions"])
+        versions.append(", ".join(f"{name} {version}" for name, version in output.items()))
+    return {"machine": measure.machine(), "versions": "; ".join(versions)}
 
 
 def parse() -> argparse.Namespace:
@@ -199,9 +199,9 @@ def parse() -> argparse.Namespace:
         "--clients", metavar="CLIENT,...", default="ours,delta,parquet,pyarrow", help="default: %(default)s"
     )
     parser.add_argument("--repeat", type=int, help="repetitions; default: 3, or 1 with --quick")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement there")
-    parser.add_argument("--peer-python", help="interpreter of an environment that has the reference client")
-    parser.add_argument("--our-python", help="interpreter to run ours with; default: this one")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement to this file")
+    parser.add_argument("--peer-python", help="interpreter of an environment with the reference client")
+    parser.add_argument("--our-python", help="interpreter for this client; default: the current one")
     parser.add_argument("--latency", type=float, default=store.LATENCY, help="seconds; default: %(default)s")
     parser.add_argument("--bandwidth", type=float, default=store.BANDWIDTH, help="bytes/s; default: %(default)s")
     parser.add_argument("--scale", choices=sorted(data.SCALES), help="default: full, or quick with --quick")
@@ -210,11 +210,11 @@ def parse() -> argparse.Namespace:
     options.repeat = options.repeat or (1 if options.quick else 3)
     options.clients = options.clients.split(",")
     known = cases.cases(options.scale)
-    wanted = options.only.split(",") if options.only else list(known)
-    if unknown := set(wanted) - set(known):
-        parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    names = options.only.split(",") if options.only else list(known)
+    if unknown := set(names) - set(known):
+        parser.error(f"unknown case {', '.join(sorted(unknown))}; cases: {', '.join(known)}")
     options.cases = {}
-    for name in wanted:
+    for name in names:
         case = known[name]
         if case.bandwidth is not None:
             case = replace(case, latency=options.latency, bandwidth=options.bandwidth)
@@ -224,21 +224,21 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
-    # In a process of its own: this one stays small, for a child's peak memory begins with its parent's.
+    # In its own process, to keep this one small: the peak memory of a child starts at that of its parent.
     subprocess.run([sys.executable, str(HERE / "data.py"), "--scale", options.scale], check=True)
-    begun = time.monotonic()
-    told: dict[str, Any] = machine(options)
+    start = time.monotonic()
+    environment = describe_environment(options)
     with store.running_store(options.scale) as running, tempfile.TemporaryDirectory() as directory:
         profile = Path(directory) / "bench.share"
         running.write_profile(profile)
         results = compare(options, running, str(profile))
-    print(f"took {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    print(report(options, results, told))
+    print(f"took {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(report(options, results, environment))
     if options.json:
         runs = [
             {"case": name, "client": client, **run} for (name, client), all_ in results.items() for run in all_
         ]
-        options.json.write_text(json.dumps({**told, "scale": options.scale, "runs": runs}, indent=1))
+        options.json.write_text(json.dumps({**environment, "scale": options.scale, "runs": runs}, indent=1))
     return 1 if any("error" in run for runs in results.values() for run in runs) else 0
 
 

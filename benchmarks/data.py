@@ -1,16 +1,16 @@
-"""The tables that the benchmarks read, made on the spot and kept in `benchmarks/.data`.
+"""Generator of the benchmark tables, which are stored in `benchmarks/.data`.
 
-Fourteen columns of an event log: keys, times, a date, text of low and high cardinality, decimals, doubles,
-nulls. Parquet as Spark writes it: snappy, page checksums. Each table has a `manifest.json` with what a
-sharing server knows of its files, and with the sums that every benchmark is checked against.
+The tables contain fourteen columns of an event log: keys, timestamps, a date, text of low and high cardinality,
+decimals, doubles, nulls. The Parquet files are like those of Spark: snappy, page checksums. A table has a
+`manifest.json` with the metadata of its files for the sharing server, and with sums for checks of the results.
 
-    small        many files of one row group each: what counts is latency
-    large        few files of some 45 MB and five row groups each: what counts is bandwidth and decoding
-    partitioned  by `event_date`, two files to a day
+    small        many files of one row group each; measures latency
+    large        few files of 45 MB and five row groups each; measures bandwidth and decoding
+    partitioned  by `event_date`, two files per day
     warm         one file; read before each measurement, so that imports are not measured
-    listing      only the server's answer, for files that do not exist: what counts is parsing
+    listing      only the response of the server, for files that do not exist; measures parsing
 
-Run `python benchmarks/data.py --scale full` to make them before the first benchmark does.
+`python benchmarks/data.py --scale full` creates them; the benchmarks also do so if necessary.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ import argparse
 import hashlib
 import json
 import os
-import shutil
 import sys
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-#: Where they are kept; an environment variable may say otherwise.
+#: The directory of the tables.
 DATA = Path(os.environ.get("DELTA_SHARING_BENCH_DATA") or Path(__file__).resolve().parent / ".data")
-#: Part of every directory's name; another number has the tables made again.
+#: Version of this generator, a part of the directory names; a new number creates the tables again.
 LAYOUT = 1
 #: The URLs of the files expire in 2099.
 EXPIRES = 4_070_908_800_000
@@ -37,9 +36,9 @@ FIRST_DAY = 20_089  # 2025-01-01, in days since the epoch
 
 @dataclass(frozen=True)
 class Scale:
-    """How much data: `full` is what is reported, `quick` shows trends, `tiny` is for tests."""
+    """Amount of data: `full` for published figures, `quick` for trends, `tiny` for tests."""
 
-    small: tuple[int, int]  # files, rows of each
+    small: tuple[int, int]  # files, rows per file
     large: tuple[int, int]
     days: tuple[int, int]
     listed: int
@@ -75,13 +74,13 @@ WORDS = (
 
 
 def table_dir(name: str, scale: str) -> Path:
-    """Return where a table is, or will be."""
+    """Return the directory of a table, which may not exist."""
     key = hashlib.sha256(repr((LAYOUT, SCHEMA, asdict(SCALES[scale]))).encode()).hexdigest()[:8]
     return DATA / f"{scale}-{key}" / name
 
 
 def make(scale: str) -> None:
-    """Make those tables of a scale that are not there yet."""
+    """Create the tables of a scale that do not exist."""
     sizes = SCALES[scale]
     _make_table("warm", scale, files=1, rows=10, groups=1)
     _make_table("small", scale, files=sizes.small[0], rows=sizes.small[1], groups=1)
@@ -91,13 +90,13 @@ def make(scale: str) -> None:
 
 
 def schema_string() -> str:
-    """Return the schema as a table's metadata has it."""
+    """Return the schema as the JSON in Delta metadata."""
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in SCHEMA]
     return json.dumps({"type": "struct", "fields": fields})
 
 
 def read_manifest(name: str, scale: str) -> dict[str, Any]:
-    """Return what is known of a table: its files, partition columns, rows and sums."""
+    """Return the manifest of a table: its files, partition columns, rows and sums."""
     manifest: dict[str, Any] = json.loads((table_dir(name, scale) / "manifest.json").read_text())
     return manifest
 
@@ -106,12 +105,12 @@ def _make_table(name: str, scale: str, *, files: int, rows: int, groups: int, by
     target = table_dir(name, scale)
     if target.exists():
         return
-    print(f"making {name} ({scale}): {files} files of {rows:,} rows", file=sys.stderr)
+    print(f"creating {name} ({scale}): {files} files of {rows:,} rows", file=sys.stderr)
     import numpy as np
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    building = _fresh(target)
+    building = _temporary_directory(target)
     entries = []
     sums = {"event_id": 0, "quantity": 0, "user_id": 0}
     for number in range(files):
@@ -140,9 +139,8 @@ def _make_table(name: str, scale: str, *, files: int, rows: int, groups: int, by
     building.rename(target)
 
 
-def _fresh(target: Path) -> Path:
+def _temporary_directory(target: Path) -> Path:
     building = target.with_name(f".{target.name}-{uuid.uuid4().hex[:8]}")
-    shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     return building
 
@@ -210,12 +208,12 @@ def _stats(table: Any) -> str:
 
 
 def _make_listing(scale: str, files: int) -> None:
-    """Write the file lines of a long answer in both formats; the URLs are as long as pre-signed ones are."""
+    """Write the file lines of a long response in both formats, with URLs as long as pre-signed ones."""
     target = table_dir("listing", scale)
     if target.exists():
         return
-    print(f"making listing ({scale}): {files:,} files", file=sys.stderr)
-    building = _fresh(target)
+    print(f"creating listing ({scale}): {files:,} files", file=sys.stderr)
+    building = _temporary_directory(target)
     with (building / "parquet.ndjson").open("w") as parquet, (building / "delta.ndjson").open("w") as delta:
         for number in range(files):
             seed = hashlib.sha256(str(number).encode()).hexdigest()

@@ -1,11 +1,11 @@
-"""Measure the Delta sink: rows per second of `append` and of `apply`, by the size of a batch.
+"""Benchmark of the Delta sink: rows per second of `append` and of `apply`, by batch size.
 
     python benchmarks/delta_sink.py            # a table of 2,000,000 rows; about a minute
     python benchmarks/delta_sink.py --rows 200000
 
-A table with a change data feed is shared on loopback. For `append` each batch inserts rows. For `apply` the sink
-first stores the snapshot; then each batch updates rows, either with neighbouring keys ("together") or spread over
-the whole table ("spread"). The time is that of `Sink.write`, which reads the batch from the server too. Each line
+A table with a change data feed is shared on loopback. For `append`, each batch inserts rows. For `apply`, the sink
+first stores the snapshot; then each batch updates rows, either with consecutive keys ("together") or spread over
+the whole table ("spread"). The time is that of `Sink.write`, which also reads the batch from the server. Each line
 is the median of three batches.
 """
 
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 def rows(ids: np.ndarray, seed: int) -> pa.Table:
-    """Rows with the keys `ids`; another seed gives other values."""
+    """Return rows with the keys `ids` and random values."""
     random = np.random.default_rng(seed)
     count = len(ids)
     # Unscaled values of the decimals, as 128-bit integers.
@@ -62,7 +62,7 @@ def insert(source: Path, ids: np.ndarray, seed: int) -> None:
 
 
 def update(source: Path, ids: np.ndarray, seed: int) -> None:
-    """Give rows of the shared table other values."""
+    """Update rows of the shared table."""
     changed = rows(ids, seed)
     values = {f"target.{name}": f"source.{name}" for name in SCHEMA.names}
     merge = DeltaTable(source).merge(changed, "target.id = source.id", "source", "target")
@@ -73,11 +73,11 @@ def write_next(poller: Any, sink: Any) -> float:
     """Store the next batch; return the seconds that `write` took."""
     batch = poller.pull()
     assert batch is not None
-    began = time.perf_counter()
+    start = time.perf_counter()
     sink.write(batch)
-    taken = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     batch.commit()
-    return taken
+    return seconds
 
 
 def report(mode: str, size: int, seconds: list[float]) -> None:
@@ -87,7 +87,7 @@ def report(mode: str, size: int, seconds: list[float]) -> None:
 
 
 def main(total: int) -> None:
-    """Measure everything, and print a table."""
+    """Run all measurements and print a table."""
     from delta_sharing_client import SharingClient
     from delta_sharing_client.server import SharingServer
     from delta_sharing_client.sinks import DeltaSink

@@ -1,10 +1,11 @@
-"""One measurement in a process of its own, printed as one line of JSON; `compare.py` runs it.
+"""One measurement in its own process, printed as one line of JSON; `compare.py` runs it.
 
-First a table of one file is loaded, so that imports, first calls and the interpreter's own memory are not
-measured. Then the case runs once: wall-clock and processor seconds, peak resident memory, what the store
-was asked for, and the rows and sums of the result, which `compare.py` holds against the table's manifest.
+A load of a table of one file comes first, so that imports, first calls and the memory of the interpreter are not
+measured. Then the case runs once. The output contains wall-clock and processor seconds, peak resident memory, the
+requests to the store, and the rows and sums of the result, which `compare.py` compares with the table's manifest.
 
-Runs in the reference client's environment too, so it imports nothing at the top but the standard library.
+The module also runs in the environment of the reference client, so its top-level imports are from the standard
+library only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import contextlib
 import gc
 import json
 import operator
+import os
+import platform
 import resource
 import sys
 import tempfile
@@ -39,15 +42,15 @@ def run_ours(case: cases.Case, url: str, response_format: bool | None = None) ->
         return ds.load_as_pandas(url, **options)
     profile, _, name = url.rpartition("#")
     with ds.SharingClient(profile) as client:
-        wanted = {None: "auto", True: "delta", False: "parquet"}[response_format]
-        return client.table(name).scan(response_format=wanted).files()
+        name_of_format = {None: "auto", True: "delta", False: "parquet"}[response_format]
+        return client.table(name).scan(response_format=name_of_format).files()
 
 
-def run_reference(case: cases.Case, url: str, use_delta_format: bool, lines_alone: bool) -> Any:
+def run_reference(case: cases.Case, url: str, use_delta_format: bool, raw_lines: bool) -> Any:
     import delta_sharing
 
     if case.result == "files":
-        return _reference_files(url, use_delta_format, lines_alone)
+        return _reference_files(url, use_delta_format, raw_lines)
     frame = delta_sharing.load_as_pandas(url, jsonPredicateHints=case.hint, use_delta_format=use_delta_format)
     for column, op, value in case.filters:
         if column == "event_date":
@@ -58,11 +61,11 @@ def run_reference(case: cases.Case, url: str, use_delta_format: bool, lines_alon
     return frame if case.columns is None else frame[list(case.columns)]
 
 
-def _reference_files(url: str, use_delta_format: bool, lines_alone: bool) -> Any:
-    """What the reference client does up to where it would begin to download.
+def _reference_files(url: str, use_delta_format: bool, raw_lines: bool) -> Any:
+    """Run the reference client up to the first download, and return one item per file.
 
-    In parquet format that is a list of actions; in delta format the lines, rewritten as a transaction log
-    in a temporary directory, which its engine would have to read again. With `lines_alone` they are not rewritten.
+    In parquet format it builds a list of actions. In delta format it writes the lines as a transaction log to a
+    temporary directory, from which its engine then reads; with `raw_lines` nothing is written.
     """
     from delta_sharing.protocol import DeltaSharingProfile, Table
     from delta_sharing.reader import DeltaSharingReader
@@ -76,8 +79,8 @@ def _reference_files(url: str, use_delta_format: bool, lines_alone: bool) -> Any
         return client.list_files_in_table(table).add_files
     client.set_delta_format_header()
     lines = client.list_files_in_table(table).lines
-    if lines_alone:
-        del lines[:2]  # the protocol and the metadata, as the rewriting does
+    if raw_lines:
+        del lines[:2]  # the protocol and the metadata; writing the log removes them too
         return lines
     reader = DeltaSharingReader(table, client)
     with tempfile.TemporaryDirectory() as directory:
@@ -86,7 +89,7 @@ def _reference_files(url: str, use_delta_format: bool, lines_alone: bool) -> Any
 
 
 def run_pyarrow(case: cases.Case, scale: str) -> Any:
-    """The same files from local disk: what is left to a client that gets them for nothing."""
+    """Read the same files from local disk: the lower bound for a client without network."""
     import pyarrow.parquet as pq
 
     paths = sorted(data.table_dir(case.table, scale).glob("*.parquet"))
@@ -94,8 +97,8 @@ def run_pyarrow(case: cases.Case, scale: str) -> Any:
     return table if case.result == "arrow" else table.to_pandas()
 
 
-def run(client: str, case: cases.Case, base: str, profile: str, scale: str) -> Any:
-    """Run a case with a client and return what it gives."""
+def run(client: str, case: cases.Case, profile: str, scale: str) -> Any:
+    """Run a case with a client and return its result."""
     url = f"{profile}#bench.default.{case.table}"
     if client == "pyarrow":
         return run_pyarrow(case, scale)
@@ -105,21 +108,21 @@ def run(client: str, case: cases.Case, base: str, profile: str, scale: str) -> A
 
 
 def describe(result: Any) -> dict[str, Any]:
-    """Count and sum a result, so that it can be checked."""
+    """Return the number of rows and the sums of a result, for checks."""
     if isinstance(result, list):
         return {"rows": len(result)}
-    told: dict[str, Any] = {"rows": len(result), "sums": {}}
+    description: dict[str, Any] = {"rows": len(result), "sums": {}}
     names = result.column_names if hasattr(result, "column_names") else list(result.columns)
-    told["columns"] = len(names)
+    description["columns"] = len(names)
     for name in ("event_id", "user_id", "quantity"):
         if name in names:
             column = result.column(name).to_pandas() if hasattr(result, "column_names") else result[name]
-            told["sums"][name] = int(column.sum())
-    return told
+            description["sums"][name] = int(column.sum())
+    return description
 
 
 def resident() -> dict[str, int]:
-    """Bytes of memory held now and at the most, of this process alone."""
+    """Return the current and the peak resident memory of this process, in bytes."""
     with contextlib.suppress(OSError):
         status = Path("/proc/self/status").read_text()
         values = dict(line.split(":", 1) for line in status.splitlines())
@@ -130,20 +133,20 @@ def resident() -> dict[str, int]:
 
 
 def measure(client: str, case: cases.Case, base: str, profile: str, scale: str) -> dict[str, Any]:
-    """Run a case once and tell what it took."""
+    """Run a case once and return the measured values."""
     warm = cases.Case("warm-up", "warm", result=case.result)
-    run(client, warm, base, profile, scale)
+    run(client, warm, profile, scale)
     gc.collect()
     before = resident()
     store.counters(base, reset=True)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    begun = time.perf_counter()
-    result = run(client, case, base, profile, scale)
-    seconds = time.perf_counter() - begun
-    spent = resource.getrusage(resource.RUSAGE_SELF)
+    usage_before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    result = run(client, case, profile, scale)
+    seconds = time.perf_counter() - start
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     peak = resident()["peak"]
-    asked = store.counters(base)
-    told = describe(result)
+    counters = store.counters(base)
+    description = describe(result)
     with contextlib.suppress(ImportError):
         import pyarrow as pa
 
@@ -152,22 +155,30 @@ def measure(client: str, case: cases.Case, base: str, profile: str, scale: str) 
     return {
         "client": client,
         "seconds": seconds,
-        "cpu": spent.ru_utime + spent.ru_stime - used.ru_utime - used.ru_stime,
+        "cpu": usage.ru_utime + usage.ru_stime - usage_before.ru_utime - usage_before.ru_stime,
         "peak": peak,
         "base": before["now"],
         "held": resident()["now"] - before["now"],
-        "requests": asked["requests"],
-        "bytes": asked["bytes"],
-        **told,
+        **counters,
+        **description,
     }
 
 
 def versions(client: str) -> dict[str, str]:
-    """The versions that matter to a result."""
+    """Return the versions of Python, of the client and of its main libraries."""
     from importlib.metadata import version
 
-    mine = "delta-sharing-client" if client == "ours" else "delta-sharing"
-    return {"Python": sys.version.split()[0]} | {name: version(name) for name in (mine, "pandas", "pyarrow")}
+    package = "delta-sharing-client" if client == "ours" else "delta-sharing"
+    return {"Python": sys.version.split()[0]} | {name: version(name) for name in (package, "pandas", "pyarrow")}
+
+
+def machine() -> str:
+    """Return the processor, the number of cores and the operating system."""
+    model = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    return f"{model}, {os.cpu_count()} cores, {platform.platform(terse=True)}"
 
 
 def main() -> None:
@@ -177,14 +188,14 @@ def main() -> None:
     parser.add_argument("--base")
     parser.add_argument("--profile")
     parser.add_argument("--scale")
-    parser.add_argument("--versions", action="store_true", help="only tell the versions")
+    parser.add_argument("--versions", action="store_true", help="only print the versions")
     options = parser.parse_args()
     if options.versions:
-        told: dict[str, Any] = versions(options.client)
+        output: dict[str, Any] = versions(options.client)
     else:
         case = cases.cases(options.scale)[options.case]
-        told = measure(options.client, case, options.base, options.profile, options.scale)
-    print(json.dumps(told), flush=True)
+        output = measure(options.client, case, options.base, options.profile, options.scale)
+    print(json.dumps(output), flush=True)
 
 
 if __name__ == "__main__":

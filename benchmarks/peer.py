@@ -1,9 +1,9 @@
-"""The environment of the other clients: `.venv-peer`, made on first use, which needs a package index.
+"""Virtual environment with the other clients: `.venv-peer`, created on first use from a package index.
 
-    python benchmarks/peer.py        makes it, if it is not there, and prints its interpreter
+    python benchmarks/peer.py        creates it if necessary, and prints the path of its interpreter
 
-The reference client's own pins keep it on other versions of pandas and pyarrow than ours. The versions are
-pinned, because what the differential tests say of these clients is true of these versions.
+The reference client requires older versions of pandas and pyarrow than this package. All versions are pinned:
+`tests/differential/known_differences.py` applies to these versions only.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ PACKAGES = (
     "pyarrow==23.0.1",
 )
 _READY = PEER / ".ready"
+_PYTHON = PEER / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def installed_python() -> str | None:
-    """Return the environment's interpreter; None where it is not made yet, or of other versions."""
-    wanted = "\n".join(PACKAGES)
-    if not _READY.exists() or _READY.read_text("utf-8") != wanted:
-        return None
-    return str(PEER / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    """Return the interpreter; None if the environment does not exist or has other versions."""
+    ready = _READY.exists() and _READY.read_text("utf-8") == "\n".join(PACKAGES)
+    return str(_PYTHON) if ready else None
 
 
 def peer_python() -> str:
-    """Return the environment's interpreter, and make the environment if it is not there."""
+    """Return the interpreter; create the environment if necessary."""
     if (python := installed_python()) is not None:
         return python
-    print(f"making {PEER.name} for the other clients (first time only)", file=sys.stderr)
+    print(f"creating {PEER.name} for the other clients (first time only)", file=sys.stderr)
     venv.create(PEER, with_pip=True, clear=True)
-    python = str(PEER / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
+    install = [str(_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
     subprocess.run(install, check=True)
     _READY.write_text("\n".join(PACKAGES), "utf-8")
-    return python
+    return str(_PYTHON)
 
 
 if __name__ == "__main__":

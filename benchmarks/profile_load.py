@@ -1,16 +1,15 @@
-"""Where our client's time and memory go in one case: a sampling profiler that knows threads.
+"""Sampling profiler of one benchmark case: processor time, waiting time and memory, by thread pool and function.
 
-    python benchmarks/profile_load.py large              functions by processor time, and a memory curve
-    python benchmarks/profile_load.py small --by wall    where threads stand, waiting included
+    python benchmarks/profile_load.py large              functions by processor time, and memory over time
+    python benchmarks/profile_load.py small --by wall    functions by wall-clock time, including waits
     python benchmarks/profile_load.py listing --calls    cProfile of the calling thread instead
 
-Every few milliseconds the Python stack of every thread is taken, and with it the processor time that the
-kernel has given the thread since the last sample (Linux's `schedstat`). So a thread that waits for a socket
-or for the interpreter's lock costs nothing, and time spent inside a C library counts for the line that
-called it. Threads that run no Python, such as Arrow's own, are told by name. Threads of a pool are taken
-together.
+A sample contains the Python stack of every thread, and the processor time that the thread used since the last
+sample (Linux: `schedstat`). So a thread that waits for a socket or for the interpreter lock counts as zero, and
+time in a C library counts for the line that called it. Threads without a Python stack, such as those of Arrow, are
+listed by name. Threads of one pool are added up.
 
-The case runs once after a warm-up, against a store in another process, as `compare.py` runs it.
+The case runs once, after a warm-up, against a store in another process, as in `compare.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Self
 
 import cases
 import data
@@ -41,36 +40,31 @@ _TASKS = Path("/proc/self/task")
 
 
 def pool_of(name: str) -> str:
-    """A thread's name without its number."""
+    """Return the name of a thread without its number."""
     return re.sub(r"[-_]\d+(_\d+)?$", "", name)
 
 
+def read_tasks(file: str) -> dict[int, str]:
+    """Return the text of a file in `/proc` for each thread of this process; empty if there is none."""
+    texts = {}
+    with contextlib.suppress(OSError):
+        for task in _TASKS.iterdir():
+            with contextlib.suppress(OSError):  # the thread has ended
+                texts[int(task.name)] = (task / file).read_text().strip()
+    return texts
+
+
 def running_nanoseconds() -> dict[int, int]:
-    """Processor time of each thread of this process so far; nothing where the kernel does not tell."""
-    told = {}
-    with contextlib.suppress(OSError):
-        for task in _TASKS.iterdir():
-            with contextlib.suppress(OSError, ValueError):  # it has ended
-                told[int(task.name)] = int((task / "schedstat").read_text().split()[0])
-    return told
-
-
-def names_of_tasks() -> dict[int, str]:
-    """What the kernel calls each thread."""
-    told = {}
-    with contextlib.suppress(OSError):
-        for task in _TASKS.iterdir():
-            with contextlib.suppress(OSError):
-                told[int(task.name)] = (task / "comm").read_text().strip()
-    return told
+    """Return the processor time of each thread of this process; empty if the kernel does not report it."""
+    return {task: int(text.split()[0]) for task, text in read_tasks("schedstat").items() if text}
 
 
 class Sampler:
-    """Takes samples on a thread of its own while it is entered.
+    """Sampling thread, as a context manager.
 
     Attributes:
-        cpu: seconds of processor time by thread pool and place.
-        wall: seconds by thread pool and place, waiting included.
+        cpu: seconds of processor time by thread pool and function.
+        wall: seconds of wall-clock time by thread pool and function.
         memory: seconds since the start, resident bytes, bytes in Arrow's pool.
     """
 
@@ -85,7 +79,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
     def __enter__(self) -> Self:
-        # Or the sampler would get the interpreter's lock only where threads give it up to wait.
+        # With the default interval, the sampler would run mostly when other threads wait.
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH)
         self._thread.start()
@@ -101,9 +95,9 @@ class Sampler:
     def _sample(self) -> None:
         import pyarrow as pa
 
-        begun = last = time.monotonic()
+        start = last = time.monotonic()
         ran = running_nanoseconds()
-        names = names_of_tasks()
+        names = read_tasks("comm")
         while not self._stop.wait(self._interval):
             frames = sys._current_frames()
             known = {thread.ident: thread for thread in threading.enumerate()}
@@ -123,18 +117,18 @@ class Sampler:
                 if spent > 0:
                     self.cpu[pool_of(thread.name)][where] += spent / 1e9
             if running.keys() - names.keys():
-                names |= names_of_tasks()
+                names |= read_tasks("comm")
             for native in running.keys() - seen:
                 spent = running[native] - ran.get(native, 0)
                 if spent > 0:
                     self.cpu["(no Python)"][names.get(native, "?"), ""] += spent / 1e9
             ran = running
             if self.samples % 5 == 1:
-                self.memory.append((now - begun, measure.resident()["now"], pa.total_allocated_bytes()))
+                self.memory.append((now - start, measure.resident()["now"], pa.total_allocated_bytes()))
 
 
 def place(frame: FrameType | None, lines: bool) -> tuple[str, str]:
-    """The innermost place of a stack, and the innermost one within our package."""
+    """Return the innermost function of a stack, and the innermost one in this package."""
     innermost = _name(frame, lines) if frame is not None else "?"
     while frame is not None:
         if f"/{_PACKAGE}/" in frame.f_code.co_filename:
@@ -146,7 +140,7 @@ def place(frame: FrameType | None, lines: bool) -> tuple[str, str]:
 
 def _name(frame: FrameType, lines: bool) -> str:
     parts = Path(frame.f_code.co_filename).parts
-    # The last time, for a checkout may have the same name as the package.
+    # The last occurrence, because the checkout may have the name of the package.
     inside = len(parts) - parts[::-1].index(_PACKAGE) if _PACKAGE in parts else len(parts) - 2
     short = "/".join(parts[inside:])
     return f"{short}:{frame.f_lineno} {frame.f_code.co_name}" if lines else f"{short} {frame.f_code.co_qualname}"
@@ -165,7 +159,7 @@ def print_places(title: str, pools: dict[str, Counter[tuple[str, str]]], top: in
 
 
 def print_memory(memory: list[tuple[float, int, int]]) -> None:
-    print("\nmemory over time: seconds, resident MB, of it in Arrow's pool")
+    print("\nmemory over time: seconds, resident MB, MB in Arrow's pool")
     step = max(1, len(memory) // 20)
     peak = max(memory, key=lambda sample: sample[1], default=None)
     for sample in memory[::step] + ([peak] if peak else []):
@@ -182,8 +176,8 @@ def main() -> None:
     parser.add_argument("--scale", choices=sorted(data.SCALES), default="full")
     parser.add_argument("--client", default="ours", choices=["ours", "ours-delta", "ours-parquet", "pyarrow"])
     parser.add_argument("--by", choices=["cpu", "wall", "both"], default="cpu")
-    parser.add_argument("--top", type=int, default=12, help="places to show for each pool of threads")
-    parser.add_argument("--lines", action="store_true", help="tell lines, not functions")
+    parser.add_argument("--top", type=int, default=12, help="functions per thread pool in the output")
+    parser.add_argument("--lines", action="store_true", help="show lines instead of functions")
     parser.add_argument("--calls", action="store_true", help="cProfile of the calling thread")
     parser.add_argument("--latency", type=float, help="seconds; default: the case's")
     options = parser.parse_args()
@@ -193,23 +187,23 @@ def main() -> None:
         running.settings(case.latency if options.latency is None else options.latency, case.bandwidth)
         profile = Path(directory) / "bench.share"
         running.write_profile(profile)
-        given: tuple[Any, ...] = (running.base, str(profile), options.scale)
-        measure.run(options.client, cases.Case("warm-up", "warm", result=case.result), *given)
+        arguments = (str(profile), options.scale)
+        measure.run(options.client, cases.Case("warm-up", "warm", result=case.result), *arguments)
         if options.calls:
             calls = cProfile.Profile()
-            result = calls.runcall(measure.run, options.client, case, *given)
+            result = calls.runcall(measure.run, options.client, case, *arguments)
             pstats.Stats(calls).sort_stats("tottime").print_stats(options.top)
             print(measure.describe(result))
             return
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with Sampler(lines=options.lines) as sampler:
-            result = measure.run(options.client, case, *given)
-        seconds = time.perf_counter() - begun
+            result = measure.run(options.client, case, *arguments)
+        seconds = time.perf_counter() - start
     print(f"{case.title}: {seconds:.2f} s, {sampler.samples} samples, {measure.describe(result)}")
     if options.by in ("cpu", "both"):
         print_places("processor time", sampler.cpu, options.top)
     if options.by in ("wall", "both"):
-        print_places("time, waiting included", sampler.wall, options.top)
+        print_places("wall-clock time", sampler.wall, options.top)
     print_memory(sampler.memory)
 
 

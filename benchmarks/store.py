@@ -1,16 +1,16 @@
-"""A sharing server and an object store in one process, on loopback, with the delays of a real one.
+"""Sharing server and object store for benchmarks, in one process on loopback, with configurable delays.
 
-Every request waits `latency` seconds before its first byte, and every connection gives at most `bandwidth`
-bytes a second; both can be changed while it runs. Files go out by `sendfile`, so that the store takes little
-of the processor that the client is measured on. It answers in both response formats, prunes by
-`jsonPredicateHints` on partition values and statistics, and counts what it is asked for.
+Every response waits `latency` seconds before its first byte, and every connection is limited to `bandwidth` bytes
+per second; both can be changed at run time. Files are sent with `sendfile`, to leave the processor to the client.
+The server supports both response formats, skips files by `jsonPredicateHints` on partition values and statistics,
+and counts requests and bytes.
 
-    GET  /_counters            requests and bytes by kind; with ?reset=1 they start anew
-    POST /_settings            {"latency": seconds, "bandwidth": bytes a second or null}
+    GET  /_counters            requests and bytes by kind; ?reset=1 sets them to zero
+    POST /_settings            {"latency": seconds, "bandwidth": bytes per second or null}
     *    /delta-sharing/...    the protocol; the tables are bench.default.<name>
-    GET  /files/<table>/<name> HEAD too; whole or in ranges
+    GET  /files/<table>/<name> whole or ranges; also HEAD
 
-Run `python benchmarks/store.py --scale quick` to try a client by hand; it ends when its input does.
+`python benchmarks/store.py --scale quick` runs it for manual tests, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _OPS = {
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Bytes of a file on disk."""
+class FileRange:
+    """A byte range of an open file."""
 
     descriptor: int
     start: int
@@ -74,48 +74,48 @@ class Request:
 
 
 @dataclass
-class Answer:
+class Response:
     status: int
     headers: dict[str, str]
-    parts: list[bytes | Piece]
+    parts: list[bytes | FileRange]
     kind: str
 
     @property
     def length(self) -> int:
-        return sum(part.length if isinstance(part, Piece) else len(part) for part in self.parts)
+        return sum(part.length if isinstance(part, FileRange) else len(part) for part in self.parts)
 
 
-class _Pace:
-    """Holds one answer to a bandwidth."""
+class _RateLimit:
+    """Limit of one response to a bandwidth in bytes per second; None for no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self.rate = rate
         self.sent = 0
-        self._begun = time.monotonic()
+        self._start = time.monotonic()
 
-    def step(self, left: int) -> int:
-        """Return how much to send now, when its last byte would have arrived."""
+    def wait(self, remaining: int) -> int:
+        """Wait until the next chunk may be sent; return its size."""
         if self.rate is None:
-            return left
-        size = min(_CHUNK, left)
-        early = self._begun + (self.sent + size) / self.rate - time.monotonic()
+            return remaining
+        size = min(_CHUNK, remaining)
+        early = self._start + (self.sent + size) / self.rate - time.monotonic()
         if early > 0:
             time.sleep(early)
         return size
 
 
-def _send_file(connection: socket.socket, part: Piece, pace: _Pace) -> None:
+def _send_file(connection: socket.socket, part: FileRange, limit: _RateLimit) -> None:
     position, stop = part.start, part.start + part.length
     while position < stop:
-        done = os.sendfile(connection.fileno(), part.descriptor, position, pace.step(stop - position))
+        done = os.sendfile(connection.fileno(), part.descriptor, position, limit.wait(stop - position))
         if not done:
             raise ConnectionError
         position += done
-        pace.sent += done
+        limit.sent += done
 
 
 class Table:
-    """A table of `data.py`, its files open."""
+    """A table of `data.py`, with open files."""
 
     def __init__(self, name: str, scale: str, base: str) -> None:
         self.name = name
@@ -123,7 +123,7 @@ class Table:
         manifest = data.read_manifest(name, scale)
         self.partition_columns = manifest["partitionColumns"]
         self.files = {entry["name"]: entry for entry in manifest["files"]}
-        self.open: dict[str, Piece] = {path.name: _open(path) for path in directory.iterdir()}
+        self.open: dict[str, FileRange] = {path.name: _open(path) for path in directory.iterdir()}
         for entry in manifest["files"]:
             entry["url"] = f"{base}/files/{name}/{entry['name']}?X-Amz-Expires=3600&X-Amz-Signature={'5' * 64}"
             stats = json.loads(entry["stats"])
@@ -131,14 +131,14 @@ class Table:
             entry["bounds"] = {key: (low, stats["maxValues"][key]) for key, low in stats["minValues"].items()}
             entry["bounds"] |= {key: (value, value) for key, value in values.items()}
 
-    def lines(self, delta: bool, hint: dict[str, Any] | None) -> list[bytes | Piece]:
-        """The answer to /query, without its end."""
-        head = self.head(delta)
+    def lines(self, delta: bool, hint: dict[str, Any] | None) -> list[bytes | FileRange]:
+        """Return the response to /query, without `endStreamAction`."""
+        header = self.header(delta)
         if self.name == "listing":
-            return [head, self.open["delta.ndjson" if delta else "parquet.ndjson"]]
+            return [header, self.open["delta.ndjson" if delta else "parquet.ndjson"]]
         lines = []
         for entry in self.files.values():
-            if hint is not None and not possible(hint, entry["bounds"]):
+            if hint is not None and not may_match(hint, entry["bounds"]):
                 continue
             common = {key: entry[key] for key in ("partitionValues", "size", "stats")}
             line: dict[str, Any] = {"url": entry["url"], "id": entry["name"], **common}
@@ -146,10 +146,10 @@ class Table:
                 add = {"path": entry["url"], **common, "modificationTime": 1_735_689_600_000, "dataChange": True}
                 line = {"id": entry["name"], "deltaSingleAction": {"add": add}}
             lines.append(json.dumps({"file": {**line, "expirationTimestamp": data.EXPIRES}}).encode() + b"\n")
-        return [head, *lines]
+        return [header, *lines]
 
-    def head(self, delta: bool) -> bytes:
-        """Protocol and metadata."""
+    def header(self, delta: bool) -> bytes:
+        """Return the lines of protocol and metadata."""
         metadata: dict[str, Any] = {
             "id": f"bench-{self.name}",
             "format": {"provider": "parquet", "options": {}},
@@ -166,21 +166,21 @@ class Table:
         )
 
 
-def _open(path: Path) -> Piece:
+def _open(path: Path) -> FileRange:
     descriptor = os.open(path, os.O_RDONLY)
     size = os.fstat(descriptor).st_size
-    with contextlib.suppress(AttributeError, OSError):  # not everywhere
+    with contextlib.suppress(AttributeError, OSError):  # not on every system
         os.posix_fadvise(descriptor, 0, size, os.POSIX_FADV_WILLNEED)
-    return Piece(descriptor, 0, size)
+    return FileRange(descriptor, 0, size)
 
 
-def possible(hint: dict[str, Any], bounds: dict[str, tuple[Any, Any]]) -> bool:
-    """Whether a file with these bounds can hold a row that fits a JSON predicate."""
+def may_match(hint: dict[str, Any], bounds: dict[str, tuple[Any, Any]]) -> bool:
+    """Return whether a file with these bounds may contain a row that matches a JSON predicate."""
     children = hint.get("children", [])
     if hint["op"] == "and":
-        return all(possible(child, bounds) for child in children)
+        return all(may_match(child, bounds) for child in children)
     if hint["op"] == "or":
-        return any(possible(child, bounds) for child in children)
+        return any(may_match(child, bounds) for child in children)
     if hint["op"] not in _OPS:
         return True
     column, literal = children
@@ -192,13 +192,13 @@ def possible(hint: dict[str, Any], bounds: dict[str, tuple[Any, Any]]) -> bool:
 
 
 class Store:
-    """The server: one thread to a connection.
+    """The server, with one thread per connection.
 
     Args:
-        scale: which tables to serve.
-        latency: seconds before the first byte of each answer.
-        bandwidth: bytes a second of each connection; None for as fast as it goes.
-        port: 0 for a free one.
+        scale: scale of the tables.
+        latency: seconds before the first byte of each response.
+        bandwidth: bytes per second and connection; None for no limit.
+        port: 0 for a free port.
     """
 
     def __init__(self, scale: str, *, latency: float, bandwidth: float | None, port: int = 0) -> None:
@@ -212,74 +212,74 @@ class Store:
         self.tables = {name: Table(name, scale, self.base) for name in TABLES}
 
     def serve(self) -> None:
-        """Accept connections for ever."""
+        """Accept connections until the process ends."""
         while True:
             connection, _ = self._listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._serve_connection, args=(connection,), daemon=True).start()
 
-    def _talk(self, connection: socket.socket) -> None:
+    def _serve_connection(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             buffered = bytearray()
             while (request := _receive(connection, buffered)) is not None:
                 try:
-                    answer = self._answer(request)
+                    response = self._respond(request)
                 except (KeyError, ValueError, TypeError) as error:
-                    answer = _text(400, {"errorCode": "BAD", "message": repr(error)})
-                self._send(connection, request, answer)
+                    response = _text(400, {"errorCode": "BAD", "message": repr(error)})
+                self._send(connection, request, response)
 
-    def _send(self, connection: socket.socket, request: Request, answer: Answer) -> None:
-        headers = {"Content-Length": str(answer.length), **answer.headers}
-        head = f"HTTP/1.1 {answer.status} {_STATUS[answer.status]}\r\n"
-        head += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
-        parts = [] if request.method == "HEAD" else answer.parts
+    def _send(self, connection: socket.socket, request: Request, response: Response) -> None:
+        headers = {"Content-Length": str(response.length), **response.headers}
+        header = f"HTTP/1.1 {response.status} {_STATUS[response.status]}\r\n"
+        header += "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+        parts = [] if request.method == "HEAD" else response.parts
         rate = None
-        if answer.kind != "admin":
+        if response.kind != "admin":
             rate = self.bandwidth
             with self._lock:
-                self.requests[answer.kind] += 1
+                self.requests[response.kind] += 1
             time.sleep(self.latency)
-        pace = _Pace(rate)
+        limit = _RateLimit(rate)
         try:
-            # Small parts go out together with the head: one packet, one system call.
-            pending = [head.encode()]
+            # Small parts are sent together with the header: one packet, one system call.
+            pending = [header.encode()]
             for part in parts:
                 if isinstance(part, bytes):
                     pending.append(part)
-                    pace.sent += len(part)
+                    limit.sent += len(part)
                     continue
                 connection.sendall(b"".join(pending))
                 pending.clear()
-                _send_file(connection, part, pace)
+                _send_file(connection, part, limit)
             if pending:
                 connection.sendall(b"".join(pending))
         finally:
-            if answer.kind != "admin":
+            if response.kind != "admin":
                 with self._lock:
-                    self.bytes[answer.kind] += pace.sent
+                    self.bytes[response.kind] += limit.sent
 
-    def _answer(self, request: Request) -> Answer:
+    def _respond(self, request: Request) -> Response:
         path = request.path
         if path[0] == "files" and request.method in ("GET", "HEAD"):
             return self._file(request, path)
         if path[0] == "_counters":
             with self._lock:
-                told = {"requests": dict(self.requests), "bytes": dict(self.bytes)}
+                counts = {"requests": dict(self.requests), "bytes": dict(self.bytes)}
                 if "reset" in parse_qs(urlsplit(request.target).query):
                     self.requests.clear()
                     self.bytes.clear()
-            return _text(200, told, kind="admin")
+            return _text(200, counts, kind="admin")
         if path[0] == "_settings":
-            asked = json.loads(request.body)
-            self.latency, self.bandwidth = asked["latency"], asked["bandwidth"]
+            settings = json.loads(request.body)
+            self.latency, self.bandwidth = settings["latency"], settings["bandwidth"]
             return _text(200, {}, kind="admin")
         if path[0] == PREFIX.strip("/"):
             if request.headers.get("authorization") != f"Bearer {TOKEN}":
-                return _text(401, {"errorCode": "UNAUTHENTICATED", "message": "who are you?"})
+                return _text(401, {"errorCode": "UNAUTHENTICATED", "message": "wrong bearer token"})
             return self._protocol(request, path[1:])
         return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
 
-    def _protocol(self, request: Request, path: list[str]) -> Answer:
+    def _protocol(self, request: Request, path: list[str]) -> Response:
         names = [{"name": name, "share": "bench", "schema": "default"} for name in self.tables]
         listings = {
             "shares": [{"name": "bench"}],
@@ -294,27 +294,27 @@ class Store:
         table = self.tables.get(path[5])
         if table is None:
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such table"})
-        asked = _capabilities(request.headers.get("delta-sharing-capabilities", ""))
-        delta = "delta" in asked.get("responseformat", "parquet").split(",")
-        ended = asked.get("includeendstreamaction") == "true"
+        capabilities = _capabilities(request.headers.get("delta-sharing-capabilities", ""))
+        delta = "delta" in capabilities.get("responseformat", "parquet").split(",")
+        with_end = capabilities.get("includeendstreamaction") == "true"
         headers = {"Delta-Table-Version": "1", "Content-Type": "application/x-ndjson; charset=utf-8"}
-        if asked:
+        if capabilities:
             headers["delta-sharing-capabilities"] = (
-                f"responseformat={'delta' if delta else 'parquet'};includeendstreamaction={str(ended).lower()}"
+                f"responseformat={'delta' if delta else 'parquet'};includeendstreamaction={str(with_end).lower()}"
             )
-        parts: list[bytes | Piece] = []
+        parts: list[bytes | FileRange] = []
         if path[6] == "query":
             hint = json.loads(request.body or b"{}").get("jsonPredicateHints")
             parts = table.lines(delta, json.loads(hint) if hint else None)
         elif path[6] == "metadata":
-            parts = [table.head(delta)]
+            parts = [table.header(delta)]
         elif path[6] != "version":
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
-        if ended and parts:
+        if with_end and parts:
             parts.append(b'{"endStreamAction":{}}\n')
-        return Answer(200, headers, parts, "api")
+        return Response(200, headers, parts, "api")
 
-    def _file(self, request: Request, path: list[str]) -> Answer:
+    def _file(self, request: Request, path: list[str]) -> Response:
         whole = self.tables[path[1]].open.get(path[2]) if len(path) == 3 and path[1] in self.tables else None
         if whole is None:
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such file"})
@@ -322,22 +322,22 @@ class Store:
         headers = {"Accept-Ranges": "bytes", "ETag": etag, "Content-Type": "application/octet-stream"}
         headers["Last-Modified"] = "Wed, 01 Jan 2025 00:00:00 GMT"
         if request.headers.get("if-match", etag) not in (etag, "*"):
-            return Answer(412, headers, [], "refused")
+            return Response(412, headers, [], "refused")
         kind = "head" if request.method == "HEAD" else "get"
-        wanted = request.headers.get("range")
-        if wanted is None or kind == "head":
-            return Answer(200, headers, [whole], kind)
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        requested = request.headers.get("range")
+        if requested is None or kind == "head":
+            return Response(200, headers, [whole], kind)
+        first, _, last = requested.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, whole.length - int(last))
         stop = min(int(last) + 1, whole.length) if first and last else whole.length
         if start >= stop:
-            return Answer(416, {**headers, "Content-Range": f"bytes */{whole.length}"}, [], "refused")
+            return Response(416, {**headers, "Content-Range": f"bytes */{whole.length}"}, [], "refused")
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{whole.length}"
-        return Answer(206, headers, [Piece(whole.descriptor, start, stop - start)], "range")
+        return Response(206, headers, [FileRange(whole.descriptor, start, stop - start)], "range")
 
 
-def _text(status: int, value: Any, kind: str = "api") -> Answer:
-    return Answer(status, {"Content-Type": "application/json"}, [json.dumps(value).encode()], kind)
+def _text(status: int, value: Any, kind: str = "api") -> Response:
+    return Response(status, {"Content-Type": "application/json"}, [json.dumps(value).encode()], kind)
 
 
 def _capabilities(text: str) -> dict[str, str]:
@@ -346,18 +346,18 @@ def _capabilities(text: str) -> dict[str, str]:
 
 
 def _receive(connection: socket.socket, buffered: bytearray) -> Request | None:
-    """The next request of a connection; None at its end. What was read too much stays in `buffered`."""
+    """Return the next request of a connection, or None at its end; `buffered` keeps the bytes after it."""
     while (end := buffered.find(b"\r\n\r\n")) < 0:
-        if not (got := connection.recv(65536)):
+        if not (received := connection.recv(65536)):
             return None
-        buffered += got
+        buffered += received
     first, *rest = buffered[:end].decode("latin-1").split("\r\n")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
     stop = end + 4 + int(headers.get("content-length", 0))
     while len(buffered) < stop:
-        if not (got := connection.recv(65536)):
+        if not (received := connection.recv(65536)):
             return None
-        buffered += got
+        buffered += received
     body = bytes(buffered[end + 4 : stop])
     del buffered[:stop]
     method, target, _ = first.split(" ")
@@ -365,10 +365,10 @@ def _receive(connection: socket.socket, buffered: bytearray) -> Request | None:
 
 
 class RunningStore:
-    """A store in a process of its own.
+    """A store in another process.
 
     Attributes:
-        base: its URL.
+        base: URL of the store.
     """
 
     def __init__(self, process: subprocess.Popen[str], base: str) -> None:
@@ -376,7 +376,7 @@ class RunningStore:
         self.base = base
 
     def write_profile(self, path: Path) -> None:
-        """Write a profile for it; a file that only its owner reads, as befits one with a token."""
+        """Write a profile for the store, readable for its owner only."""
         profile = {"shareCredentialsVersion": 1, "endpoint": self.base + PREFIX, "bearerToken": TOKEN}
         path.touch(0o600)
         path.write_text(json.dumps(profile))
@@ -384,15 +384,15 @@ class RunningStore:
     def settings(self, latency: float, bandwidth: float | None) -> None:
         """Change the delays."""
         body = json.dumps({"latency": latency, "bandwidth": bandwidth}).encode()
-        with urllib.request.urlopen(f"{self.base}/_settings", body, timeout=10) as answer:
-            answer.read()
+        with urllib.request.urlopen(f"{self.base}/_settings", body, timeout=10) as response:
+            response.read()
 
 
 @contextlib.contextmanager
 def running_store(
     scale: str, *, latency: float = LATENCY, bandwidth: float | None = BANDWIDTH
 ) -> Iterator[RunningStore]:
-    """Run a store meanwhile; its tables have to be there."""
+    """Run a store in another process; its tables must exist."""
     command = [sys.executable, str(Path(__file__).resolve()), "--scale", scale, "--latency", str(latency)]
     command += ["--bandwidth", str(bandwidth or 0)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -412,24 +412,24 @@ def running_store(
 
 
 def counters(base: str, *, reset: bool = False) -> dict[str, dict[str, int]]:
-    """Return what a store has been asked for so far."""
-    with urllib.request.urlopen(f"{base}/_counters{'?reset=1' if reset else ''}", timeout=10) as answer:
-        told: dict[str, dict[str, int]] = json.load(answer)
-    return told
+    """Return the requests and bytes that a store has counted."""
+    with urllib.request.urlopen(f"{base}/_counters{'?reset=1' if reset else ''}", timeout=10) as response:
+        counts: dict[str, dict[str, int]] = json.load(response)
+    return counts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=sorted(data.SCALES), default="quick")
     parser.add_argument("--latency", type=float, default=LATENCY, help="seconds before the first byte")
-    parser.add_argument("--bandwidth", type=float, default=BANDWIDTH, help="bytes a second; 0 for no bound")
+    parser.add_argument("--bandwidth", type=float, default=BANDWIDTH, help="bytes per second; 0 for no limit")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     data.make(options.scale)
     store = Store(options.scale, latency=options.latency, bandwidth=options.bandwidth or None, port=options.port)
     print(store.base, flush=True)
     threading.Thread(target=store.serve, daemon=True).start()
-    sys.stdin.read()  # the end of the input is the end of the store
+    sys.stdin.read()  # until the parent process closes it
 
 
 if __name__ == "__main__":

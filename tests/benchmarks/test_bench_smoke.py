@@ -1,4 +1,4 @@
-"""The benchmarks give right answers: tiny tables, our client alone, never a timing."""
+"""The benchmarks return correct results: tiny tables, this client only, no timing."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Bench:
         self.profile = profile
 
     def run(self, name: str, client: str = "ours") -> dict[str, Any]:
-        """Run a case; return counts and sums of its result, and what the store was asked for."""
+        """Run a case; return counts and sums of its result, and the counters of the store."""
         self.store.counters(self.running.base, reset=True)
-        result = self.measure.run(client, self.cases[name], self.running.base, str(self.profile), "tiny")
+        result = self.measure.run(client, self.cases[name], str(self.profile), "tiny")
         return {**self.measure.describe(result), **self.store.counters(self.running.base)}
 
     def table(self, name: str) -> pa.Table:
-        """What the files of a table hold, partition values included."""
+        """The rows of the files of a table, with the partition values."""
         parts = []
         for entry in self.data.read_manifest(name, "tiny")["files"]:
             part = pq.read_table(self.data.table_dir(name, "tiny") / entry["name"], partitioning=None)
@@ -71,13 +71,13 @@ def sums_of(table: pa.Table, columns: Any) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", ["small", "large", "columns", "local-arrow"])
 def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name: str) -> None:
-    told = bench.run(name)
+    result = bench.run(name)
     case = bench.cases[name]
     manifest = bench.data.read_manifest(case.table, "tiny")
-    assert told["rows"] == manifest["rows"]
-    assert told["columns"] == (14 if case.columns is None else len(case.columns))
-    assert told["sums"] == {column: manifest["sums"][column] for column in told["sums"]}
-    assert told["sums"]
+    assert result["rows"] == manifest["rows"]
+    assert result["columns"] == (14 if case.columns is None else len(case.columns))
+    assert result["sums"] == {column: manifest["sums"][column] for column in result["sums"]}
+    assert result["sums"]
 
 
 def test_the_manifest_describes_the_tables(bench: Bench) -> None:
@@ -89,27 +89,27 @@ def test_the_manifest_describes_the_tables(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["partition", "rows"])
-def test_filters_give_just_the_rows_that_fit(bench: Bench, name: str) -> None:
+def test_filters_return_exactly_the_matching_rows(bench: Bench, name: str) -> None:
     case = bench.cases[name]
     compare = {">=": pc.greater_equal, "<=": pc.less_equal, ">": pc.greater}
     expected = bench.table(case.table)
     for column, op, value in case.filters:
         expected = expected.filter(compare[op](expected.column(column), value))
-    told = bench.run(name)
-    assert told["rows"] == expected.num_rows > 0
-    assert told["sums"] == sums_of(expected, told["sums"])
+    result = bench.run(name)
+    assert result["rows"] == expected.num_rows > 0
+    assert result["sums"] == sums_of(expected, result["sums"])
 
 
 def test_a_partition_filter_fetches_only_its_files(bench: Bench) -> None:
-    asked = bench.run("partition")["requests"]
-    assert asked["get"] + asked.get("range", 0) == 4
+    requests = bench.run("partition")["requests"]
+    assert requests["get"] + requests.get("range", 0) == 4
 
 
 @pytest.mark.parametrize("client", ["ours", "ours-delta", "ours-parquet"])
 def test_listing_is_complete_in_both_formats(bench: Bench, client: str) -> None:
-    told = bench.run("listing", client)
-    assert told["rows"] == bench.data.read_manifest("listing", "tiny")["listed"]
-    assert told["requests"] == {"api": 1}
+    result = bench.run("listing", client)
+    assert result["rows"] == bench.data.read_manifest("listing", "tiny")["listed"]
+    assert result["requests"] == {"api": 1}
 
 
 def test_the_comparison_runs(bench: Bench, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of Spark gives right answers: tiny tables, once, never a timing."""
+"""The Spark benchmark returns correct results: tiny tables, one repetition, no timing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def test_every_method_returns_the_sums_of_the_data(tmp_path: Path) -> None:
     command += ["--only", "sum,small", "--json", str(tmp_path / "runs.json")]
     environment = {**os.environ, "DELTA_SHARING_BENCH_DATA": str(tmp_path / "data")}
     done = run_program(command, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr  # a wrong sum ends it
+    assert done.returncode == 0, done.stderr  # a wrong sum raises
     assert "| **sum of 1 of 14 columns** | load_as_spark, columns= |" in done.stdout
-    told = json.loads((tmp_path / "runs.json").read_text())
-    assert {name: len(ways) for name, ways in told["seconds"].items()} == {"sum": 5, "small": 3}
-    assert all(len(runs) == 1 and runs[0] > 0 for ways in told["seconds"].values() for runs in ways.values())
+    output = json.loads((tmp_path / "runs.json").read_text())
+    assert {name: len(methods) for name, methods in output["seconds"].items()} == {"sum": 5, "small": 3}
+    assert all(
+        len(runs) == 1 and runs[0] > 0 for methods in output["seconds"].values() for runs in methods.values()
+    )
