@@ -22,9 +22,9 @@ from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
+from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.query_status import UnannouncedStatusError, decode_query
 from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
-from delta_sharing_client.wire.typed_lines import Decoded
 
 logger = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from delta_sharing_client.wire.answers import (
     read_metadata,
     read_page,
 )
-from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.decoder import Decoded, decode_actions
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.requests import (
     ANY_FORMAT,
@@ -51,7 +51,6 @@ from delta_sharing_client.wire.requests import (
     pinned,
 )
 from delta_sharing_client.wire.time_travel import check_time_travel
-from delta_sharing_client.wire.typed_lines import Decoded
 
 T = TypeVar("T")
 

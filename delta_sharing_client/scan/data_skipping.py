@@ -10,15 +10,14 @@ from itertools import repeat
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
 from delta_sharing_client.expressions.predicates import Predicate, columns_of
-from delta_sharing_client.expressions.statistics import StatsDecoder, num_records
-from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
+from delta_sharing_client.expressions.statistics import StatsDecoder
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.model.type_widening import check_type_changes
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
-from delta_sharing_client.wire.answers import ActionTransformer
-from delta_sharing_client.wire.typed_lines import FileBlock, stats_text
+from delta_sharing_client.wire.file_block import FileBlock, stats_text
 
 
 def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
@@ -102,8 +101,8 @@ class SkipReason(Enum):
     STATS = "statistics"
 
 
-class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
-    """Turns file actions into tasks, or says why no row of a file can match.
+class TaskPlanner:
+    """Turns blocks of files into tasks, or the reasons why no row of a file can match.
 
     Args:
         spec: what will be read, filter included.
@@ -113,7 +112,7 @@ class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
         self._spec = spec
         # Files of one partition share what is known of it: of 300,000 files there may be a hundred partitions.
         self._partitions: dict[tuple[tuple[str, str | None], ...], _Partition] = {}
-        # And mostly their URLs expire at one time, which needs no number for each of them.
+        # Most files have the same expiration time; they share one number.
         self._expires: int | None = None
         predicate = spec.predicate
         columns = () if predicate is None else tuple(dict.fromkeys(columns_of(predicate)))
@@ -121,24 +120,59 @@ class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
         self._stats = StatsDecoder(self._names.values())
         self._partitioned = tuple(column for column in columns if column.name in spec.partition_columns)
 
-    def __call__(self, action: FileAction, /) -> FileScanTask | SkipReason:
-        """Return the task of a file, or why it has none."""
-        partition = self._partition(action.partition_values, action.id)
-        skipped = self._skipped(partition, action.stats)
-        if skipped is not None:
-            return skipped
-        return FileScanTask(
-            action.url,
-            action.id,
-            action.size,
-            partition.values,
-            num_records(action.stats),
-            self._same_time(action.expiration_timestamp),
-            action.deletion_vector,
-            action.deletion_vector_file_id,
-            NO_VALUES,
-            partition.all_rows_match,
+    def __call__(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
+        """Return the tasks of files, or the reasons why they are skipped, in their order.
+
+        Raises:
+            DataError: a partition value that the row filter needs is malformed.
+        """
+        if self._spec.predicate is not None:
+            return self._filtered(files)
+        times: Iterable[int | None] = files.expirations
+        if len(set(times)) == 1:
+            times = repeat(self._same_time(next(iter(times))))
+        values = files.partition_values
+        # Column by column: each Python step for a file counts where there are 300,000 of them.
+        return list(
+            map(
+                FileScanTask,
+                files.urls,
+                files.ids,
+                files.sizes,
+                values if any(values) else repeat(NO_VALUES),
+                files.record_counts,
+                times,
+                files.vectors,
+                files.vector_ids,
+                repeat(NO_VALUES),
+            )
         )
+
+    def _filtered(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
+        # By identity: files of one partition share one mapping.
+        partitions: dict[int, _Partition] = {}
+        planned: list[FileScanTask | SkipReason] = []
+        for number, (values, stats) in enumerate(zip(files.partition_values, files.stats, strict=True)):
+            partition = partitions.get(id(values))
+            if partition is None:
+                partition = partitions[id(values)] = self._partition(values, files.ids[number])
+            skipped = self._skipped(partition, None if partition.decides else stats_text(stats))
+            planned.append(
+                skipped
+                or FileScanTask(
+                    files.urls[number],
+                    files.ids[number],
+                    files.sizes[number],
+                    partition.values,
+                    files.record_counts[number],
+                    self._same_time(files.expirations[number]),
+                    files.vectors[number],
+                    files.vector_ids[number],
+                    NO_VALUES,
+                    partition.all_rows_match,
+                )
+            )
+        return planned
 
     def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
         """What is known of all files with some partition values.
@@ -183,52 +217,6 @@ class TaskPlanner(ActionTransformer["FileScanTask | SkipReason"]):
             return partition.bounds.get(column.name) or known.domain(self._names[column.name], column.type)
 
         return None if outcomes(self._spec.predicate, bounds_of) & TRUE else SkipReason.STATS
-
-    def of_all(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
-        """Return the tasks of many files, or why they have none."""
-        if self._spec.predicate is not None:
-            return self._of_some(files)
-        times: Iterable[int | None] = files.expirations
-        if len(set(times)) == 1:
-            times = repeat(self._same_time(next(iter(times))))
-        values = files.partition_values
-        # In one go, field by field: each Python step of its own counts where there are 300,000 files.
-        return list(
-            map(
-                FileScanTask,
-                files.urls,
-                files.ids,
-                files.sizes,
-                values if any(values) else repeat(NO_VALUES),
-                files.record_counts,
-                times,
-                repeat(None),
-                repeat(None),
-                repeat(NO_VALUES),
-            )
-        )
-
-    def _of_some(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
-        """As many tasks as files may hold a matching row; of the others nothing is made but the reason."""
-        # By identity: files that are reported with the same partition values share one mapping.
-        partitions: dict[int, _Partition] = {}
-        made: list[FileScanTask | SkipReason] = []
-        columns = (files.urls, files.ids, files.sizes, files.partition_values, files.record_counts)
-        fields = zip(*columns, files.expirations, files.encoded_stats, strict=True)
-        for url, file_id, size, values, rows, expires, stats in fields:
-            partition = partitions.get(id(values))
-            if partition is None:
-                partition = partitions[id(values)] = self._partition(values, file_id)
-            skipped = self._skipped(partition, None if partition.decides else stats_text(stats))
-            if skipped is not None:
-                made.append(skipped)
-                continue
-            same = self._same_time(expires)
-            all_match = partition.all_rows_match
-            made.append(
-                FileScanTask(url, file_id, size, partition.values, rows, same, None, None, NO_VALUES, all_match)
-            )
-        return made
 
     def _same_time(self, expires: int | None) -> int | None:
         if self._expires != expires:

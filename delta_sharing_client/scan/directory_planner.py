@@ -43,6 +43,7 @@ from delta_sharing_client.storage.directory import DirectoryFiles, directory_rea
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import Timestamp, format_timestamp
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> Direct
             access_modes=table.access_modes,
         )
     spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
-    make = TaskPlanner(spec)
-    listed = () if query.limit == 0 else _shared_files(snapshot, files)
-    tasks, pruned = split_skipped([make(file) for file in listed])
+    listed = [] if query.limit == 0 else list(_shared_files(snapshot, files))
+    tasks, pruned = split_skipped(TaskPlanner(spec)(FileBlock.of(listed)))
     return DirectoryPlan(
         table=table,
         version=snapshot.version,

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class UrlRenewer:
             signed = _SignedUrls()
             changes = self._rest.table_changes(plan.table, request, signed)
             self._expect(_end_of_life(changes.end) or signed.expires)
-            return _by_id(changes.items)
+            return dict(changes.items)
         if self._token is not None:
             token, self._token = self._token, None
             try:
@@ -141,7 +142,7 @@ class UrlRenewer:
         self._expect(_end_of_life(answer.end) or signed.expires)
         if answer.end is not None and answer.end.refresh_token is not None and answer.version == plan.version:
             self._token = answer.end.refresh_token
-        urls = _by_id(answer.items)
+        urls = dict(answer.items)
         if answer.version != plan.version:
             # A vector without an id of its own may be another one by now.
             urls = {key: url for key, url in urls.items() if not is_unnamed_vector(key)}
@@ -164,9 +165,9 @@ def _end_of_life(end: EndStreamAction | None) -> int | None:
 
 
 def vector_file_id(file: FileAction) -> str | None:
-    """Return the id of a file's deletion vector; of a server that tells none, one made of its unsigned URL.
+    """Return the id of a file's deletion vector: the server's, or without one a hash of its unsigned URL.
 
-    A change may name two vectors of one file, which have to be told apart when their URLs are renewed.
+    A change may have two vectors of one file, which must be distinct when their URLs are renewed.
     """
     vector = file.deletion_vector
     if file.deletion_vector_file_id is not None or vector is None or vector.storage_type == "i":
@@ -183,22 +184,21 @@ class _SignedUrls:
     def __init__(self) -> None:
         self.expires: int | None = None
 
-    def __call__(self, protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], dict[str, SecretUrl]]:
+    def __call__(
+        self, protocol: Protocol, metadata: Metadata
+    ) -> Callable[[FileBlock], list[tuple[str, SecretUrl]]]:
         return self._of
 
-    def _of(self, file: FileAction) -> dict[str, SecretUrl]:
-        found = {file.id: file.url}
-        if file.deletion_vector is not None:
-            for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
-                found[vector_key(file.id, vector_id)] = file.deletion_vector.path_or_inline
-        self.expires = first_of((self.expires, file.expiration_timestamp))
+    def _of(self, files: FileBlock) -> list[tuple[str, SecretUrl]]:
+        found = list(zip(files.ids, files.urls, strict=True))
+        for file in files if any(files.vectors) else ():
+            if file.deletion_vector is not None:
+                for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
+                    found.append((vector_key(file.id, vector_id), file.deletion_vector.path_or_inline))
+        self.expires = first_of((self.expires, *files.expirations))
         return found
 
 
 def first_of(times: Iterable[int | None]) -> int | None:
     """Return the earliest of the times that are known."""
     return min((time for time in times if time), default=None)
-
-
-def _by_id(files: Sequence[dict[str, SecretUrl]]) -> dict[str, SecretUrl]:
-    return {file_id: url for urls in files for file_id, url in urls.items()}

@@ -7,7 +7,7 @@ asked in the same response format.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,13 +18,14 @@ from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, 
 from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
+from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, Sized, behind
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_reading import Reading
 from delta_sharing_client.spark.stream_schemas import mode_of
 from delta_sharing_client.wire.answers import TableInfo
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 #: Seconds: URLs that expire within this are asked for again before a batch gets them.
@@ -143,7 +144,7 @@ def list_snapshot(
     if options.read_change_feed:
         tasks = list(inserted_tasks(files, version, reading.changes_query, options.what))
     else:
-        tasks = list(_added(files, reading.spec))
+        tasks = _added(files, reading.spec)
     sized = [Sized(version, i, file.size, file_id=file.id) for i, file in enumerate(files)]
     return Listing(True, version, version, sized, tasks, request)
 
@@ -256,12 +257,8 @@ def _place(task: FileScanTask) -> tuple[str, str, str]:
     return task.file_id, str(change or ""), task.deletion_vector_id or ""
 
 
-def _added(files: Sequence[FileAction], spec: ReadSpec) -> Iterator[FileScanTask]:
-    make = TaskPlanner(spec)
-    for file in files:
-        task = make(file)
-        if not isinstance(task, SkipReason):  # nothing is pruned without a row filter
-            yield task
+def _added(files: Sequence[FileAction], spec: ReadSpec) -> list[FileScanTask]:
+    return split_skipped(TaskPlanner(spec)(FileBlock.of(files)))[0]
 
 
 def _forbidden(files: Sequence[FileAction], version: int, options: StreamOptions) -> StreamError | None:

@@ -1,19 +1,16 @@
 """Whole answers to /metadata, /query and /changes, put together from the actions of their pages.
 
-A file's action is converted as soon as it is decoded, so that of a listing of 300,000 files only what the
-caller makes of them is kept.
+Files are converted block by block as they are decoded, so that only the caller's items of 300,000 files are kept.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.model.actions import (
-    Action,
     AddFile,
     CdcFile,
     EndStreamAction,
@@ -22,9 +19,10 @@ from delta_sharing_client.model.actions import (
     Protocol,
     RemoveFile,
 )
+from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
-from delta_sharing_client.wire.typed_lines import Decoded, FileBlock
 
 T = TypeVar("T")
 
@@ -32,21 +30,9 @@ T = TypeVar("T")
 MAX_OTHERS: Final = 1_000_000
 
 
-class ActionTransformer(ABC, Generic[T]):
-    """Makes of each file what is kept of it."""
-
-    @abstractmethod
-    def __call__(self, file: FileAction, /) -> T | None:
-        """Return what is kept of a file; None to leave it out."""
-
-    @abstractmethod
-    def of_all(self, files: FileBlock) -> list[T]:
-        """Return what is kept of many files, in their order."""
-
-
-#: Called once per page, as soon as its protocol and metadata are known; gives what is made of each file,
-#: None to leave it out. What is no `ActionTransformer` is given the files one by one.
-Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileAction], T | None]]
+#: Called once per page, as soon as its protocol and metadata are known. Returns what makes items of files; it may
+#: make fewer items than it is given files.
+Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileBlock], list[T]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +98,9 @@ class ChangesAnswer(Generic[T]):
     protocols: tuple[Protocol, ...] = ()
 
 
-def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], FileAction | None]:
+def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:
     """Keep each file's action as it is: the `Convert` of a caller that gives none."""
-    return lambda action: action
+    return list
 
 
 @dataclass(slots=True)
@@ -208,59 +194,47 @@ def read_page(
         ProtocolError: an action has no place in the answer.
     """
     page: Page[T] = Page(version, None, None, [], None, [])
-    fresh = duplicates.page()
-    made: Callable[[FileAction], T | None] | None = None
-    keep = page.items.append
+    duplicates.begin_page()
+    make: Callable[[FileBlock], list[T]] | None = None
     others = 0
-    for one_or_more in actions:
-        if not isinstance(one_or_more, FileBlock):
-            run: Iterable[Action] = (one_or_more,)
-        elif made is not None and duplicates.all_new(one_or_more, fresh):
-            page.items += (
-                made.of_all(one_or_more)
-                if isinstance(made, ActionTransformer)
-                else [item for item in map(made, one_or_more) if item is not None]
-            )
-            continue
+    for action in actions:
+        if isinstance(action, FileBlock):
+            if make is None:
+                raise ProtocolError(f"{what}: the answer has a file before its metadata line")
+            if not changes and action.kind is not AddFile:
+                raise ProtocolError(f"{what}: the answer has a {_NAMES[action.kind]} in a snapshot")
+            new = duplicates.new_files(action if ending_version is None else _up_to(ending_version, action))
+            page.items += make(new)
+            others += len(action) - len(new)
         else:
-            run = one_or_more
-        for action in run:
-            if isinstance(action, FileAction):
-                if made is None:
-                    raise ProtocolError(f"{what}: the answer has a file before its metadata line")
-                if not changes and type(action) is not AddFile:
-                    raise ProtocolError(f"{what}: the answer has a {_NAMES[type(action)]} in a snapshot")
-                asked = ending_version is None or action.version is None or action.version <= ending_version
-                if asked and not duplicates.repeated(action, fresh):
-                    item = made(action)
-                    if item is not None:
-                        keep(item)
-                    continue
             others += 1
-            if others > MAX_OTHERS:
-                raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
-            if isinstance(action, FileAction):
-                pass  # it was listed before, or is not asked for
-            elif isinstance(action, Protocol):
-                if changes and page.metadata is not None:
-                    page.protocols.append(action)
-                    continue
-                if page.protocol not in (None, action):
-                    raise ProtocolError(f"{what}: the answer has two different protocol lines")
-                page.protocol = action
-            elif isinstance(action, EndStreamAction):
-                page.end = action
-            elif page.protocol is None:
+        if others > MAX_OTHERS:
+            raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
+        if isinstance(action, Protocol):
+            if changes and page.metadata is not None:
+                page.protocols.append(action)
+                continue
+            if page.protocol not in (None, action):
+                raise ProtocolError(f"{what}: the answer has two different protocol lines")
+            page.protocol = action
+        elif isinstance(action, EndStreamAction):
+            page.end = action
+        elif isinstance(action, Metadata):
+            if page.protocol is None:
                 raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
-            elif page.metadata is None:
+            if page.metadata is None:
                 page.metadata = action
-                made = convert(page.protocol, action)
+                make = convert(page.protocol, action)
             elif changes:
                 page.historical.append(action)
             elif action != page.metadata:
                 raise ProtocolError(f"{what}: the answer has two different metadata lines")
-    duplicates.commit(fresh)
+    duplicates.commit_page()
     return page
+
+
+def _up_to(version: int, files: FileBlock) -> FileBlock:
+    return files.take([n for n, known in enumerate(files.versions) if known is None or known <= version])
 
 
 _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
@@ -282,8 +256,8 @@ def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str)
     return TableInfo(version, protocol, metadata)
 
 
-def _no_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileAction], None]:
-    def refuse(action: FileAction) -> None:
-        raise ProtocolError(f"the answer about the table's metadata has the file {action.id} in it")
+def _no_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[None]]:
+    def refuse(files: FileBlock) -> list[None]:
+        raise ProtocolError(f"the answer about the table's metadata has the file {files.ids[0]} in it")
 
     return refuse

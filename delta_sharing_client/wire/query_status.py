@@ -9,9 +9,8 @@ from typing import Any, Final
 from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.model.actions import QueryStatus, ResponseFormat
 from delta_sharing_client.model.capabilities import ResponseCapabilities
-from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.decoder import Decoded, decode_actions
 from delta_sharing_client.wire.ndjson import parse_object
-from delta_sharing_client.wire.typed_lines import Decoded
 
 
 class UnannouncedStatusError(ProtocolError):

@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from delta_sharing_client.errors import VersionMismatchError
-from delta_sharing_client.model.actions import FileAction, Metadata
+from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.timestamps import parse_iso8601
+from delta_sharing_client.wire.decoder import Decoded
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import Timestamp, wire_timestamp
-from delta_sharing_client.wire.typed_lines import Decoded, FileBlock
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -85,13 +86,11 @@ def _last_commit(timestamp: str) -> int:
 def _newest(action: Decoded) -> int:
     if isinstance(action, FileBlock):
         return _greatest(action.versions)
-    return _greatest([action.version]) if isinstance(action, FileAction | Metadata) else 0
+    return _greatest([action.version]) if isinstance(action, Metadata) else 0
 
 
 def _committed(action: Decoded) -> int:
-    if isinstance(action, FileBlock):
-        return _greatest(action.timestamps)
-    return _greatest([action.timestamp]) if isinstance(action, FileAction) else 0
+    return _greatest(action.timestamps) if isinstance(action, FileBlock) else 0
 
 
 def _greatest(numbers: Iterable[int | None]) -> int:

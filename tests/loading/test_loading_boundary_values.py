@@ -25,6 +25,7 @@ from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.wire.file_block import FileBlock
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _OPERATORS: Final = {
@@ -220,7 +221,9 @@ def test_data_skipping_keeps_every_file_with_a_matching_row(
     for value, literal in _literals(kind):
         make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", op, literal)], metadata.schema)))
         for file in snapshot.files:
-            made = make(AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats))
+            (made,) = make(
+                FileBlock.of([AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats)])
+            )
             rows = held[str(file.partition_values["file"])]
             if isinstance(made, SkipReason):
                 assert not any(row is not None and _OPERATORS[op](row, value) for row in rows), file.stats
@@ -235,7 +238,7 @@ def test_data_skipping_leaves_out_most_files(folders: dict[str, Path]) -> None:
     metadata = Metadata(logged.id, logged.schema_string, partition_columns=logged.partition_columns)
     make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", "=", 2**31)], metadata.schema)))
     made = [
-        make(AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats))
+        make(FileBlock.of([AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats)]))[0]
         for file in snapshot.files
     ]
     assert sum(not isinstance(one, SkipReason) for one in made) < 6 < len(made)

@@ -35,6 +35,7 @@ from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.parquet.residual_filter import filter_batch
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
+from delta_sharing_client.wire.file_block import FileBlock
 
 QUICK = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -86,7 +87,7 @@ def test_every_comparison_with_every_file(kind):
             stats = stats_json(Choices(choose), {"c": kind}, rows)
             action = add_file({}, stats)
             for term, make in makers:
-                task, left = make(action), [term.holds(row) is True for row in rows]
+                task, left = make(FileBlock.of([action]))[0], [term.holds(row) is True for row in rows]
                 if isinstance(task, SkipReason):
                     assert not any(left), (term, stats)
                 elif task.all_rows_match:
@@ -116,7 +117,7 @@ def test_every_comparison_with_every_partition_value(kind):
             continue  # null, or no text
         action = add_file({"c": partition_text(kind, value)}, None)
         for term, make in makers:
-            task, holds = make(action), term.holds({"c": value}) is True
+            task, holds = make(FileBlock.of([action]))[0], term.holds({"c": value}) is True
             if isinstance(task, SkipReason):
                 assert not holds, (term, value)
             elif task.all_rows_match:
@@ -175,7 +176,7 @@ def check_pruning(data, kinds, rows, partitions):
 
     metadata = metadata_of(kinds, partitions)
     spec = read_spec(metadata, None, bind_filters(as_filters(groups), metadata.schema))
-    task = TaskPlanner(spec)(add_file(partition_values, stats))
+    task = TaskPlanner(spec)(FileBlock.of([add_file(partition_values, stats)]))[0]
 
     left = [matches(groups, row) for i, row in enumerate(rows) if i not in deleted]
     if isinstance(task, SkipReason):

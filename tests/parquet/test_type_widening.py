@@ -27,6 +27,7 @@ from delta_sharing_client.parquet.decode import ParquetSource, decode_file
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.wire.file_block import FileBlock
 
 D = Decimal
 BYTES = [-128, -1, 0, 1, 127]
@@ -247,7 +248,8 @@ class TestFiles:
         )
         spec = read_spec(metadata, None, bind_filters(filters, metadata.schema))
         values = {"c": partition} if partition is not None else {}
-        return TaskPlanner(spec)(AddFile(SecretUrl("https://s/x"), "x", values, 10, stats=stats)), spec
+        action = AddFile(SecretUrl("https://s/x"), "x", values, 10, stats=stats)
+        return TaskPlanner(spec)(FileBlock.of([action]))[0], spec
 
     def stats(self, lower, upper):
         return f'{{"numRecords":3,"minValues":{{"c":{lower}}},"maxValues":{{"c":{upper}}},"nullCount":{{"c":0}}}}'

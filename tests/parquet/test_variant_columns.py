@@ -37,6 +37,7 @@ from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.wire.file_block import FileBlock
 
 GOLDEN = Path(__file__).parent / "golden_variant"
 EMPTY = bytes.fromhex("010000")
@@ -355,7 +356,8 @@ class TestFilters:
         info = Metadata("id", json.dumps(SCHEMA_JSON))
         make = TaskPlanner(read_spec(info, None, bind_filters([("v", "is", None)], self.SCHEMA)))
         stats = json.dumps({"numRecords": 2, "nullCount": {"v": nulls}, "minValues": {"v": "0S&u501fk+ze0"}})
-        made = make(AddFile(url=SecretUrl("u"), id="f", size=1, partition_values={}, stats=stats))
+        action = AddFile(url=SecretUrl("u"), id="f", size=1, partition_values={}, stats=stats)
+        (made,) = make(FileBlock.of([action]))
         assert (made is SkipReason.STATS) == pruned
 
 

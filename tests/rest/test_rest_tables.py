@@ -252,7 +252,7 @@ class TestQuery:
 
         def convert(protocol, metadata):
             calls.append((protocol.min_reader_version, metadata.id))
-            return lambda action: None if action.id == "f2" else action.id.upper()
+            return lambda files: [file_id.upper() for file_id in files.ids if file_id != "f2"]
 
         assert rest.query_table(TABLE, QueryRequest(), convert).items == ["F1", "F3"]
         assert calls == [(1, "m"), (1, "m")]
@@ -575,7 +575,7 @@ class TestChanges:
     def test_convert_of_changes(self, server, rest):
         server.on("GET", CHANGES, page(self.change("add", 1, 0)))
         answer = rest.table_changes(
-            TABLE, ChangesRequest(starting_version=0), lambda protocol, metadata: lambda action: action.version
+            TABLE, ChangesRequest(starting_version=0), lambda protocol, metadata: lambda files: files.versions
         )
         assert answer.items == [0]
 

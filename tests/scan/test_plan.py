@@ -10,7 +10,8 @@ from delta_sharing_client.expressions.predicates import And, Not, bind_filters
 from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.wire.typed_lines import typed_decoder
+from delta_sharing_client.wire.file_block import FileBlock
+from delta_sharing_client.wire.file_lines import FileLineDecoder
 
 SECRET = "s3cr3tS1gn4tur3"
 URL = f"https://h/part.parquet?sig={SECRET}"
@@ -45,7 +46,12 @@ def file(stats=None, values=None, **more):
 
 def plan(metadata, action, *filters, columns=None):
     predicate = bind_filters(list(filters), metadata.schema)
-    return TaskPlanner(read_spec(metadata, columns, predicate))(action)
+    return plan_one(TaskPlanner(read_spec(metadata, columns, predicate)), action)
+
+
+def plan_one(planner, action):
+    (planned,) = planner(FileBlock.of([action]))
+    return planned
 
 
 class TestProject:
@@ -166,8 +172,8 @@ class TestTasks:
 
     def test_files_of_a_partition_share_their_values(self):
         make = TaskPlanner(read_spec(PLAIN, None, None))
-        first, second = make(file(values={"day": "2024-01-01"})), make(file(values={"day": "2024-01-01"}))
-        other = make(file(values={"day": "2024-01-02"}))
+        days = ["2024-01-01", "2024-01-01", "2024-01-02"]
+        first, second, other = make(FileBlock.of([file(values={"day": day}) for day in days]))
         assert first.partition_values is second.partition_values
         assert other.partition_values == {"day": "2024-01-02"}
 
@@ -189,11 +195,11 @@ class TestTasks:
             lines.append(json.dumps({"file": told}).encode())
         make = TaskPlanner(read_spec(PLAIN, None, bind_filters(terms, PLAIN.schema) if terms else None))
         for some in (lines, lines[:1], lines[:3], lines[6:], lines[0::3]):
-            files = typed_decoder(form)(b"\n".join(some))
-            tasks = make.of_all(files)
-            assert tasks == [make(action) for action in files]
+            files = FileLineDecoder(is_delta=form == "delta").decode(b"\n".join(some))
+            tasks = make(files)
+            assert tasks == [plan_one(make, action) for action in files]
             assert len(tasks) == len(some) == len(files)
-        same = make.of_all(typed_decoder(form)(b"\n".join(lines[0::3])))
+        same = make(FileLineDecoder(is_delta=form == "delta").decode(b"\n".join(lines[0::3])))
         assert terms or len({id(task.partition_values) for task in same}) == 1
 
     def test_what_is_left_out_is_counted(self):
@@ -330,7 +336,7 @@ class TestPruning:
     def test_a_filter_that_nothing_passes(self):
         predicate = bind_filters([("id", "is", None)], PLAIN.schema)
         spec = read_spec(PLAIN, None, And((predicate, Not(predicate))))
-        assert TaskPlanner(spec)(file(self.STATS)) is SkipReason.STATS
+        assert plan_one(TaskPlanner(spec), file(self.STATS)) is SkipReason.STATS
 
     @pytest.mark.parametrize(
         "stats", [None, "", "nonsense", "[]", "{}", '{"numRecords":5}', '{"minValues":{"id":"x"}}']

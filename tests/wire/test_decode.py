@@ -26,9 +26,9 @@ from delta_sharing_client.model.actions import (
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.wire.decoder import decode_actions, decode_line
+from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.ndjson import MAX_DEPTH, Lines, parse_object
-from delta_sharing_client.wire.typed_lines import FileBlock
 
 BOTH = ("delta", "parquet")
 NOTHING = ResponseCapabilities()
@@ -88,6 +88,12 @@ def decode(data, formats=BOTH, capabilities=NOTHING, what="table s.d.t"):
 
 def each(one_or_more):
     return one_or_more if isinstance(one_or_more, FileBlock) else [one_or_more]
+
+
+def decode_line(item):
+    """The action of one line, which follows a protocol line if it is a file."""
+    head = [] if item.keys() & {"protocol", "endStreamAction"} else [DELTA_PROTOCOL]
+    return decode(body(*head, item))[-1]
 
 
 def iter_lines(chunks, **options):

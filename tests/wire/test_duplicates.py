@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector,
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.answers import keep_files, read_page
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
-from delta_sharing_client.wire.typed_lines import Decoded, FileBlock, typed_decoder
+from delta_sharing_client.wire.file_block import FileBlock
 
 HEAD: list[Any] = [Protocol(1), Metadata("m", "{}")]
 
@@ -26,34 +24,12 @@ def file(number: int, **more: Any) -> AddFile:
     return AddFile(**fields | more)
 
 
-def come(files: list[AddFile]) -> list[Decoded]:
-    """Files as an answer's lines give them when they come together: usual ones in columns."""
-    decoded: list[Decoded] = []
-    for usual, run in groupby(files, lambda f: not f.deletion_vector and not f.deletion_vector_file_id):
-        same = list(run)
-        decoded += [columns(same)] if usual else same
-    return decoded
-
-
-def columns(files: list[AddFile]) -> FileBlock:
-    found = typed_decoder("delta")(b"\n".join(map(line, files)))
-    assert found is not None
-    assert list(found) == files
-    return found
-
-
-def line(file: AddFile) -> bytes:
-    add = {"path": file.url.reveal(), "size": file.size, "partitionValues": dict(file.partition_values)}
-    told = {"id": file.id, "version": file.version, "expirationTimestamp": file.expiration_timestamp}
-    return json.dumps({"file": told | {"deltaSingleAction": {"add": add}}}).encode()
-
-
 def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
-    """What is read of pages of files, those in a list coming together."""
+    """Read pages of files; a list of files is one block."""
     duplicates = DuplicateFiles("table t", changes=changes)
     items: list[Any] = []
     for page in pages:
-        actions = [action for part in page for action in (come(part) if isinstance(part, list) else [part])]
+        actions = [FileBlock.of(part if isinstance(part, list) else [part]) for part in page if part != []]
         read = read_page(
             HEAD + actions, version=1, what="table t", convert=keep_files, duplicates=duplicates, changes=changes
         )
@@ -106,21 +82,20 @@ def test_an_attempt_that_failed_leaves_nothing() -> None:
         ).items
 
     with pytest.raises(ProtocolError, match="a change data file in a snapshot"):
-        attempt(columns([file(1), file(2)]), CdcFile(SecretUrl("u"), "c", {}, 1))
-    assert attempt(columns([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
+        attempt(FileBlock.of([file(1), file(2)]), FileBlock.of([CdcFile(SecretUrl("u"), "c", {}, 1)]))
+    assert attempt(FileBlock.of([file(1, size=9), file(2)])) == [file(1, size=9), file(2)]
 
 
-def test_many_pages_take_no_more_time_each_than_few() -> None:
-    """What is done for a page depends on its files alone; counted in sets that are copied, not in seconds."""
+def test_the_work_for_a_page_depends_on_its_files_alone() -> None:
+    """Counted in sets that are copied, not in seconds."""
     duplicates = DuplicateFiles("table t", changes=False)
-    known = None
+    known = duplicates._keys
     for number in range(4):
-        page = duplicates.page()
-        assert duplicates.all_new(columns([file(2 * number), file(2 * number + 1)]), page)
-        duplicates.commit(page)
-        known = known or duplicates._seen._keys
-        assert duplicates._seen._keys is known
-    assert known is not None
+        duplicates.begin_page()
+        block = FileBlock.of([file(2 * number), file(2 * number + 1)])
+        assert duplicates.new_files(block) is block
+        duplicates.commit_page()
+        assert duplicates._keys is known
     assert len(known) == 8
 
 
@@ -132,7 +107,7 @@ def test_in_changes_a_file_may_come_again_in_another_version() -> None:
 def test_nothing_comes_before_the_metadata() -> None:
     with pytest.raises(ProtocolError, match="a file before its metadata line"):
         read_page(
-            [HEAD[0], columns([file(1)])],
+            [HEAD[0], FileBlock.of([file(1)])],
             version=1,
             what="t",
             convert=keep_files,

@@ -24,6 +24,7 @@ from delta_sharing_client.scan.planner import ScanPlan, bind_query
 from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.local import LocalStorage
+from delta_sharing_client.wire.file_block import FileBlock
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ class MirrorScan(Scan):
         protocol.check_readable(f"the mirror in {self.directory}")
         options = self.options
         spec = read_spec(metadata, options.columns, bind_query(options, metadata), options.variant, protocol)
-        make = TaskPlanner(spec)
         links = LinkCheck(self.directory)
         files = () if options.limit == 0 else self.snapshot.files
         for file in files:
             for data in data_of(file, self.directory):
                 links.file(self.directory / data.path)
-        tasks, pruned = split_skipped([make(self._shared(file)) for file in files])
+        shared = FileBlock.of([self._shared(file) for file in files])
+        tasks, pruned = split_skipped(TaskPlanner(spec)(shared))
         return ScanPlan(
             table=self.table,
             version=self.snapshot.version,
