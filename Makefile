@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 INTEROP := .venv-interop
 # Processes that the tests run in; each has a Spark of its own.
 JOBS ?= 2
+# A file's tests share a process; files run in the order that tests/conftest.py gives them.
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Tests start many programs: none of them should compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -43,12 +45,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python scripts/java.py --quiet
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # Before each commit: everything but the tests marked `slow`, and no coverage.
 check: lint
 	@$(BIN)/python scripts/java.py --quiet
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 chaos: $(STAMP)
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)

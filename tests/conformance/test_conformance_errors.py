@@ -238,6 +238,7 @@ class TestExpiredUrls:
         assert len(queries) > 1
 
 
+@pytest.mark.slow
 def test_the_suite_runs_against_any_other_server(
     start: Callable[..., Target], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

@@ -42,6 +42,7 @@ def test_samples_are_decoded_completely(name: str) -> None:
     assert any(target(sample) for sample in samples)
 
 
+@pytest.mark.slow
 def test_fuzz_command_runs(tmp_path: Path) -> None:
     sample = tmp_path / "sample"
     sample.write_bytes(TARGETS["profile"][1][0])

@@ -234,6 +234,7 @@ def test_count_and_limit(client: SharingClient, case: Case) -> None:
     assert limited.count() == min(half, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", READABLE)
 def test_each_column_alone(client: SharingClient, case: Case) -> None:
     scan = client.table(case.table_name).scan(variant="json")

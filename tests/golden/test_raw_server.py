@@ -12,7 +12,12 @@ from golden.test_golden import READABLE, TABLES, Case, check
 from delta_sharing_client import SharingClient
 
 
-@pytest.fixture(scope="module", params=get_args(Wording))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(wording, marks=pytest.mark.slow if n else ()) for n, wording in enumerate(get_args(Wording))
+    ],
+)
 def client(request: pytest.FixtureRequest) -> Iterator[SharingClient]:
     with RawServer(TABLES, request.param) as server:
         yield SharingClient(server.profile)

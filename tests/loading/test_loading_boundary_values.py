@@ -183,7 +183,7 @@ def _literals(kind: str) -> list[tuple[Any, Any]]:
 
 
 _SOME: Final = settings(
-    max_examples=5,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -131,6 +131,7 @@ class TestLimitedProcess:
         assert found["rows"] * LONG_TEXT <= 5 * 64 * MIB
         assert found["peak"] < 512 * MIB  # a hundred rows alone are 2,000 MiB
 
+    @pytest.mark.slow
     def test_lists_of_equal_numbers_are_decoded_in_steps(self, server: SharingServer) -> None:
         found = read_with_limit(server, "s.s.nested", 64 * MIB, 1024 * MIB)
         assert found["rows"] == NESTED_ROWS

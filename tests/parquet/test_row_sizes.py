@@ -74,7 +74,10 @@ def decode(data: bytes, schema, limits: DecodeLimits, **more) -> list[pa.RecordB
     return list(decode_file(data, task, spec, deleted=deleted, limits=limits))
 
 
-@pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip", "lz4", "brotli"])
+@pytest.mark.parametrize(
+    "codec",
+    ["none", "snappy", "zstd", *(pytest.param(c, marks=pytest.mark.slow) for c in ("gzip", "lz4", "brotli"))],
+)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_steps_give_the_same_rows(codec: str, version: str) -> None:
     data = parquet(WHOLE, compression=codec, data_page_version=version, data_page_size=500, row_group_size=1200)

@@ -227,7 +227,7 @@ def in_delta_format(line: Json) -> Json:
     return line
 
 
-@pytest.mark.parametrize("delta", [False, True], ids=["parquet", "delta"])
+@pytest.mark.parametrize("delta", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["parquet", "delta"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_invalid_values_raise_typed_errors_or_are_ignored(
     share: FaultyShare, tmp_path: Path, name: str, delta: bool

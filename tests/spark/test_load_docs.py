@@ -33,6 +33,7 @@ def first_cells(head: str) -> list[str]:
     return [name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])]
 
 
+@pytest.mark.slow
 def test_the_code_runs(spark: SparkSession, sample_profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     if pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")

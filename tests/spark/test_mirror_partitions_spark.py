@@ -134,6 +134,7 @@ def test_files_are_listed_by_few_tasks(chosen: str | None, spark: Any, make: Mak
     same(mirror, table, spark)
 
 
+@pytest.mark.slow
 def test_many_deleted_rows(spark: Any, make: Make) -> None:
     rows = 300_000
     files = [File(rows=longs(*range(rows)), name=f"f{n}", vector=range(n, rows, 2)) for n in (0, 1)]

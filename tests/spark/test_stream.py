@@ -88,7 +88,10 @@ def batches(query: StreamingQuery) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "server", [ServerOptions(), ServerOptions.like_reference()], ids=["protocol", "reference"], indirect=True
+    "server",
+    [ServerOptions(), pytest.param(ServerOptions.like_reference(), marks=pytest.mark.slow)],
+    ids=["protocol", "reference"],
+    indirect=True,
 )
 def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
     """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
@@ -107,6 +110,7 @@ def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
     assert follower.read() == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*once:FutureWarning", "ignore:.*once:DeprecationWarning")
 def test_once(follower: Follower, table: ChangeTable) -> None:
     """One batch of all that there is, whatever the limits say."""

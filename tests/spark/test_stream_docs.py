@@ -66,6 +66,7 @@ def test_which_option_lets_what_pass() -> None:
             assert cell.startswith(expected), (option, cell)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_it_runs(
     spark: SparkSession, sample_server: SharingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_every_crash_point_of_a_later_sync(kills: ModuleType, forks: Any, tmp_pa
     assert (log / f"{10:020}.json").exists()
 
 
+@pytest.mark.slow
 def test_kills_at_random_times(kills: ModuleType) -> None:
     outcomes = kills.run(12, seed=1)
     assert outcomes["killed"] + outcomes["finished"] == 12
