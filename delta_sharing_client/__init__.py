@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from delta_sharing_client.model.names import Schema, Share, Table
     from delta_sharing_client.model.profile import Profile
     from delta_sharing_client.options import TransportOptions
-    from delta_sharing_client.table.shared_table import SharedTable, TableScan
+    from delta_sharing_client.table.shared_table import SharedTable
     from delta_sharing_client.table.table_changes import TableChanges
+    from delta_sharing_client.table.table_scan import TableScan
 
 #: Where each public name lives; modules stand for themselves.
 _HOMES = {
@@ -58,7 +59,7 @@ _HOMES = {
     "SharingClient": "client",
     "Table": "model.names",
     "TableChanges": "table.table_changes",
-    "TableScan": "table.shared_table",
+    "TableScan": "table.table_scan",
     "TransportOptions": "options",
     "errors": "errors",
     "get_table_metadata": "api",

@@ -1,4 +1,7 @@
-"""Functions that take a table URL, under the names of the reference client."""
+"""Functions that take a table URL, under the names of the reference client.
+
+They raise `ValueError` or `TypeError` for an invalid argument, and else errors of `delta_sharing_client.errors`.
+"""
 
 from __future__ import annotations
 
@@ -47,30 +50,26 @@ def load_as_pandas(
     """Load a shared table as a pandas frame.
 
     Args:
-        url: ``<profile>#<share>.<schema>.<table>``; the profile of the environment variable
-            `DELTA_SHARING_PROFILE` where nothing stands before the ``#``.
-        limit: rows to load at the most.
-        version: load the table as of this version.
-        timestamp: load the table as of this time: ISO 8601 text, or a datetime (UTC without a zone).
-        jsonPredicateHints: a JSON predicate for the server: it prunes files and filters no rows.
-        use_delta_format: True for delta format, False for parquet; by default what the server prefers.
-        convert_in_batches: keep less on its way at a time, for the lowest peak of memory.
-        columns: names of the columns to load, in that order; all without.
-        filters: rows to load, as `pandas.read_parquet` takes them, or SQL text such as
-            ``"date >= '2024-01-01' AND amount > 5"``; the answer is exactly filtered.
-        dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where integers or
-            booleans are null; ``numpy_nullable`` or ``pyarrow`` as in pandas.
-        variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.
-        mirror: a directory to keep the table in, as a local Delta table: only files that are new are fetched,
-            and the rows are read from disk. Not together with `timestamp`.
-        progress: show a progress bar; by default in a terminal or notebook only.
+        url: ``<profile>#<share>.<schema>.<table>``; without a profile, the environment variable
+            `DELTA_SHARING_PROFILE` names it.
+        limit: maximum number of rows.
+        version: version of the table; the latest by default.
+        timestamp: time of the version, instead of `version`: ISO 8601 text, or a datetime (UTC without a zone).
+        jsonPredicateHints: a JSON predicate by which the server skips files; it filters no rows.
+        use_delta_format: True for delta format, False for parquet format; by default the server chooses.
+        convert_in_batches: fetch less ahead, for a lower peak of memory.
+        columns: names of the columns, in the order of the frame; all by default.
+        filters: row filter, as for `pandas.read_parquet`, or SQL text such as
+            ``"date >= '2024-01-01' AND amount > 5"``.
+        dtype_backend: ``numpy_nullable`` or ``pyarrow``, as in pandas; by default the dtypes of
+            `pandas.read_parquet`, but nullable ones for integers and booleans with nulls.
+        variant: ``struct`` for variants as structs of two binaries, ``json`` for JSON text.
+        mirror: directory of a local Delta table that follows the shared one, so that only new files are fetched;
+            not together with `timestamp`.
+        progress: show a progress bar; by default only in a terminal or notebook.
 
     Returns:
         The rows, in the server's order.
-
-    Raises:
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or version and timestamp are both given.
     """
     with _table(url) as table:
         scan = table.scan(
@@ -103,15 +102,7 @@ def load_as_arrow(
     mirror: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> pa.Table:
-    """Load a shared table as an Arrow table; the arguments are those of `load_as_pandas`.
-
-    Returns:
-        The rows, in the server's order, with the types of the table's schema.
-
-    Raises:
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or version and timestamp are both given.
-    """
+    """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
     with _table(url) as table:
         scan = table.scan(
             columns=columns,
@@ -137,17 +128,9 @@ def load_as_polars(
     filters: Filters | None = None,
     variant: VariantForm = "struct",
 ) -> pl.DataFrame:
-    """Load a shared table as a polars frame (extra ``polars``); the arguments are those of `load_as_pandas`.
-
-    Raises:
-        MissingDependencyError: polars is not installed.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-    """
+    """Load a shared table as a polars frame (extra ``polars``); arguments as for `load_as_pandas`."""
     with _table(url) as table:
-        scan = table.scan(
-            columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp, variant=variant
-        )
-        return scan.to_polars()
+        return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
 
 
 def load_as_duckdb(
@@ -161,29 +144,23 @@ def load_as_duckdb(
     filters: Filters | None = None,
     variant: VariantForm = "struct",
 ) -> duckdb.DuckDBPyRelation:
-    """Return a shared table as a DuckDB relation (extra ``duckdb``), fetched each time DuckDB runs it.
+    """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
+
+    DuckDB pushes neither its projection nor its filters down; pass `columns` and `filters`.
 
     Args:
-        url: ``<profile>#<share>.<schema>.<table>``.
-        connection: the connection to make the relation in; DuckDB's default one without.
-        limit: rows to load at the most.
-        version: load the table as of this version.
-        timestamp: load the table as of this time.
-        columns: names of the columns to load; DuckDB does not push its own projection down.
-        filters: rows to load; DuckDB does not push its own filters down.
-        variant: ``struct`` for variants as structs of two binaries, ``json`` for the text of their JSON.
-
-    Raises:
-        MissingDependencyError: DuckDB is not installed.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        url: the table; this and the following arguments as for `load_as_pandas`.
+        connection: the connection of the relation; by default DuckDB's default connection.
+        limit: maximum number of rows.
+        version: version of the table.
+        timestamp: time of the version.
+        columns: names of the columns.
+        filters: row filter.
+        variant: ``struct`` or ``json``.
     """
-    profile, table = parse_table_url(url)
-    scan = (
-        SharingClient(profile)
-        .table(table)
-        .scan(columns=columns, filters=filters, limit=limit, version=version, timestamp=timestamp, variant=variant)
-    )
-    return scan.to_duckdb(connection)
+    profile, name = parse_table_url(url)
+    table = SharingClient(profile).table(name)
+    return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_duckdb(connection)
 
 
 def load_as_spark(
@@ -204,36 +181,29 @@ def load_as_spark(
 ) -> SparkDataFrame:
     """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
 
-    The files are listed here, so that errors of the query are raised here, and fetched by the executors each
-    time Spark runs the DataFrame. Works on PySpark 3.5 and 4, classic and Connect.
+    This function lists the files, so it raises the errors of the query; the executors fetch them each time Spark
+    runs the DataFrame. Supports PySpark 3.5 and 4, classic and Connect. All columns are nullable.
 
     Args:
-        url: ``<profile>#<share>.<schema>.<table>``, or ``<share>.<schema>.<table>`` where
-            `delta_sharing_profile` is given.
-        version: load the table as of this version.
-        timestamp: load the table as of this time: ISO 8601 text, or a datetime (UTC without a zone).
-        delta_sharing_profile: the profile, as `SharingClient` takes it, instead of one in the URL.
-        spark: the session; without it the active one, or a new local one.
-        columns: names of the columns to load, in that order; Spark itself leaves none out.
-        filters: rows to load, as `load_as_pandas` takes them; Spark itself pushes none down.
-        limit: rows to load at the most.
-        use_delta_format: True for delta format, False for parquet; by default what the server prefers.
-        variant: ``variant`` for Spark's own type (Spark 4), ``json`` for the text of the variants' JSON.
-        executor_credentials: let executors renew URLs that expire before they are used; the profile's
-            credential then travels with the job.
-        partition_size: bytes of files that make one partition; 128 MB without.
-        mirror: a directory that the executors see too, to keep the table in as a local Delta table: only files
-            that are new are fetched, here and once, and Spark reads them with its own Parquet reader, which
-            prunes columns and pushes filters down. Takes no `filters`, `limit` or `timestamp`.
-
-    Returns:
-        A DataFrame whose columns may all be null.
+        url: ``<profile>#<share>.<schema>.<table>``, or ``<share>.<schema>.<table>`` with `delta_sharing_profile`.
+        version: version of the table; the latest by default.
+        timestamp: time of the version, instead of `version`.
+        delta_sharing_profile: the profile, as for `SharingClient`.
+        spark: the session; by default the active one, or a new local one.
+        columns: names of the columns; Spark does not push its own projection down.
+        filters: row filter, as for `load_as_pandas`; Spark does not push its own filters down.
+        limit: maximum number of rows.
+        use_delta_format: as for `load_as_pandas`.
+        variant: ``variant`` for Spark's own type (Spark 4), ``json`` for JSON text.
+        executor_credentials: send the profile's credential with the job, so that executors can renew expired URLs.
+        partition_size: bytes of files per partition; 128 MB by default.
+        mirror: directory, visible to the executors, of a local Delta table that follows the shared one. Only new
+            files are fetched, by this function, and Spark's Parquet reader reads them, with projection and filter
+            pushdown. Not together with `filters`, `limit` or `timestamp`.
 
     Raises:
         MissingDependencyError: PySpark is not installed.
         SparkError: Spark cannot be started, is too old, or the table has too many files for one plan.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or version and timestamp are both given.
     """
     with _table(url, delta_sharing_profile) as table:
         scan = table.scan(
@@ -269,32 +239,31 @@ def load_table_changes_as_pandas(
 ) -> pd.DataFrame:
     """Load the changes of a shared table as a pandas frame.
 
-    The range includes both its ends. The table needs its change data feed on, and to be shared with its history.
+    The range includes both ends. The table must be shared with its history and have a change data feed.
 
     Args:
         url: ``<profile>#<share>.<schema>.<table>``.
-        starting_version: the first version; either this or `starting_timestamp` is needed.
-        ending_version: the last version; the latest without.
-        starting_timestamp: start with the first version at or after this time: ISO 8601 text, or a datetime
-            (UTC without a zone).
-        ending_timestamp: end with the last version at or before this time.
-        use_delta_format: True for delta format, False for parquet; by default what the server prefers.
-        convert_in_batches: keep less on its way at a time, for the lowest peak of memory.
-        columns: names of the table's columns to load, in that order; all without.
-        commit_timestamp: ``long`` gives `_commit_timestamp` as milliseconds since the epoch (int64),
-            ``timestamp`` as a time (UTC).
-        dtype_backend: as for `load_as_pandas`.
-        variant: as for `load_as_pandas`.
-        progress: show a progress bar; by default in a terminal or notebook only.
+        starting_version: the first version; either this or `starting_timestamp` is required.
+        ending_version: the last version; the latest by default.
+        starting_timestamp: selects the first version at or after this time: ISO 8601 text, or a datetime (UTC
+            without a zone).
+        ending_timestamp: selects the last version at or before this time.
+        use_delta_format: as for `load_as_pandas`, like `convert_in_batches`, `dtype_backend`, `variant` and
+            `progress`.
+        convert_in_batches: fetch less ahead.
+        columns: names of the table's columns, in the order of the frame; all by default.
+        commit_timestamp: ``long`` for `_commit_timestamp` in milliseconds since the epoch (int64), ``timestamp``
+            for a time (UTC).
+        dtype_backend: ``numpy_nullable`` or ``pyarrow``.
+        variant: ``struct`` or ``json``.
+        progress: show a progress bar.
 
     Returns:
-        The change rows, version by version: the table's columns as they are at the end of the range, then
-        `_change_type`, `_commit_version` and `_commit_timestamp`.
+        The change rows, ordered by version: the table's columns as at the end of the range, then `_change_type`,
+        `_commit_version` and `_commit_timestamp`.
 
     Raises:
-        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or arguments do not go together.
+        SchemaChangedError: a column was renamed or dropped, or its type changed, within the range.
     """
     with _table(url) as table:
         changes = table.changes(
@@ -325,13 +294,7 @@ def load_table_changes_as_arrow(
     variant: VariantForm = "struct",
     progress: bool | None = None,
 ) -> pa.Table:
-    """Load the changes of a shared table as an Arrow table; see `load_table_changes_as_pandas`.
-
-    Raises:
-        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or arguments do not go together.
-    """
+    """Load the changes of a shared table as an Arrow table; arguments as for `load_table_changes_as_pandas`."""
     with _table(url) as table:
         changes = table.changes(
             starting_version,
@@ -364,13 +327,8 @@ def load_table_changes_as_spark(
 ) -> SparkDataFrame:
     """Return the changes of a shared table as a Spark DataFrame (extra ``spark``).
 
-    The range of versions is as for `load_table_changes_as_pandas`, the rest as for `load_as_spark`.
+    Range and columns as for `load_table_changes_as_pandas`, the other arguments as for `load_as_spark`.
     `_commit_timestamp` is a timestamp, or with ``commit_timestamp="long"`` milliseconds since the epoch.
-
-    Raises:
-        SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
-        DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
-        ValueError: an argument is out of range, or arguments do not go together.
     """
     with _table(url, delta_sharing_profile) as table:
         changes = table.changes(
@@ -387,12 +345,7 @@ def load_table_changes_as_spark(
 
 
 def get_table_version(url: str, starting_timestamp: Timestamp | None = None) -> int:
-    """Return a shared table's version.
-
-    Args:
-        url: ``<profile>#<share>.<schema>.<table>``.
-        starting_timestamp: for the first version at or after that time instead of the latest.
-    """
+    """Return a shared table's latest version, or the first one at or after `starting_timestamp`."""
     with _table(url) as table:
         return table.version(starting_timestamp)
 
@@ -402,31 +355,22 @@ def get_table_metadata(url: str, use_delta_format: bool = True) -> Metadata:
 
     Args:
         url: ``<profile>#<share>.<schema>.<table>``.
-        use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
+        use_delta_format: accept delta format, which has more fields; False requests parquet format.
     """
     with _table(url) as table:
         return table.metadata(response_format="auto" if _checked(use_delta_format) else "parquet")
 
 
 def get_table_protocol(url: str, use_delta_format: bool = True) -> Protocol:
-    """Return what a reader must support to read a shared table.
-
-    Args:
-        url: ``<profile>#<share>.<schema>.<table>``.
-        use_delta_format: accept the delta format too, which tells more; False asks for parquet format.
-    """
+    """Return a shared table's protocol: reader version and features; arguments as for `get_table_metadata`."""
     with _table(url) as table:
         return table.protocol(response_format="auto" if _checked(use_delta_format) else "parquet")
 
 
 @contextmanager
 def _table(url: str, given: ProfileSource = None) -> Iterator[SharedTable]:
-    """Open the table of a URL, and close its connections afterwards."""
-    profile: ProfileSource = given
-    if given is None:
-        profile, name = parse_table_url(url)
-    else:
-        name = parse_bare_table(url)
+    """Open the table of a URL; closes its connections at the end."""
+    profile, name = parse_table_url(url) if given is None else (given, parse_bare_table(url))
     with SharingClient(profile) as client:
         yield client.table(name)
 
@@ -444,7 +388,6 @@ def _checked(use_delta_format: bool) -> bool:
 
 
 def _spark_variant(variant: str) -> VariantForm:
-    """What to read variants as, for Spark: their binaries make its own type."""
     if variant not in ("variant", "json"):
         raise ValueError(f"variant is {variant!r}; it takes 'variant' or 'json'")
     return "json" if variant == "json" else "struct"

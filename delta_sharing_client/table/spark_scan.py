@@ -1,4 +1,4 @@
-"""What a table's scan and its changes can do that a batch of a poller cannot: hand the work to somebody else."""
+"""`SparkScan`: base of table scans and changes, which Spark can read, too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
     from pyspark.sql import SparkSession
 
+    from delta_sharing_client.model.names import Table
+    from delta_sharing_client.rest.client import RestClient
+    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.table.shared_table import SharedTable
+
 
 class SparkScan(Scan):
-    """Rows of a table: a scan, or changes."""
+    """Rows of a shared table: a scan, or changes.
+
+    Attributes:
+        table: the table.
+    """
 
     __slots__ = ()
+
+    table: SharedTable
+
+    @property
+    def name(self) -> Table:
+        """The table's three names."""
+        return self.table.name
+
+    def _connections(self) -> tuple[RestClient, StorageReader]:
+        return self.table._rest, self.table._storage
 
     def to_spark(
         self,
@@ -25,20 +44,19 @@ class SparkScan(Scan):
     ) -> SparkDataFrame:
         """Return a Spark DataFrame over the rows (extra ``spark``); needs no connector jar.
 
-        The files are listed now, so that errors of the query show here, and fetched by the executors each time
-        Spark runs the DataFrame. Spark pushes no projection and no filter down, so say what to read here. A
-        variant becomes Spark's own type (Spark 4), or text with ``variant="json"``.
+        This method lists the files, so it raises the errors of the query; the executors fetch them each time Spark
+        runs the DataFrame. Spark pushes no projection and no filter down: select columns and rows in this scan. A
+        variant has Spark's own type (Spark 4), or is text with ``variant="json"``.
 
         Args:
-            spark: the session, classic or Connect; without it the active one, or a new local one.
-            executor_credentials: let executors renew URLs that expire before they are used; the profile's
-                credential then travels with the job.
-            partition_size: bytes of files that make one partition; 128 MB without.
+            spark: the session, classic or Connect; by default the active one, or a new local one.
+            executor_credentials: send the profile's credential with the job, so that executors can renew expired
+                URLs.
+            partition_size: bytes of files per partition; 128 MB by default.
 
         Raises:
             MissingDependencyError: PySpark is not installed.
             SparkError: Spark cannot be started, is too old, or there are too many files for one plan.
-            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
         from delta_sharing_client.spark.frame import to_dataframe
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.options import ChangeOptions
-from delta_sharing_client.model.names import Table
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.spark_scan import SparkScan
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.cdf.planner import ChangesPlan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized
-    from delta_sharing_client.rest.client import RestClient
-    from delta_sharing_client.storage.presigned import StorageReader
     from delta_sharing_client.table.shared_table import SharedTable
 
 
@@ -27,9 +24,9 @@ if TYPE_CHECKING:
 class TableChanges(SparkScan):
     """The changes of a table in a range of versions; see `SharedTable.changes` for the options.
 
-    Each `to_...` method asks the server for the files of the changes, fetches them side by side, and returns
-    the change rows, version by version: the table's columns, then `_change_type` (``insert``, ``delete``,
-    ``update_preimage`` or ``update_postimage``), `_commit_version` and `_commit_timestamp`.
+    Each `to_...` method requests the files of the changes, fetches them, and returns the change rows ordered by
+    version: the table's columns, then `_change_type` (``insert``, ``delete``, ``update_preimage`` or
+    ``update_postimage``), `_commit_version` and `_commit_timestamp`.
 
     Raises:
         ValueError: the options have no start of the range.
@@ -42,17 +39,12 @@ class TableChanges(SparkScan):
         if self.options.starting_version is None and self.options.starting_timestamp is None:
             raise ValueError("give exactly one of starting_version and starting_timestamp")
 
-    @property
-    def name(self) -> Table:
-        """The table's three names."""
-        return self.table.name
-
     def replace(self, **changes: Any) -> TableChanges:
-        """Return these changes with some of their options changed."""
+        """Return these changes with changed options."""
         return TableChanges(self.table, self.options.replace(**changes))
 
     def plan(self) -> ChangesPlan:
-        """Ask the server for the files of the changes and plan what to read of them; fetches none of them."""
+        """Request and plan the files of the changes; fetches none of them."""
         from delta_sharing_client.cdf.planner import plan_changes
 
         rest, _ = self._connections()
@@ -60,7 +52,7 @@ class TableChanges(SparkScan):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows; asks the server for the table's metadata at the end of the range."""
+        """The Arrow schema of the rows; requests the table's metadata at the end of the range."""
         from delta_sharing_client.cdf.planner import change_schema, project_changes
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
@@ -72,19 +64,18 @@ class TableChanges(SparkScan):
         return arrow_schema(change_schema(columns, options.commit_timestamp), options.variant)
 
     def materialize(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> Materialized:
-        """Write the changes to disk as a Delta table from which any Delta engine reads the same change rows.
+        """Write the changes to disk as a Delta table, from which any Delta engine reads the same change rows.
 
-        The table has one commit for each version of the range, with its number and its time; before the first
-        one there is nothing but the schema. It is for reading changes: its snapshot is not the shared table's.
+        The table has a commit for each version of the range, with its number and its time, after one with the
+        schema alone. It serves to read changes: its snapshot is not that of the shared table.
 
         Args:
-            directory: the local table's directory; there must be no table in it yet.
-            progress: show a progress bar; by default in a terminal or notebook only.
+            directory: directory of the local table; it must not contain a table.
+            progress: show a progress bar; by default only in a terminal or notebook.
 
         Raises:
             ValueError: the changes have columns; files are copied whole.
-            DeltaLogError: there is a table in the directory already, or it cannot be written.
-            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+            DeltaLogError: the directory contains a table, or cannot be written.
         """
         from delta_sharing_client.delta.table.materialize_changes import materialize_changes
 
@@ -98,9 +89,9 @@ class TableChanges(SparkScan):
         return materialize_changes(rest, storage, self.name, request, directory, progress=progress)
 
     def explain(self) -> str:
-        """Return in words what would be read: versions, files by kind of change, and the bytes to fetch.
+        """Return a description of what is read: versions, files by change type, and the bytes to fetch.
 
-        Asks the server, and fetches the footers of those files that would be read in pieces.
+        Requests the files, and fetches the footers of those of which it reads ranges.
         """
         from delta_sharing_client.cdf.planner import CHANGE_TYPE, COMMIT_VERSION
         from delta_sharing_client.scan.planner import estimate_plan
@@ -109,7 +100,7 @@ class TableChanges(SparkScan):
         fetch = estimate_plan(*self._connections(), plan)
         versions = sorted({int(task.constants[COMMIT_VERSION] or 0) for task in plan.tasks})
         kinds = Counter(str(task.constants.get(CHANGE_TYPE, "change data")) for task in plan.tasks)
-        told = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())) or "none"
+        listed = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())) or "none"
         changed = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
         total = sum(task.size for task in plan.tasks)
         requests = "request" if fetch.requests == 1 else "requests"
@@ -118,7 +109,7 @@ class TableChanges(SparkScan):
                 f"table    {plan.table.full_name}, {plan.protocol.response_format} format",
                 f"range    {self._range()}; {changed} changed rows",
                 f"columns  {', '.join(plan.spec.output.names)}",
-                f"files    {len(plan.tasks)} to read: {told}",
+                f"files    {len(plan.tasks)} to read: {listed}",
                 f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
             ]
         )
@@ -130,14 +121,11 @@ class TableChanges(SparkScan):
         end = options.ending_timestamp if last is None else f"version {last}"
         return f"from {start} to {end or 'the latest version'}"
 
-    def _connections(self) -> tuple[RestClient, StorageReader]:
-        return self.table._rest, self.table._storage
-
     @representation
     def __repr__(self) -> str:
-        told = [repr(self.name.full_name), self._range()]
-        told += [] if self.options.columns is None else [f"columns={list(self.options.columns)}"]
-        return f"TableChanges({', '.join(told)})"
+        shown = [repr(self.name.full_name), self._range()]
+        shown += [] if self.options.columns is None else [f"columns={list(self.options.columns)}"]
+        return f"TableChanges({', '.join(shown)})"
 
     @representation
     def _repr_html_(self) -> str:

@@ -17,7 +17,7 @@ from loading_tables import File, column, write_table
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, VersionMismatchError
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.table.shared_table import TableScan
+from delta_sharing_client.table.table_scan import TableScan
 
 COLUMNS = [column("id", "long"), column("p", "integer")]
 FILTER = [("p", "=", 1)]

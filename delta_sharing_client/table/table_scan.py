@@ -1,0 +1,134 @@
+"""`TableScan`: a snapshot of a shared table, read when a `to_...` method is called."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from delta_sharing_client.scan.data_skipping import SkipReason
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.table.spark_scan import SparkScan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+    from delta_sharing_client.delta.table.materialize_snapshot import Materialized, MaterializedData
+    from delta_sharing_client.scan.planner import ScanPlan
+    from delta_sharing_client.table.shared_table import SharedTable
+
+
+@dataclass(frozen=True)
+class TableScan(SparkScan):
+    """A scan of a table; see `SharedTable.scan` for the options.
+
+    Each `to_...` method requests the table's files from the server, so it reads the latest version unless one is
+    given. It fetches the files that can contain a matching row, and returns the rows in the server's order.
+    """
+
+    table: SharedTable
+    options: ScanOptions
+
+    def replace(self, **changes: Any) -> TableScan:
+        """Return this scan with changed options."""
+        return TableScan(self.table, self.options.replace(**changes))
+
+    def plan(self) -> ScanPlan:
+        """Request the files and skip those that cannot match; fetches none of them."""
+        from delta_sharing_client.scan.directory_planner import plan_table
+
+        return plan_table(self.table._rest, self.table.name, self.options)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows; requests the table's metadata."""
+        from delta_sharing_client.parquet.arrow_types import arrow_schema
+        from delta_sharing_client.scan.data_skipping import project
+
+        options = self.options
+        metadata = self.table.metadata(options.version, options.timestamp, response_format=options.response_format)
+        return arrow_schema(project(metadata.schema, options.columns), options.variant)
+
+    def materialize(
+        self, directory: str | os.PathLike[str], data: MaterializedData = "files", *, progress: bool | None = None
+    ) -> Materialized:
+        """Write the snapshot to disk as a Delta table with one version; any Delta engine can read it.
+
+        Files are copied whole, so `columns`, `filters` and `limit` are refused; `json_predicate_hints` may skip
+        files.
+
+        Args:
+            directory: directory of the local table; it must not contain a table.
+            data: ``files`` downloads the files. ``urls`` writes a log with their signed URLs, readable for its
+                owner only, for `DeltaLog.for_table(directory, allow_absolute_paths=True)` of this package; it is
+                valid until the URLs expire, and a warning says so.
+            progress: show a progress bar; by default only in a terminal or notebook.
+
+        Raises:
+            ValueError: the scan has columns, filters or a limit.
+            DeltaLogError: the directory contains a table, or cannot be written.
+        """
+        from delta_sharing_client.delta.table.materialize_snapshot import check_data, materialize_snapshot
+
+        options = self.options
+        narrowed = {"columns": options.columns, "filters": options.filters, "limit": options.limit}
+        refused = [name for name, value in narrowed.items() if value is not None]
+        if refused:
+            raise ValueError(
+                f"materialize copies whole files, and the scan has {' and '.join(refused)}: "
+                "leave that out, or load the rows with to_arrow() and write those"
+            )
+        rest, storage = self._connections()
+        return materialize_snapshot(
+            rest, storage, self.name, options.request(), directory, data=check_data(data), progress=progress
+        )
+
+    def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:
+        """Sync the mirror in a directory, and return this scan over its local files.
+
+        The scan ignores hints and the response format. A `version` that the mirror already has needs no request.
+
+        Args:
+            directory: the mirror's directory; created if it is missing.
+            progress: show a progress bar for the download; by default only in a terminal or notebook.
+
+        Raises:
+            ValueError: the scan has a timestamp; mirrors are read by version.
+            DeltaSharingError: as for `Mirror.sync`.
+        """
+        options = self.options
+        if options.timestamp is not None:
+            raise ValueError("a mirror is read by version, and the scan has a timestamp: give a version instead")
+        mirror = self.table.mirror(directory)
+        if options.version is None or not mirror.holds(options.version):
+            mirror.sync(at_version=options.version, progress=progress)
+        return mirror.scan_with(options)
+
+    def explain(self) -> str:
+        """Return a description of what the scan reads: skipped and selected files, and the bytes to fetch.
+
+        Requests the files, and fetches the footers of those of which it reads ranges.
+        """
+        from delta_sharing_client.scan.planner import estimate_plan
+
+        plan = self.plan()
+        fetch = estimate_plan(*self._connections(), plan)
+        pruned = sum(plan.pruned.values())
+        requests = "request" if fetch.requests == 1 else "requests"
+        version = "version not told" if plan.version is None else f"version {plan.version}"
+        total = sum(task.size for task in plan.tasks)
+        lines = [
+            f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
+            f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
+            f"files    {len(plan.tasks) + pruned} named by the server, {pruned} pruned "
+            f"({plan.pruned.get(SkipReason.PARTITION, 0)} by partition values, "
+            f"{plan.pruned.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
+            f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
+        ]
+        if fetch.in_pieces:
+            lines.append(
+                f"pieces   {fetch.in_pieces} files are read in pieces: {fetch.row_groups_pruned} of their "
+                f"{fetch.row_groups} row groups pruned"
+            )
+        return "\n".join(lines)
