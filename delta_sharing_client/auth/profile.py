@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, Any, Final, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -30,6 +30,11 @@ ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any]
 
 _MAX_SIZE: Final = 1024 * 1024
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")  # a single letter is a drive of Windows
+
+
+@runtime_checkable
+class _Readable(Protocol):
+    def read(self, size: int, /) -> str | bytes: ...
 
 
 class ProfileWarning(UserWarning):
@@ -82,7 +87,7 @@ def _read(source: Any, external: bool, stacklevel: int) -> Profile:
         return _from_text(source, external, stacklevel + 1)
     if isinstance(source, os.PathLike):
         return _from_path(os.fspath(source), external, stacklevel + 1)
-    if hasattr(source, "read"):
+    if isinstance(source, _Readable):
         return _from_file_object(source, external)
     raise TypeError(
         f"a profile is a path, a URL, a dict, JSON text, an open file or a Profile, not {type(source).__name__}"
@@ -171,8 +176,8 @@ def _check_key(profile: Profile, stacklevel: int) -> None:
             )
 
 
-def _from_file_object(file: IO[str] | IO[bytes], external: bool) -> Profile:
-    name = getattr(file, "name", None)
+def _from_file_object(file: _Readable, external: bool) -> Profile:
+    name = getattr(file, "name", None)  # not every file object has one
     source = name if isinstance(name, str) else None
     try:
         content: str | bytes = file.read(_MAX_SIZE + 1)

@@ -68,6 +68,12 @@ class TokenSource(Protocol):
         """Return what to tell the user when the sharing server refuses a new token."""
 
 
+class _SentToken(threading.local):
+    """The token that a thread sent last."""
+
+    token: AccessToken | None = None
+
+
 class RenewingAuth:
     """Sends an access token with each request, and renews it. May be used by several threads.
 
@@ -86,7 +92,7 @@ class RenewingAuth:
         self._now = now
         self._lock = threading.Lock()
         self._current: AccessToken | None = None
-        self._sent = threading.local()
+        self._sent = _SentToken()
         self._next_try = 0.0
         self._failure: tuple[float, DeltaSharingError] | None = None
 
@@ -99,7 +105,7 @@ class RenewingAuth:
         Raises:
             TokenError: there is no token to be had.
         """
-        refused: AccessToken | None = getattr(self._sent, "token", None) if force else None
+        refused = self._sent.token if force else None
         self._sent.token = token = self._token(refused)
         return {"Authorization": f"Bearer {token.token.reveal()}"}
 

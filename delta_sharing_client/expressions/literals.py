@@ -1,4 +1,7 @@
-"""Literals of row filters: what pandas, numpy and Arrow hand over, as Python's own values."""
+"""Literals of row filters: scalars of pandas, numpy and Arrow converted to Python values.
+
+They are recognized by their attributes, because this package imports none of these libraries.
+"""
 
 from __future__ import annotations
 

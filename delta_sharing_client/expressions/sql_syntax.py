@@ -102,7 +102,7 @@ class SqlText:
 
     def _where(self, error: Exception) -> str:
         """Where the parser gave up, as far as it tells."""
-        known = (getattr(error, "errors", None) or [{}])[0]
+        known = (getattr(error, "errors", None) or [{}])[0]  # only a ParseError has them
         near = self._original(f"{known.get('highlight') or ''}{known.get('end_context') or ''}").strip()
         return f" at {near[:60]!r}" if near else ""
 
@@ -166,7 +166,7 @@ class SqlText:
     def _cast(self, value: Any, node: Node) -> Any:
         """A literal as another type, where that changes nothing of it."""
         target = node.args["to"]
-        name = getattr(target.this, "name", "")
+        name = getattr(target.this, "name", "")  # a user-defined type is a text
         if value is None:
             return None
         text = value if isinstance(value, str) else None
@@ -208,6 +208,7 @@ def _sqlglot() -> tuple[Any, Any, type[Exception]]:
     except ImportError:
         major = "0"
     else:
+        # sqlglot does not declare the version for type checkers, and builds from a checkout lack it.
         major = str(getattr(sqlglot, "__version__", "0")).partition(".")[0]
     if not major.isdigit() or int(major) < _SQLGLOT:
         raise MissingDependencyError(

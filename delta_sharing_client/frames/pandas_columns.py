@@ -57,7 +57,7 @@ def new_column(kind: pa.DataType, rows: int, *, nullable: bool) -> Column | None
 @lru_cache(maxsize=1)
 def _pandas_uses_arrow_strings() -> bool:
     dtype = pa.table({"text": pa.array([], pa.string())}).to_pandas()["text"].dtype
-    return getattr(dtype, "storage", "") == "pyarrow"
+    return getattr(dtype, "storage", "") == "pyarrow"  # pandas 2 has a numpy dtype here, without storage
 
 
 @contextlib.contextmanager

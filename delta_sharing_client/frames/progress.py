@@ -11,6 +11,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 
 
 def _is_interactive() -> bool:
+    # Programs replace sys.stderr by None, or by objects without this method.
     return "ipykernel" in sys.modules or bool(getattr(sys.stderr, "isatty", bool)())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -172,11 +172,9 @@ def _plain_list(array: pa.Array) -> pa.ListArray:
 
 
 def _is_any_list(kind: pa.DataType) -> bool:
-    checks: list[Any] = [
-        getattr(pa.types, name, None)
-        for name in ("is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
-    ]
-    return any(check is not None and check(kind) for check in checks)
+    types = pa.types
+    checks = (types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return any(check(kind) for check in checks)
 
 
 def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
@@ -252,17 +250,15 @@ def _check_utf8(array: pa.StringArray) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    is_view = getattr(pa.types, "is_string_view", None)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or (is_view and is_view(kind)))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    is_view = getattr(pa.types, "is_binary_view", None)
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
-        or (is_view and is_view(kind))
+        or pa.types.is_binary_view(kind)
     )
 
 

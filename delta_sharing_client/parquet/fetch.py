@@ -157,7 +157,7 @@ class SparseFile:
 
     def expect(self, size: int) -> None:
         """Prepare for `size` bytes being fetched; where that is most of the file, in pages of 2 MB."""
-        # Page faults take longer than the bytes' way from the socket: 30 of 50 ms for 45 MB.
+        # Page faults take longer than the bytes' way from the socket: 30 of 50 ms for 45 MB. Not on every system.
         if 2 * size > len(self._view) and hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # the system has none
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
@@ -177,7 +177,7 @@ class SparseFile:
 
     def release(self, piece: Piece) -> None:
         """Give the memory of a decoded piece back to the system, where it takes it."""
-        if not hasattr(self._memory, "madvise"):
+        if not hasattr(self._memory, "madvise"):  # Windows
             return
         page = mmap.PAGESIZE
         for start, stop in piece.spans:

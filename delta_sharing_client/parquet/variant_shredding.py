@@ -104,10 +104,9 @@ def binaries(array: pa.Array) -> pa.Array:
     """
     array = plain(array)
     kind = array.type
-    is_view = getattr(pa.types, "is_binary_view", None)
     if pa.types.is_binary(kind):
         return array
-    if pa.types.is_null(kind) or pa.types.is_large_binary(kind) or (is_view is not None and is_view(kind)):
+    if pa.types.is_null(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return array.cast(pa.binary())
     raise MalformedVariantError(f"it holds {kind} where bytes are expected")
 
@@ -270,7 +269,7 @@ def _scalars(array: pa.Array) -> Encoded:
     if pa.types.is_boolean(kind):
         texts = (bytes([vb.FALSE << 2]), bytes([vb.TRUE << 2]))
         return [None if flag is None else texts[flag] for flag in array.to_pylist()]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind, "is_string_view"):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _texts(array.cast(pa.large_string()).cast(pa.large_binary()), _string)
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16:
         # Arrow has dropped the annotation; no other type of variants is stored so.
@@ -278,7 +277,7 @@ def _scalars(array: pa.Array) -> Encoded:
         return _texts(array, lambda data: prefix + data)
     if pa.types.is_decimal(kind):
         return _decimals(array)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_view(kind, "is_binary_view"):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return _texts(array, lambda data: _BINARY_BYTE + len(data).to_bytes(4, "little") + data)
     for known, primitive, numbers in _FIXED:
         if kind == known:
@@ -301,11 +300,6 @@ _FIXED: Final[tuple[tuple[pa.DataType, int, pa.DataType], ...]] = (
     (pa.timestamp("us"), vb.TIMESTAMP_NTZ, pa.int64()),
     (pa.timestamp("ns"), vb.TIMESTAMP_NTZ_NANOS, pa.int64()),
 )
-
-
-def _is_view(kind: pa.DataType, name: str) -> bool:
-    check = getattr(pa.types, name, None)
-    return bool(check is not None and check(kind))
 
 
 def _string(data: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 from delta_sharing_client.expressions.predicates import Filters, freeze_filters
 from delta_sharing_client.model.actions import ResponseFormat
@@ -120,7 +120,7 @@ def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
 def _check_limit(limit: int | None) -> int | None:
     if limit is None:
         return None
-    if isinstance(limit, bool) or not hasattr(limit, "__index__"):
+    if isinstance(limit, bool) or not isinstance(limit, SupportsIndex):
         raise TypeError(f"limit is an int, not {type(limit).__name__}")
     number = limit.__index__()
     if number < 0:

@@ -61,6 +61,7 @@ class EventLoopServer(uvicorn.Server):
         for task in list(self.server_state.tasks):
             task.cancel()
         for connection in list(self.server_state.connections):
+            # uvicorn's protocol classes have no common type, and set it only when they are connected.
             transport: Any = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()

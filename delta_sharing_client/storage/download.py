@@ -40,7 +40,7 @@ Refresh: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 #: Pages that no other process shares, so that they can be given back one by one.
 PRIVATE: Final[dict[str, Any]] = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}  # Windows
 )
 _CHUNK: Final = 256 * 1024
 _MOST: Final = 1024 * 1024

@@ -197,7 +197,7 @@ def _file_system(name: str, location: str) -> Any:
     import pyarrow.fs
 
     try:
-        return getattr(pyarrow.fs, name)
+        return getattr(pyarrow.fs, name)  # some builds of pyarrow lack some file systems
     except (AttributeError, ImportError):
         raise DirectoryAccessError(
             f"this build of pyarrow has no {name}, which it takes to read the table's directory; install pyarrow "

@@ -133,7 +133,7 @@ class LocalFile(Download):
         if self._cancelled is not None and self._cancelled.is_set():
             raise Cancelled
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # a flag of Windows
         except FileNotFoundError:
             raise FileGoneError(
                 "the local copy lacks it: it was vacuumed, or removed by somebody else; sync(repair=True) fetches "

@@ -112,7 +112,8 @@ class Replay:
 
     def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
         """Raise if a readable checkpoint lacks protocol or metadata, as its writer may have left out files too."""
-        missing = [name for name in ("protocol", "metadata") if getattr(state, name) is None]
+        needed = {"protocol": state.protocol, "metadata": state.metadata}
+        missing = [name for name, action in needed.items() if action is None]
         if missing:
             raise DeltaLogError(
                 f"the checkpoint {checkpoint.files[0].name} lacks the {' and the '.join(missing)}, which every "

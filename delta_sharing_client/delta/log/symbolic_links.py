@@ -82,7 +82,7 @@ def is_link(path: Path) -> bool:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == _JUNCTION
+    return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == _JUNCTION  # Windows
 
 
 def _refuse(table: Path, path: Path) -> None:
