@@ -1,8 +1,8 @@
-"""A tour in a terminal: serve sample tables on this machine, and read them as a recipient would.
+"""Demo in a terminal: shares sample tables on this machine, and reads them as a recipient; `make demo` runs it.
 
-`make demo` runs it. It writes three small Delta tables to a temporary folder, shares them with the embedded
-server, writes the server's profile to `profiles/local.share`, and then uses nothing but that file. At the end it
-stops the server and removes what it wrote.
+It writes three small Delta tables to a temporary folder, shares them with the embedded server, and writes the
+profile of the server to `profiles/local.share`. The steps use this file only. At the end, the demo stops the
+server and removes its files.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ WIDTH = 100
 
 
 class Tour:
-    """The steps of the demo, against one server.
+    """The steps of the demo, with one server.
 
     Args:
-        server: the embedded server, running; the demo only counts requests with it.
-        profile: the path of the profile, as a user would type it.
-        folder: for what Spark writes meanwhile.
+        server: the running embedded server, used to count requests.
+        profile: path of the profile, relative to the current directory if possible.
+        folder: directory of the sample tables and of Spark's files.
     """
 
     def __init__(self, server: SharingServer, profile: str, folder: Path) -> None:
@@ -59,110 +59,113 @@ class Tour:
         self._client.close()
 
     def run(self) -> None:
-        """Take every step."""
+        """Run all steps."""
         self.list_tables()
-        self.look()
+        self.describe_table()
         self.load()
         self.count()
-        self.travel()
+        self.time_travel()
         self.types()
         self.formats()
         self.errors()
-        self.follow()
+        self.poll_changes()
         self.spark()
 
     def list_tables(self) -> None:
-        """What is shared."""
-        head("2. What is shared")
-        say(f'client = SharingClient("{self._profile}")')
+        """List shares, schemas and tables."""
+        print_heading("2. List the shared tables")
+        print_paragraph(f'client = SharingClient("{self._profile}")')
         with timed("listed"):
             shares = self._client.list_shares()
             schemas = [schema for share in shares for schema in self._client.list_schemas(share)]
             tables = self._client.list_all_tables()
-        say(f"{len(shares)} share, {len(schemas)} schemas, {len(tables)} tables:")
+        print_paragraph(f"{len(shares)} share, {len(schemas)} schemas, {len(tables)} tables:")
         rows = []
         for table in tables:
             shared = self._client.table(table)
             metadata = shared.metadata()
             partitions = ", ".join(metadata.partition_columns) or "-"
             rows.append((table.full_name, shared.version(), len(metadata.schema), partitions))
-        show(("table", "version", "columns", "partitioned by"), rows)
+        print_table(("table", "version", "columns", "partitioned by"), rows)
 
-    def look(self) -> None:
-        """A table's schema."""
-        head("3. What a table looks like")
-        say('orders = client.table("retail.sales.orders"); orders.schema()')
+    def describe_table(self) -> None:
+        """Print the schema of a table."""
+        print_heading("3. The schema of a table")
+        print_paragraph('orders = client.table("retail.sales.orders"); orders.schema()')
         partitions = self._orders.metadata().partition_columns
-        show(
+        print_table(
             ("column", "type", ""),
             [(c.name, c.type, "partition" if c.name in partitions else "") for c in self._orders.schema()],
         )
 
     def load(self) -> None:
-        """A projection and a filter: what is named, pruned and fetched."""
-        head("4. Load some columns of some rows")
+        """Load with a projection and a filter, and explain the scan."""
+        print_heading("4. Load some columns of some rows")
         columns = ["order_id", "order_date", "region", "amount"]
         filters = [("order_date", ">=", "2024-01-03"), ("order_id", "<", 25_000), ("region", "=", "Asia")]
-        say(f'load_as_pandas("{self._url}",')
-        say(f"               columns={columns},")
+        print_paragraph(f'load_as_pandas("{self._url}",')
+        print_paragraph(f"               columns={columns},")
         for n, term in enumerate(filters):
-            say(("               filters=[" if n == 0 else " " * 24) + f"{term}" + ("])" if n == 2 else ","))
+            print_paragraph(
+                ("               filters=[" if n == 0 else " " * 24) + f"{term}" + ("])" if n == 2 else ",")
+            )
         self._server.reset_requests()
         with timed("loaded"):
             frame = ds.load_as_pandas(self._url, columns=columns, filters=filters)
-        self._requests()
-        show_frame(frame)
+        self._print_requests()
+        print_frame(frame)
         check(len(frame) == 1000, "1,000 rows match")
-        check(set(frame["region"]) == {"Asia"}, "no other region came through")
-        say("How that came about, by scan.explain():")
-        line()
+        check(set(frame["region"]) == {"Asia"}, "all rows are of the region Asia")
+        print_paragraph("The plan of the scan, from scan.explain():")
+        print_line()
         for text in self._orders.scan(columns=columns, filters=filters).explain().splitlines():
-            line(" " * 5 + text)
-        line()
+            print_line(" " * 5 + text)
+        print_line()
         files = self._orders.metadata().num_files
-        say(f"The table has {files} files. The server names those of the days asked for. The client leaves")
-        say("out those whose statistics show that they hold no such order_id, and applies the filter")
-        say("to the rows.")
+        print_paragraph(
+            f"The table has {files} files. The server lists those of the requested days. The client skips files "
+            "whose statistics exclude all requested order_ids, and applies the filter to the rows."
+        )
 
     def count(self) -> None:
-        """Counting without fetching."""
-        head("5. Count")
-        say("orders.scan().count()")
+        """Count rows without a download."""
+        print_heading("5. Count")
+        print_paragraph("orders.scan().count()")
         self._server.reset_requests()
         with timed("counted"):
             rows = self._orders.scan().count()
-        say(f"{rows:,} rows, from the files' statistics:")
-        self._requests()
+        print_paragraph(f"{rows:,} rows, from the files' statistics:")
+        self._print_requests()
 
-    def travel(self) -> None:
-        """Versions, and what changed between two of them."""
-        head("6. Time travel")
+    def time_travel(self) -> None:
+        """Count the rows of each version, and compare two versions."""
+        print_heading("6. Time travel")
         latest = self._orders.version()
-        say(f"orders.scan(version=0).count() ... orders.scan(version={latest}).count()")
+        print_paragraph(f"orders.scan(version=0).count() ... orders.scan(version={latest}).count()")
         with timed("counted"):
             rows = [(version, self._orders.scan(version=version).count()) for version in range(latest + 1)]
-        show(("version", "rows"), [(version, f"{count:,}") for version, count in rows])
-        say(f"Version {latest - 2} against version {latest}, loaded as two frames:")
+        print_table(("version", "rows"), [(version, f"{count:,}") for version, count in rows])
+        print_paragraph(f"Versions {latest - 2} and {latest}, loaded as two frames:")
         columns = ["order_id", "status"]
         before = ds.load_as_pandas(self._url, version=latest - 2, columns=columns)
         after = ds.load_as_pandas(self._url, version=latest, columns=columns)
         both = before.merge(after, on="order_id", how="outer", suffixes=("_before", "_after"), indicator=True)
-        gone = int((both["_merge"] == "left_only").sum())
-        kept = both[both["_merge"] == "both"]
-        changed = kept[kept["status_before"] != kept["status_after"]]
-        say(f"{gone} orders were deleted, {len(changed)} have another status. Some of them:")
-        show_frame(changed[["order_id", "status_before", "status_after"]].reset_index(drop=True))
-        check((gone, len(changed)) == (10, 8), "the provider deleted 10 orders and updated 8")
+        deleted = int((both["_merge"] == "left_only").sum())
+        remaining = both[both["_merge"] == "both"]
+        changed = remaining[remaining["status_before"] != remaining["status_after"]]
+        print_paragraph(f"{deleted} orders were deleted, {len(changed)} have another status. Some of them:")
+        print_frame(changed[["order_id", "status_before", "status_after"]].reset_index(drop=True))
+        check((deleted, len(changed)) == (10, 8), "the provider deleted 10 orders and updated 8")
 
     def types(self) -> None:
-        """Dtypes that keep every value."""
-        head("7. Types")
+        """Print the dtypes, which keep every value."""
+        print_heading("7. Types")
         frame = ds.load_as_pandas(self._url, filters=[("order_date", "=", "2024-01-01")])
         rows = []
         for column in self._orders.schema():
             series = frame[column.name]
             value = series.dropna().iloc[0]
-            value = value.item() if hasattr(value, "item") else value  # a number of numpy, as Python's own
+            value = value.item() if hasattr(value, "item") else value  # numpy scalar to Python number
             rows.append(
                 (
                     column.name,
@@ -172,69 +175,75 @@ class Tour:
                     f"{type(value).__name__} {value}",
                 )
             )
-        show(("column", "Delta type", "pandas dtype", "nulls", "a value"), rows)
-        say("quantity has nulls and stays integer, amount is exact, ordered_at is an instant in UTC.")
-        say(f"The day's turnover, to the cent: {frame['amount'].sum()}")
+        print_table(("column", "Delta type", "pandas dtype", "nulls", "a value"), rows)
+        print_paragraph(
+            "quantity is an integer with nulls, amount is an exact decimal, ordered_at is a timestamp in UTC."
+        )
+        print_paragraph(f"The exact turnover of the day: {frame['amount'].sum()}")
 
     def formats(self) -> None:
-        """Both response formats give the same frame."""
-        head("8. Both response formats")
+        """Load in both response formats and compare the frames."""
+        print_heading("8. Both response formats")
         frames: list[pd.DataFrame] = []
         for delta in (False, True):
             with timed(f"use_delta_format={delta!s:5}"):
                 frames.append(ds.load_as_pandas(self._url, use_delta_format=delta))
         pd.testing.assert_frame_equal(frames[0], frames[1])
         rows, columns = frames[0].shape
-        say(f"{rows:,} rows of {columns} columns from each, equal in every value and dtype.")
+        print_paragraph(f"{rows:,} rows of {columns} columns from each, equal in every value and dtype.")
 
     def errors(self) -> None:
-        """What a mistake looks like."""
-        head("9. Errors")
-        self._fails('load_as_pandas("...#retail.sales.order")', f"{self._profile}#retail.sales.order", None)
-        self._fails('load_as_pandas("...#retail.sales.orders", columns=["price"])', self._url, ["price"])
+        """Print the errors of two mistakes."""
+        print_heading("9. Errors")
+        self._print_error('load_as_pandas("...#retail.sales.order")', f"{self._profile}#retail.sales.order", None)
+        self._print_error('load_as_pandas("...#retail.sales.orders", columns=["price"])', self._url, ["price"])
 
     def spark(self) -> None:
-        """Two shared tables, joined in Spark SQL."""
-        head("11. Spark, without a connector jar")
+        """Join two shared tables in Spark SQL."""
+        print_heading("11. Spark, without a connector jar")
         if java() is None:
-            say("Left out: Spark needs Java 17 or later, and there is none here. `make java` sets one up.")
+            print_paragraph(
+                "Skipped: Spark needs Java 17 or later, which is not installed. `make java` installs it."
+            )
             return
         with contextlib.ExitStack() as stack:
             with timed("a local Spark session started"):
                 spark = stack.enter_context(local_session(self._folder))
             for name in ("orders", "customers"):
                 url = f"{self._profile}#retail.sales.{name}"
-                say(f'load_as_spark("{url}").createOrReplaceTempView("{name}")')
+                print_paragraph(f'load_as_spark("{url}").createOrReplaceTempView("{name}")')
                 ds.load_as_spark(url, spark=spark).createOrReplaceTempView(name)
             query = """
                 SELECT c.address.city, count(*) AS orders, sum(o.amount) AS turnover
                 FROM orders o JOIN customers c USING (customer_id)
                 WHERE o.status = 'shipped' AND c.address IS NOT NULL
                 GROUP BY c.address.city ORDER BY turnover DESC"""
-            say('spark.sql("""')
+            print_paragraph('spark.sql("""')
             for text in textwrap.dedent(query).strip().splitlines():
-                line(" " * 5 + text)
-            say('""").show()')
+                print_line(" " * 5 + text)
+            print_paragraph('""").show()')
             with timed("loaded and joined by Spark"):
                 rows = [tuple(row) for row in spark.sql(query).collect()]
-            show(("city", "orders", "turnover"), [(city, f"{n:,}", f"{total:,}") for city, n, total in rows])
+            print_table(
+                ("city", "orders", "turnover"), [(city, f"{n:,}", f"{total:,}") for city, n, total in rows]
+            )
             self._compare(rows)
             self._stream(spark)
 
     def _compare(self, rows: Sequence[tuple[str, int, Decimal]]) -> None:
-        """Hold Spark's join against that of pandas."""
+        """Compare the join in Spark with the same join in pandas."""
         check(len(rows) == 8, "eight cities")
         orders = ds.load_as_pandas(self._url, columns=["customer_id", "amount"], filters="status = 'shipped'")
         customers = ds.load_as_pandas(
             f"{self._profile}#retail.sales.customers", columns=["customer_id", "address"]
         )
         both = orders.merge(customers.dropna(subset="address"), on="customer_id")
-        check(sum(row[2] for row in rows) == both["amount"].sum(), "Spark's turnover is that of pandas")
-        say("The same join in pandas gives the same turnover, to the cent.")
+        check(sum(row[2] for row in rows) == both["amount"].sum(), "Spark and pandas compute the same turnover")
+        print_paragraph("The same join in pandas returns exactly the same turnover.")
 
     def _stream(self, spark: SparkSession) -> None:
-        """A streaming query over a table that grows: each run of it brings what is new."""
-        head("12. A Spark stream that follows a table that grows")
+        """Run a streaming query twice over a growing table; the second run returns only new rows."""
+        print_heading("12. Follow a table with a Spark stream")
         url = f"{self._profile}#retail.sales.customers"
         customers = self._folder / "retail" / "sales" / "customers"
         copy, checkpoint = str(self._folder / "copy"), str(self._folder / "stream")
@@ -246,43 +255,43 @@ class Tour:
             query.awaitTermination()
             return sum(progress["numInputRows"] for progress in query.recentProgress)
 
-        say('stream = spark.readStream.format("deltaSharing")')
-        say(f'      .load("{url}")')
-        say('stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)')
-        say("      .trigger(availableNow=True).start(copy)")
+        print_paragraph('stream = spark.readStream.format("deltaSharing")')
+        print_paragraph(f'      .load("{url}")')
+        print_paragraph('stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)')
+        print_paragraph("      .trigger(availableNow=True).start(copy)")
         before = catch_up()
-        say(f"the first run brings the table as it is: {before:,} rows")
-        known = DeltaTable(customers).to_pyarrow_table()
-        number = known.schema.get_field_index("customer_id")
-        added = known.slice(0, 3).set_column(number, known.field(number), pa.array([9001, 9002, 9003], pa.int64()))
+        print_paragraph(f"the first run returns the current table: {before:,} rows")
+        rows = DeltaTable(customers).to_pyarrow_table()
+        index = rows.schema.get_field_index("customer_id")
+        added = rows.slice(0, 3).set_column(index, rows.field(index), pa.array([9001, 9002, 9003], pa.int64()))
         write_deltalake(customers, added, mode="append")
-        say("Meanwhile three customers are new.")
+        print_paragraph("The provider adds three customers.")
         self._server.reset_requests()
         after = catch_up()
-        say(f"the next run of the same query brings these: {after:,} rows")
-        self._requests()
+        print_paragraph(f"the next run of the same query returns the new rows: {after:,} rows")
+        self._print_requests()
         total = spark.read.parquet(copy).count()
-        say(f"the copy has {total:,} rows, as the shared table has.")
-        check((after, total) == (3, self._table_rows("customers")), "the copy is the table")
+        print_paragraph(f"the copy has {total:,} rows, the same as the shared table.")
+        check((after, total) == (3, self._table_rows("customers")), "the copy has all rows of the table")
 
     def _table_rows(self, name: str) -> int:
         with ds.SharingClient(self._profile) as client:
             return client.table(f"retail.sales.{name}").scan().count()
 
-    def follow(self) -> None:
-        """A table that grows, and a poller that brings what is new, and only that."""
-        head("10. Follow a table as it changes")
-        say("poller = table.poll_changes(checkpoint, starting_version='latest')")
+    def poll_changes(self) -> None:
+        """Poll the changes of a table, and read only new ones."""
+        print_heading("10. Follow a table as it changes")
+        print_paragraph("poller = table.poll_changes(checkpoint, starting_version='latest')")
         checkpoint = self._folder / "orders.checkpoint"
         orders = DeltaTable(self._folder / "retail" / "sales" / "orders")
         with self._orders.poll_changes(checkpoint, starting_version="latest") as poller:
-            check(poller.pull() is None, "nothing is new yet")
+            check(poller.pull() is None, "there are no changes yet")
             self._server.reset_requests()
-            check(poller.pull() is None, "nothing is new yet")
-            say("poller.pull()   # nothing is new: None")
-            self._requests()
-            line()
-            say("Meanwhile the shop has four orders returned, and deletes ten.")
+            check(poller.pull() is None, "there are no changes yet")
+            print_paragraph("poller.pull()   # no changes: None")
+            self._print_requests()
+            print_line()
+            print_paragraph("The provider marks four orders as returned, and deletes ten.")
             orders.update(updates={"status": "'returned'"}, predicate="order_id % 2500 = 9 AND order_id < 10000")
             orders.delete("order_id % 1000 = 998 AND order_date = '2024-01-02'")
             self._server.reset_requests()
@@ -291,97 +300,98 @@ class Tour:
                 frame = pd.DataFrame() if batch is None else batch.to_pandas()
             if batch is not None:
                 batch.commit()
-            self._requests()
+            self._print_requests()
         counts = frame.groupby(["_commit_version", "_change_type"]).size()
         rows = [(str(version), str(kind), f"{count:,}") for (version, kind), count in counts.items()]
-        show(("version", "change", "rows"), rows)
-        check([row[2] for row in rows] == ["4", "4", "10"], "the changes are those that were made")
+        print_table(("version", "change", "rows"), rows)
+        check([row[2] for row in rows] == ["4", "4", "10"], "the changes are the expected ones")
 
-    def _fails(self, call: str, url: str, columns: list[str] | None) -> None:
-        say(call)
+    def _print_error(self, call: str, url: str, columns: list[str] | None) -> None:
+        print_paragraph(call)
         try:
             ds.load_as_pandas(url, columns=columns)
         except ds.DeltaSharingError as error:
             text = f"{type(error).__name__}: {error}"
-            say(text, indent=5)
+            print_paragraph(text, indent=5)
             check("\n" not in text, "one line")
         else:
-            raise RuntimeError(f"{call} did not fail")
-        line()
+            raise RuntimeError(f"{call} raised no error")
+        print_line()
 
-    def _requests(self) -> None:
-        """How many requests the last step took."""
+    def _print_requests(self) -> None:
+        """Print the number of requests of the last step."""
         requests = self._server.requests
         files = [request for request in requests if request.is_file]
-        say(
+        print_paragraph(
             f"requests: {len(requests) - len(files)} to the API, {len(files)} for files "
             f"({sum(request.bytes_sent for request in files):,} bytes)"
         )
 
 
-_printed = [""]
+_last_line = ""
 
 
-def line(text: str = "") -> None:
-    """Print a line; of several empty ones only the first."""
-    if text or _printed[-1]:
+def print_line(text: str = "") -> None:
+    """Print a line; consecutive empty lines are printed once."""
+    global _last_line
+    if text or _last_line:
         print(text)
-    _printed[:] = [text]
+    _last_line = text
 
 
-def head(text: str) -> None:
+def print_heading(text: str) -> None:
     """Print a heading."""
-    line()
-    line(text)
-    line("-" * len(text))
+    print_line()
+    print_line(text)
+    print_line("-" * len(text))
 
 
-def say(text: str, indent: int = 3) -> None:
-    """Print a sentence, wrapped if it is long."""
-    for part in textwrap.wrap(text, WIDTH - indent, drop_whitespace=False):
-        line(" " * indent + part.rstrip())
+def print_paragraph(text: str, indent: int = 3) -> None:
+    """Print a paragraph, wrapped to the width of the page."""
+    for part in textwrap.wrap(text, WIDTH - indent):
+        print_line(" " * indent + part)
 
 
-def show(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a small table; columns of numbers are right-aligned."""
+def print_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; columns of numbers are right-aligned."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(column) for column in columns) for columns in zip(names, *cells, strict=True)]
     right = [all(cell.replace(",", "").isdigit() for cell in column) for column in zip(*cells, strict=True)]
-    line()
+    print_line()
     for row in [list(names), ["-" * width for width in widths], *cells]:
         padded = (
             cell.rjust(width) if by_right else cell.ljust(width)
             for cell, width, by_right in zip(row, widths, right, strict=True)
         )
-        line(("     " + "  ".join(padded)).rstrip())
-    line()
+        print_line(("     " + "  ".join(padded)).rstrip())
+    print_line()
 
 
-def show_frame(frame: pd.DataFrame, rows: int = 5) -> None:
-    """Print the first rows of a frame, and how many there are."""
-    line()
+def print_frame(frame: pd.DataFrame, rows: int = 5) -> None:
+    """Print the first rows of a frame, and its size."""
+    print_line()
     for text in frame.head(rows).to_string().splitlines():
-        line("     " + text)
-    line(f"     [{len(frame):,} rows x {frame.shape[1]} columns]")
-    line()
+        print_line("     " + text)
+    print_line(f"     [{len(frame):,} rows x {frame.shape[1]} columns]")
+    print_line()
 
 
 @contextlib.contextmanager
-def timed(what: str) -> Iterator[None]:
-    """Print how long something took."""
+def timed(step: str) -> Iterator[None]:
+    """Print the duration of a step."""
     start = time.perf_counter()
     yield
-    say(f"{what} in {time.perf_counter() - start:.3f} s")
+    print_paragraph(f"{step} in {time.perf_counter() - start:.3f} s")
 
 
-def check(holds: bool, what: str) -> None:
-    """Fail the demo where it does not show what it claims."""
-    if not holds:
-        raise RuntimeError(f"this should hold, and does not: {what}")
+def check(condition: bool, statement: str) -> None:
+    """Raise RuntimeError if a statement of the demo is false."""
+    if not condition:
+        raise RuntimeError(f"the demo expects: {statement}")
 
 
-def refuse_foreign_profile(path: Path) -> None:
-    """Raise where the file that would be overwritten is not an earlier demo's."""
+def check_replaceable(path: Path) -> None:
+    """Raise RuntimeError if the profile exists and is not from an earlier demo."""
     if not path.exists():
         return
     try:
@@ -389,11 +399,11 @@ def refuse_foreign_profile(path: Path) -> None:
     except (ValueError, KeyError, TypeError):
         host = None
     if host != "127.0.0.1":
-        raise RuntimeError(f"{path.name} is there already, and is not from this demo: move it away first")
+        raise RuntimeError(f"{path.name} exists and is not from this demo: move or delete it first")
 
 
-def as_typed(path: Path) -> str:
-    """The path as a user in the current folder would type it."""
+def relative_path(path: Path) -> str:
+    """Return the path relative to the current directory if possible."""
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -401,48 +411,52 @@ def as_typed(path: Path) -> str:
 
 
 def run(profile: Path) -> None:
-    """Serve the sample tables, take the tour, and clean up.
+    """Share the sample tables, run the steps, and remove all files.
 
     Args:
-        profile: where to write the server's profile; removed at the end.
+        profile: path of the server's profile; removed at the end.
     """
     started = time.perf_counter()
-    line("delta-sharing-client: shared tables as pandas frames")
-    line("=" * 52)
-    refuse_foreign_profile(profile)
+    print_line("delta-sharing-client: shared tables as pandas frames")
+    print_line("=" * 52)
+    check_replaceable(profile)
     with tempfile.TemporaryDirectory(prefix="delta-sharing-demo-") as folder:
-        head("1. Write sample tables, and share them")
+        print_heading("1. Write and share sample tables")
         with timed("three Delta tables written to a temporary folder"):
             tables = write_sample_tables(folder)
         with SharingServer(tables) as server:
-            say(f"serving on {server.endpoint}, for this machine only")
+            print_paragraph(f"serving on {server.endpoint}, on loopback only")
             profile.parent.mkdir(exist_ok=True)
             try:
                 server.write_profile(profile)
-                say(f"profile written to {as_typed(profile)}, readable for you alone; it is all that follows uses")
-                with contextlib.closing(Tour(server, as_typed(profile), Path(folder))) as tour:
+                print_paragraph(
+                    f"profile written to {relative_path(profile)}, readable for its owner only; all steps use it"
+                )
+                with contextlib.closing(Tour(server, relative_path(profile), Path(folder))) as tour:
                     tour.run()
             finally:
                 profile.unlink(missing_ok=True)
-    head("Done")
-    say(f"in {time.perf_counter() - started:.1f} s. The server has stopped. The tables are removed, and so is")
-    say(f"{as_typed(profile)}, which is of no use without it.")
-    say("Next: notebooks/quickstart.ipynb, README.md")
+    print_heading("Done")
+    print_paragraph(
+        f"in {time.perf_counter() - started:.1f} s. The server is stopped; the tables and "
+        f"{relative_path(profile)} are removed."
+    )
+    print_paragraph("Next: notebooks/quickstart.ipynb, README.md")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; return the exit status: 0, or 1 if something did not work, 130 if it was interrupted."""
+    """Run the demo; return the exit status: 0, 1 after an error, or 130 after an interrupt."""
     parser = argparse.ArgumentParser(description="Serve sample tables on this machine and read them.")
-    parser.add_argument("--profile", type=Path, default=PROFILE, help="where to write the profile meanwhile")
+    parser.add_argument("--profile", type=Path, default=PROFILE, help="path of the temporary profile")
     options = parser.parse_args(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal need not know every letter of a city's name
+    if isinstance(sys.stdout, io.TextIOWrapper):  # the encoding of the terminal may lack letters of a city name
         sys.stdout.reconfigure(errors="replace")
     try:
         run(options.profile.absolute())
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `make demo | head`
+    except BrokenPipeError:  # as in `make demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ds.DeltaSharingError, OSError, RuntimeError) as error:

@@ -1,7 +1,7 @@
-"""Run the notebooks and write their output back; `make notebooks` does so.
+"""Execution of the notebooks: runs them and saves their output; `make notebooks` runs it.
 
-What differs from run to run without telling anything is taken out: the times of execution, the version of
-Python, the name of whatever kernel ran it, what Spark says when it starts.
+Metadata that differs between runs is removed: execution times, the version of Python, the name of the kernel, and
+the messages of Spark's start.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from nbclient.exceptions import CellExecutionError
 HERE = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 SECONDS = 600
-#: Lines on stderr when Spark starts: warnings of Java, and Spark's of how it logs, of the machine and of pandas.
-STARTING = re.compile(
+#: Lines that Spark's start writes to stderr: warnings of Java, and of Spark about logs, the machine and pandas.
+SPARK_START = re.compile(
     r"(WARNING: |Using Spark's default log4j profile|Setting default log level|To adjust logging level"
     r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |.*FutureWarning: PySpark does not yet fully support pandas"
     r"|  require_minimum_pandas_version).*\n?|\n"
@@ -31,7 +31,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def execute(notebook: nbformat.NotebookNode) -> None:
-    """Run a notebook in a folder that is empty and goes away, so that it cannot rely on where it stands."""
+    """Run a notebook in an empty temporary directory."""
     notebook.metadata["kernelspec"] = dict(KERNEL)
     with TemporaryDirectory(prefix="notebook-") as folder:
         client = NotebookClient(
@@ -44,18 +44,18 @@ def execute(notebook: nbformat.NotebookNode) -> None:
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
-    """Take out what says nothing, so that running it twice changes nothing."""
+    """Remove metadata that differs between runs, so that a second run changes nothing."""
     notebook.metadata.clear()
     notebook.metadata.update({"kernelspec": dict(KERNEL), "language_info": {"name": "python"}})
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02}"
         cell.metadata.clear()
         if cell.cell_type == "code":
-            cell.outputs = without_start(joined(cell.outputs))
+            cell.outputs = without_spark_start(merge_streams(cell.outputs))
 
 
-def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Put together what was printed in a row: how it was cut into messages is chance."""
+def merge_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Merge consecutive outputs of one stream; their number differs between runs."""
     result: list[nbformat.NotebookNode] = []
     for output in outputs:
         last = result[-1] if result else None
@@ -66,19 +66,19 @@ def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
     return result
 
 
-def without_start(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Take out what Spark says on stderr when it starts."""
+def without_spark_start(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Remove the lines that Spark's start writes to stderr."""
     for output in outputs:
         if output.output_type == "stream" and output.name == "stderr":
-            output.text = "".join(line for line in output.text.splitlines(True) if not STARTING.fullmatch(line))
+            output.text = "".join(line for line in output.text.splitlines(True) if not SPARK_START.fullmatch(line))
     return [output for output in outputs if output.output_type != "stream" or output.text]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run notebooks; return 0, or 1 if a cell of one raised."""
-    parser = argparse.ArgumentParser(description="Run notebooks and write their output back.")
+    parser = argparse.ArgumentParser(description="Run notebooks and save their output.")
     parser.add_argument("notebooks", nargs="*", type=Path, help="the notebooks (default: all in this folder)")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="write the results there instead")
+    parser.add_argument("--to", type=Path, metavar="DIR", help="write the results to this directory instead")
     options = parser.parse_args(arguments)
     runpy.run_path(str(HERE.parent / "scripts" / "java.py"))["use"]()
     for path in options.notebooks or sorted(HERE.glob("*.ipynb")):

@@ -1,6 +1,6 @@
-"""A local Spark session for the demo: small, silent, and gone when it is closed.
+"""Local Spark session for the demo, without output of Spark, and without processes after it is closed.
 
-Spark's start-up talks on stderr whatever its log level is, so what its JVM and its workers write goes to a file.
+Spark writes to stderr during its start at any log level, so stderr of its JVM and of its workers goes to a file.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ JAVA = Path(__file__).resolve().parents[1] / "scripts" / "java.py"
 
 
 def java() -> Path | None:
-    """The home of a Java that Spark can use, for this process and what it starts; None if there is none."""
+    """Set `JAVA_HOME` to a Java for Spark; return it, or None if there is none."""
     home: Path | None = runpy.run_path(str(JAVA))["use"]()
     return home
 
 
 @contextlib.contextmanager
 def local_session(folder: Path) -> Iterator[SparkSession]:
-    """A session on two cores of this machine, which listens on loopback only.
+    """Start a session on two cores that listens on loopback only.
 
     Args:
-        folder: where Spark writes what it has to write.
+        folder: directory of Spark's files.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("demo")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _errors_to(folder / "spark.log"):
+    with _redirect_stderr(folder / "spark.log"):
         spark = builder.getOrCreate()
     try:
         spark.sparkContext.setLogLevel("OFF")
@@ -58,14 +58,14 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
     finally:
         spark.stop()
         gateway = SparkContext._gateway
-        if gateway is not None:  # the JVM would end some time after this process
+        if gateway is not None:  # or the JVM ends after this process
             gateway.shutdown()
             SparkContext._gateway = SparkContext._jvm = None
             _end(gateway.proc)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the JVM, which does so by itself when its input ends."""
+    """Wait for the end of the JVM, which ends when its standard input is closed."""
     if process.stdin is not None:
         process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -75,14 +75,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
-    """Have the processes that are started meanwhile write their errors to a file."""
+def _redirect_stderr(path: Path) -> Iterator[None]:
+    """Redirect stderr of the processes that are started in this context to a file."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     try:
         with path.open("wb") as file:
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)

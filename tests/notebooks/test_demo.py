@@ -1,4 +1,4 @@
-"""The demo runs as a program of its own, shows what it promises, and leaves nothing behind."""
+"""The demo runs as a program, prints its results, and removes its files."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def test_demo_prints_its_sections_and_cleans_up(tmp_path: Path) -> None:
         "ColumnError: the table has no column 'price'",
         'load_as_spark("local.share#retail.sales.orders").createOrReplaceTempView("orders")',
         "FROM orders o JOIN customers c USING (customer_id)",
-        "The same join in pandas gives the same turnover, to the cent.",
-        "poller.pull()   # nothing is new: None",
+        "The same join in pandas returns exactly the same turnover.",
+        "poller.pull()   # no changes: None",
         "requests: 1 to the API, 0 for files",
         "requests: 2 to the API, 2 for files",
         "update_preimage",
-        "the first run brings the table as it is: 2,000 rows",
-        "the next run of the same query brings these: 3 rows",
-        "the copy has 2,003 rows, as the shared table has.",
+        "the first run returns the current table: 2,000 rows",
+        "the next run of the same query returns the new rows: 3 rows",
+        "the copy has 2,003 rows, the same as the shared table.",
     ):
         assert fact in output
     assert re.search(r"\(12,2\).*Decimal 4\.99", output)
@@ -129,7 +129,7 @@ def test_existing_profile_is_not_overwritten(tmp_path: Path) -> None:
     process = start(profile)
     _, errors = process.communicate(timeout=HANG)
     assert process.returncode == 1
-    assert errors.strip().startswith("The demo failed: RuntimeError: local.share is there already")
+    assert errors.strip().startswith("The demo failed: RuntimeError: local.share exists and is not from this demo")
     assert "mine" not in errors
     assert profile.read_text(encoding="utf-8") == mine
 

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, and are committed with their output and nothing else."""
+"""The notebooks run without errors, and are committed with their current output."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     return [cell for cell in read(path)["cells"] if cell["cell_type"] == "code"]
 
 
-def shown(cell: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a cell shows: the kind of each output and its text; pictures without theirs."""
+def outputs_of(cell: dict[str, Any]) -> list[tuple[str, str]]:
+    """The outputs of a cell: type and text; empty text for images."""
     found = []
     for output in cell["outputs"]:
         if output["output_type"] == "stream":
@@ -45,8 +45,8 @@ def shown(cell: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def printed(path: Path) -> list[list[tuple[str, str]]]:
-    """What each cell shows, but for what hangs on the versions of the libraries: dtypes, sizes, layout."""
+def reproducible_outputs(path: Path) -> list[list[tuple[str, str]]]:
+    """The outputs of each cell, without the parts that depend on versions of libraries: dtypes, sizes, layout."""
     return [
         [
             (
@@ -55,7 +55,7 @@ def printed(path: Path) -> list[list[tuple[str, str]]]:
                 if kind == "stdout"
                 else "",
             )
-            for kind, text in shown(cell)
+            for kind, text in outputs_of(cell)
         ]
         for cell in code_cells(path)
     ]
@@ -85,14 +85,16 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     again = tmp_path / path.name
     assert [cell["source"] for cell in code_cells(again)] == [cell["source"] for cell in code_cells(path)]
-    assert printed(again) == printed(path), "the committed output is not of this code: make notebooks"
+    assert reproducible_outputs(again) == reproducible_outputs(path), (
+        "the committed output differs: run `make notebooks`"
+    )
 
 
 @each
 def test_notebook_is_committed_with_its_output(path: Path) -> None:
     cells = code_cells(path)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    kinds = [kind for cell in cells for kind, _ in shown(cell)]
+    kinds = [kind for cell in cells for kind, _ in outputs_of(cell)]
     assert "error" not in kinds
     assert "stderr" not in kinds
     assert kinds.count("image/png") >= 1
@@ -100,9 +102,9 @@ def test_notebook_is_committed_with_its_output(path: Path) -> None:
 
 
 @each
-def test_output_holds_no_secret_and_no_local_path(path: Path) -> None:
+def test_output_contains_no_secret_and_no_local_path(path: Path) -> None:
     for cell in code_cells(path):
-        for _, text in shown(cell):
+        for _, text in outputs_of(cell):
             assert not SECRETS.search(text)
             assert not MACHINE.search(text)
             assert not ADDRESS.search(text)
