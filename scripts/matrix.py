@@ -1,10 +1,10 @@
-"""Run the Spark tests on several versions of PySpark, each in an environment of its own; `make matrix` does so.
+"""Runner of the Spark tests on several versions of PySpark, each in its own environment; `make matrix` runs it.
 
-    python scripts/matrix.py                   every version that is supported, and the newest
-    python scripts/matrix.py 3.5 4.0.0         the last 3.5, and just 4.0.0
-    python scripts/matrix.py 4.1 -- -k cluster what follows the dashes is for pytest
+    python scripts/matrix.py                   every supported version, and the newest
+    python scripts/matrix.py 3.5 4.0.0         the latest 3.5, and exactly 4.0.0
+    python scripts/matrix.py 4.1 -- -k cluster passes the arguments after `--` to pytest
 
-An environment is `.venv-spark-<version>`, made when it is not there or `pyproject.toml` has changed.
+An environment is `.venv-spark-<version>`, created if it does not exist or if `pyproject.toml` has changed.
 """
 
 from __future__ import annotations
@@ -22,66 +22,65 @@ EXTRAS = "[server,sql]"
 TESTS = ("pytest>=8.0", "pytest-timeout>=2.3", "deltalake>=1.6", "hypothesis>=6.90")
 
 
-def requirements(wanted: str) -> list[str]:
-    """What is installed for a version: `4.1` is its last release, `4.0.0` just that one, `newest` the newest."""
-    if wanted == "newest":
+def requirements(requested: str) -> list[str]:
+    """Return the requirements for a version: `4.1` is its latest release, `4.0.0` that release."""
+    if requested == "newest":
         return ["pyspark[connect]"]
-    exact = wanted.count(".") >= 2
-    spark = f"pyspark[connect]=={wanted}" if exact else f"pyspark[connect]=={wanted}.*"
-    # Its extra pins numpy below 2, which later releases of pyarrow refuse; it was made for pandas 2.
-    return [spark, "numpy<2", "pandas<3", "pyarrow<24"] if wanted.startswith("3.") else [spark]
+    spark = f"pyspark[connect]=={requested}" + ("" if requested.count(".") >= 2 else ".*")
+    # PySpark 3.5 requires numpy below 2, which newer releases of pyarrow do not support, and pandas 2.
+    return [spark, "numpy<2", "pandas<3", "pyarrow<24"] if requested.startswith("3.") else [spark]
 
 
-def environment(wanted: str) -> Path:
-    """Make the environment of a version if need be, and return its interpreter."""
-    home = ROOT / f".venv-spark-{wanted}"
+def environment(requested: str) -> Path:
+    """Create the environment of a version if necessary; return its interpreter."""
+    home = ROOT / f".venv-spark-{requested}"
     python, stamp = home / "bin" / "python", home / ".ready"
     if stamp.exists() and stamp.stat().st_mtime > (ROOT / "pyproject.toml").stat().st_mtime:
         return python
-    print(f"== making {home.name}", flush=True)
+    print(f"== creating {home.name}", flush=True)
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--upgrade", "pip"], check=True)
-    subprocess.run([*pip, "--editable", f"{ROOT}{EXTRAS}", *TESTS, *requirements(wanted)], check=True)
+    subprocess.run([*pip, "--editable", f"{ROOT}{EXTRAS}", *TESTS, *requirements(requested)], check=True)
     stamp.touch()
     return python
 
 
-def run(wanted: str, arguments: Sequence[str]) -> tuple[str, str]:
-    """Run the tests on a version; return the version and how it went."""
-    begun = time.monotonic()
+def run(requested: str, arguments: Sequence[str]) -> tuple[str, str]:
+    """Run the tests on a version; return the version and the result."""
+    start = time.monotonic()
     try:
-        python = environment(wanted)
+        python = environment(requested)
     except subprocess.CalledProcessError:
-        return wanted, "FAILED: the environment cannot be made"
+        return requested, "FAILED: the environment cannot be created"
     subprocess.run([str(python), str(ROOT / "scripts" / "java.py"), "--quiet"], check=False)
     command = [str(python), "-c", "import pyspark; print(pyspark.__version__)"]
     version = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     print(f"== PySpark {version}", flush=True)
     command = [str(python), "-m", "pytest", "tests/spark", "-q", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, cwd=ROOT, check=False)
-    how = {0: "passed"}.get(done.returncode, f"FAILED: pytest ended with {done.returncode}")
-    return version, f"{how} ({time.monotonic() - begun:.0f} s)"
+    result = f"FAILED: pytest ended with {done.returncode}" if done.returncode else "passed"
+    return version, f"{result} ({time.monotonic() - start:.0f} s)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tests on each version; return 0 if all passed."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    cut = given.index("--") if "--" in given else len(given)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(description="Run the Spark tests on several versions of PySpark.")
     parser.add_argument("versions", nargs="*", default=VERSIONS, help=f"default: {' '.join(VERSIONS)}")
-    parser.add_argument("--make", action="store_true", help="only make the environments")
-    options = parser.parse_args(given[:cut])
+    parser.add_argument("--make", action="store_true", help="only create the environments")
+    options = parser.parse_args(arguments[:end])
     if options.make:
-        for wanted in options.versions:
-            environment(wanted)
+        for requested in options.versions:
+            environment(requested)
         return 0
-    results = [run(wanted, given[cut + 1 :]) for wanted in options.versions]
+    results = [run(requested, arguments[end + 1 :]) for requested in options.versions]
     print()
-    for version, how in results:
-        print(f"PySpark {version:8} {how}")
-    return 0 if all(how.startswith("passed") for _, how in results) else 1
+    for version, result in results:
+        print(f"PySpark {version:8} {result}")
+    return 0 if all(result.startswith("passed") for _, result in results) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Uses the installed package as a user does: serves sample tables on loopback and reads one with pandas."""
+"""Test of an installed wheel: serves sample tables on loopback, and reads one with pandas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delta_sharing_client.server import SharingServer, write_sample_tables
 if __name__ == "__main__":
     checkout = Path(__file__).resolve().parents[1]
     if Path(ds.__file__).resolve().is_relative_to(checkout / "delta_sharing_client"):
-        raise SystemExit("this is the checkout, not the wheel")
+        raise SystemExit("the import found the checkout, not the wheel")
     with (
         tempfile.TemporaryDirectory() as folder,
         SharingServer(write_sample_tables(Path(folder))) as server,

@@ -26,7 +26,7 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def install(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Make a program that says it is some Java, at a home below the test's folder."""
+    """Create a program that prints a Java version, in a home below the test's directory."""
 
     def make(home: str, version: str) -> Path:
         program = tmp_path / home / "bin" / "java"
