@@ -4,7 +4,7 @@
 
     ds.load_as_pandas("config.share#share.schema.table")
 
-Names are imported when they are first used, so that importing the package costs next to nothing.
+Names are imported on first use, because pandas and pyarrow are slow to import.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.table_changes import TableChanges
     from delta_sharing_client.table.table_scan import TableScan
 
-#: Where each public name lives; modules stand for themselves.
+#: Module of each public name; a module is listed under its own name.
 _HOMES = {
     "ChangeBatch": "cdf.batch",
     "ChangePoller": "cdf.poller",
@@ -114,7 +114,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # or every misspelt name would pass a type checker
+if not TYPE_CHECKING:  # type checkers would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)

@@ -1,4 +1,4 @@
-"""Locks between processes: one holder per lock file, released by the system when its process ends."""
+"""File locks between processes (filelock), released by the system when their process ends."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from filelock import FileLock, Timeout
 
 __all__ = ["Timeout", "file_lock", "holder_of"]
 
-#: The process id is written behind the first byte, which is locked: on Windows a locked byte cannot be read.
+#: Offset of the process id: the first byte is locked, and on Windows a locked byte cannot be read.
 _START: Final = 1
 _LENGTH: Final = 20
 
 
 def file_lock(path: Path, *, private: bool = False) -> FileLock:
-    """Return a lock on a file, which is made where it is missing and stays; nothing is locked yet.
+    """Return an unlocked lock on a file. `acquire` creates the file if it is missing, and `release` keeps it.
 
     The lock belongs to the process: any of its threads may release it, and a forked child does not inherit it.
-    A file system without locks raises `OSError`. A lock file that is a symbolic link is refused.
+    `acquire` raises `OSError` if the file system has no locks, or if the lock file is a symbolic link.
 
     Args:
-        path: the lock file; its folder has to exist.
-        private: nobody but the owner may read the lock file.
+        path: the lock file; its directory must exist.
+        private: only the owner may read the lock file.
     """
     return FileLock(
         path,
@@ -36,7 +36,7 @@ def file_lock(path: Path, *, private: bool = False) -> FileLock:
 
 
 def holder_of(path: Path) -> int | None:
-    """Return the id of the process that locked a file last; None if that cannot be read."""
+    """Return the id of the process that locked a file last, or None if it cannot be read."""
     try:
         with path.open("rb", buffering=0) as file:
             file.seek(_START)

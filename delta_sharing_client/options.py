@@ -1,4 +1,4 @@
-"""How requests are sent: time-outs, retries, connections, certificates. One frozen value for both transports."""
+"""`TransportOptions`: time-outs, retries, connections, memory, certificates."""
 
 from __future__ import annotations
 
@@ -20,56 +20,54 @@ def default_user_agent() -> str:
     """Return ``delta-sharing-client/<version> Python/<version> requests/<version>``."""
     try:
         requests_version = version("requests")
-    except PackageNotFoundError:  # installed without its metadata, as some bundlers do
+    except PackageNotFoundError:  # bundlers may leave out the metadata
         requests_version = "unknown"
     return f"delta-sharing-client/{__version__} Python/{platform.python_version()} requests/{requests_version}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransportOptions:
-    """How requests are sent, to the sharing server and to the stores that hold the files.
+    """Options of requests to the sharing server and to stores.
 
     Attributes:
-        connect_timeout: how long a connection may take; 10 s, since a host that is up answers within one.
-        read_timeout: how long the head of an answer may take, and how long nothing may come of its body; 60 s,
-            since a server may have to read a long table log before it answers. No request is ever without a
-            time-out.
-        minimum_speed: bytes per second at which the body of an answer arrives at least, measured over
-            `read_timeout`; 100, which ends an answer that only trickles and no slow network.
-        api_attempts: how often one request to the sharing server is tried; 6, which with the backoff below
-            outlasts a restart of the server.
-        api_deadline: how long all those attempts together may wait for an answer; 120 s, so that a caller
-            learns of an outage within minutes. Time in which an answer is arriving does not count.
-        query_deadline: how long an answer may take that the server prepares asynchronously; 10 minutes, which
-            a view over a large table may need. Meanwhile the server is asked every 10 s at the most.
-        asynchronous_queries: let the server prepare the answer to a query asynchronously (`asyncquery=true`),
-            which a view over a large table may need; off, since servers are seen to forget what such a query asks
-            for. An asynchronous answer is taken only from a server that says that it can do that; any other is
-            asked once more without.
-        backoff_base: the first wait between attempts is random up to this, each further one up to double;
-            0.2 s, since most faults are gone at once.
-        backoff_cap: the most that a wait grows to; 20 s. A server's `Retry-After` is honoured beyond it.
-        storage_attempts: how often in a row a file's download may fail without getting further; 5. A
-            download that gets further is resumed, however often it is cut.
-        max_connections: open connections to one host; 48, beyond which 400 small files 60 ms away come no
-            faster to two cores.
-        memory_budget: bytes of files that may be on their way, encoded or decoded, in one load; 512 MB, which
-            keeps 48 connections busy with files of 10 MB.
-        batch_memory_limit: bytes that decoded rows may take which cannot be decoded apart, a single row at the
-            least; 1 GiB. Rows are decoded in much smaller steps wherever the file allows it. A larger row
-            raises `DataError` before the memory is taken.
-        allow_http: send tokens and fetch files over plain http to other machines too; off, since both are
-            secrets. Plain http on loopback is always allowed.
-        ca_bundle: a file or directory of trusted certificates instead of the default ones. Without it
-            `REQUESTS_CA_BUNDLE` and `CURL_CA_BUNDLE` hold. Verification cannot be turned off.
-        client_certificate: the file of a client certificate with its key, or the two files; none by default.
-        proxies: proxy URLs by scheme, as `requests` takes them; they go before the usual environment
-            variables (`HTTPS_PROXY`, `NO_PROXY`, ...), which hold otherwise. Loopback is never proxied.
-        user_agent: the `User-Agent` header; names this package, Python and requests with their versions.
+        connect_timeout: time-out for opening a connection; 10 s, because a reachable host answers within 1 s.
+        read_timeout: time-out for the head of a response, and for each pause within its body; 60 s, because a
+            server may read a long table log before it answers. Every request has a time-out.
+        minimum_speed: minimum speed of a response body in bytes per second, measured over `read_timeout`; 100,
+            which no usable network falls below.
+        api_attempts: attempts per request to the sharing server; 6, which with the backoff below take longer than
+            a restart of the server.
+        api_deadline: total wait for an answer over all attempts; 120 s, so that an outage is reported within
+            minutes. Time in which an answer arrives does not count.
+        query_deadline: maximum time for an asynchronous query; 10 minutes, which a view over a large table may
+            need. The server is polled at least every 10 s.
+        asynchronous_queries: allow asynchronous queries (`asyncquery=true`), which a view over a large table may
+            require; off, because some servers ignore the fields of such a query. An asynchronous answer is
+            accepted only from a server that announces it; otherwise the query is repeated synchronously.
+        backoff_base: upper bound of the random wait before the second attempt; each further wait may be twice as
+            long. 0.2 s, because most faults are short.
+        backoff_cap: maximum wait between attempts; 20 s. A longer `Retry-After` of the server is respected.
+        storage_attempts: consecutive attempts to download a file without progress; 5. A download with progress is
+            resumed after every interruption.
+        max_connections: maximum number of open connections per host; 48, beyond which two cores load 400 small
+            files at a latency of 60 ms no faster.
+        memory_budget: bytes of files in flight per load, encoded or decoded; 512 MB, which keep 48 connections
+            busy with files of 10 MB.
+        batch_memory_limit: maximum bytes of decoded rows that cannot be decoded separately, at least of a single
+            row; 1 GiB. Rows are decoded in smaller steps if the file allows it. A larger row raises `DataError`
+            before its memory is allocated.
+        allow_http: allow tokens and files over plain http to other machines; off, because both are secrets. Plain
+            http on loopback is always allowed.
+        ca_bundle: file or directory of trusted certificates instead of the default ones; by default
+            `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`. Verification cannot be turned off.
+        client_certificate: file of a client certificate with its key, or the two files; none by default.
+        proxies: proxy URLs by scheme, as for `requests`; they take precedence over the environment variables
+            (`HTTPS_PROXY`, `NO_PROXY`, ...). Loopback is never proxied.
+        user_agent: the `User-Agent` header; by default the versions of this package, Python and requests.
 
     Raises:
         ValueError: a value is out of its range.
-        TypeError: a value is of the wrong type.
+        TypeError: a value has the wrong type.
     """
 
     connect_timeout: timedelta = timedelta(seconds=10)

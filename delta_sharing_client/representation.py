@@ -1,4 +1,4 @@
-"""`repr` of objects whose constructor failed: debuggers and recorders of tracebacks ask every object for it."""
+"""`repr` of objects whose constructor failed, for debuggers and traceback recorders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ T = TypeVar("T")
 
 
 def representation(method: Callable[[T], str]) -> Callable[[T], str]:
-    """Decorate a hand-written `__repr__` or `_repr_html_`: it works without the attributes that it shows, too.
-
-    Args:
-        method: the method.
-    """
+    """Decorate a `__repr__` or `_repr_html_` so that it also works if the object lacks attributes."""
 
     @wraps(method)
     def shown(self: Any) -> str:

@@ -1,11 +1,11 @@
-"""Secrets as a type, and the redaction of whatever might carry one.
+"""`Secret` and `SecretUrl`, and redaction of texts that may contain secrets.
 
-A token is a `Secret` from the moment it is read. It never shows itself in `repr`, `str`, `format` or a
-pickle; `Secret.reveal()` is the one way to the text, so that a search for `reveal(` lists every use.
+A token is a `Secret` from the moment it is read. `repr`, `str` and `format` mask it, and it cannot be pickled.
+Only `Secret.reveal()` returns the text, so a search for `reveal(` lists every use.
 
-Pre-signed URLs are secrets of another kind: their query string grants access. A `SecretUrl` hides one in the same
-way, so that no variable of a frame shows it to a debugger or an error reporter; unlike a token it can be pickled,
-since tasks carry it to Spark executors. Messages that could hold a URL go through `redact_url` or `redact_text`.
+The query string of a pre-signed URL grants access, so a `SecretUrl` is masked too, also in local variables that a
+debugger or an error reporter records. It can be pickled, because tasks carry it to Spark executors. Messages that
+may contain a URL pass through `redact_url` or `redact_text`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MASK: Final = "***"
 
 
 class _Masked:
-    """A text that never shows itself."""
+    """A text that is masked in every representation."""
 
     __slots__ = ()
 
     _value: str
 
     def reveal(self) -> str:
-        """Return the secret text; call it only where a request is made."""
+        """Return the secret text; only code that makes a request calls this."""
         return self._value
 
     def __repr__(self) -> str:
@@ -48,7 +48,7 @@ class _Masked:
 
 
 class Secret(_Masked):
-    """A credential that never shows itself.
+    """A credential that is masked in every representation.
 
     Args:
         value: the secret text.
@@ -77,23 +77,16 @@ class Secret(_Masked):
 
 
 class SecretUrl(_Masked, Struct, frozen=True, gc=False):
-    """A URL, mostly a pre-signed one, that never shows itself; it can be pickled.
+    """A URL, usually a pre-signed one, that is masked in every representation; it can be pickled.
 
-    A `Struct`, because an answer may have 300,000 of them, and these are made in a third of the time.
+    A `Struct` is created in a third of the time, and an answer may have 300,000 URLs.
     """
 
     _value: str
 
 
 def redact_url(url: str | SecretUrl) -> str:
-    """Return `url` without user info, query string and fragment; safe to show.
-
-    Args:
-        url: any URL, also a malformed one.
-
-    Returns:
-        `scheme://host[:port]/path`, followed by `?***` where there was a query string.
-    """
+    """Return `scheme://host[:port]/path` of any URL, followed by `?***` if it has a query string."""
     try:
         parts = urlsplit(url if isinstance(url, str) else url.reveal())
         host = parts.hostname or ""
@@ -110,15 +103,12 @@ def redact_url(url: str | SecretUrl) -> str:
 
 
 def unsigned_url(url: SecretUrl) -> str:
-    """Return what a pre-signed URL names: all of it but its query string and fragment.
-
-    Of one file it is mostly the same in every answer, whatever its id and its signature.
-    """
+    """Return a pre-signed URL without query string and fragment; it is usually the same in every answer."""
     return url.reveal().partition("#")[0].partition("?")[0]
 
 
 _URL = re.compile(r"""[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s'"<>\\?#]*+(?:[?#][^\s'"<>]*+)?""")
-#: What is left of a URL when its beginning is missing or escaped: anything up to a `?` with a `=` behind it.
+#: The rest of a URL whose beginning is missing or escaped: a word with a `?` and a `=` after it.
 _QUERY = re.compile(r"""(?<![^\s'"<>])([^\s'"<>?]*+)\?[^\s'"<>]*?(?:=|\\u003d)[^\s'"<>]*+""")
 _AUTH = re.compile(
     r"(?i)\b(bearer|basic)\s++"
@@ -127,8 +117,8 @@ _AUTH = re.compile(
 )
 _JWT = re.compile(r"\beyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?")
 _PEM = re.compile(r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)")
-#: The end of a field's name, its closing quote (perhaps escaped) and what stands before the value. A URL that ends
-#: in `/token` is no field: behind its colon stands what went wrong there.
+#: The end of a field's name, its closing quote (perhaps escaped), and the separator. A URL that ends in `/token`
+#: is not a field: an error message follows its colon.
 _FIELD = re.compile(
     r"(?i)(?<!/)(?:token|secret|password|assertion|signature|(?:access|private|account|api)_?key|(?P<header>authorization)"
     r"""|(?<![a-z0-9_])sig(?=\\*+["']\s*+:|=)|x-(?:amz|goog)-[a-z-]{1,40})"""
@@ -142,8 +132,7 @@ _LINE = re.compile(r"""[^"'\r\n]*+""")
 def redact_text(text: str) -> str:
     """Return `text` with signed URLs, authorization headers and token fields masked.
 
-    For messages that come from elsewhere: a server's error body, an exception of a library. Takes time
-    linear in the text's length, whatever the text.
+    For texts of other origin: a server's error body, an exception of a library. Takes linear time for any text.
     """
     text = _PEM.sub(MASK, text)
     text = _URL.sub(_shown_url, text)
@@ -154,13 +143,13 @@ def redact_text(text: str) -> str:
 
 
 def _shown_url(match: re.Match[str]) -> str:
-    """A URL made safe, and the punctuation behind it, which is the sentence's."""
+    """Redact a URL, and keep the punctuation of the sentence after it."""
     url = match.group().rstrip(".,:;!)]}")
     return redact_url(url) + match.group()[len(url) :]
 
 
 def _redact_fields(text: str) -> str:
-    """Mask the values of fields whose names say that they hold a secret."""
+    """Mask the values of fields with names of secrets."""
     kept: list[str] = []
     done = 0
     while field := _FIELD.search(text, done):
@@ -173,12 +162,12 @@ def _redact_fields(text: str) -> str:
 
 
 def _value(text: str, start: int, *, header: bool) -> tuple[int, int]:
-    """Where a field's value starts and ends, its quotes left out."""
+    """Return start and end of a field's value, without its quotes."""
     quote = _QUOTE.match(text, start)
     if quote is None:
         bare = (_LINE if header else _BARE).match(text, start)
         return start, bare.end() if bare else start
-    # In JSON inside JSON the quotes are escaped: the closing one as often as the opening one.
+    # In JSON within JSON, the closing quote is escaped as often as the opening one.
     level = len(quote[1])
     position = quote.end()
     while (found := text.find(quote[2], position)) >= 0:

@@ -1,4 +1,4 @@
-"""Tokens that come from elsewhere: a vault, a workload identity, a broker of the company's."""
+"""Tokens of a caller's function: a vault, a workload identity, a token broker."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from delta_sharing_client.model.credentials import HEADER_SAFE
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret, redact_text
 
-#: Returns a bearer token for the sharing server, and when it expires: a datetime (UTC without a zone), how long
-#: it is good from now on, or None where that is not known. Called by one thread at a time.
+#: Returns a bearer token for the sharing server, and its expiration: a datetime (UTC without a zone), a timedelta
+#: from now, or None if unknown. One thread at a time calls it.
 CredentialProvider: TypeAlias = Callable[[], tuple[str, datetime | timedelta | None]]
 
 
 class ExternalTokens:
-    """Asks the caller's function for tokens.
+    """Source of tokens that a function of the caller returns.
 
     Args:
         provider: the function.
-        now: gives the seconds since the epoch.
+        now: returns the seconds since the epoch.
 
     Raises:
-        TypeError: it is no function.
+        TypeError: `provider` is not callable.
     """
 
     def __init__(self, provider: CredentialProvider, *, now: Callable[[], float] = time.time) -> None:
@@ -39,7 +39,7 @@ class ExternalTokens:
         self._now = now
 
     def fetch(self, *, patient: bool) -> AccessToken:
-        """Return a new token; asked once, whatever `patient` says: the function knows best when to try again.
+        """Return a new token; calls the function once and ignores `patient`, because retries are its own matter.
 
         Raises:
             TokenError: the function failed, or returned no usable token.
@@ -47,15 +47,15 @@ class ExternalTokens:
         asked_at = self._now()
         try:
             answer = self._provider()
-        except Exception as error:  # noqa: BLE001  # the caller's own code; its words may hold a secret
+        except Exception as error:  # noqa: BLE001  # any exception of the caller's code; its text may contain a secret
             raise TokenError(
                 f"the credential provider failed: {type(error).__name__}: {redact_text(str(error))[:500]}"
             ) from None
         return self._checked(answer, asked_at)
 
     def hint(self) -> str:
-        """Return what to tell the user when the sharing server refuses a new token."""
-        return "The token that the credential provider gave is wrong, expired or not for this server"
+        """Return the remedy if the sharing server refuses a new token."""
+        return "The token of the credential provider is wrong, expired or not for this server"
 
     @representation
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Access tokens from an OAuth token endpoint (RFC 6749, RFC 7523)."""
+"""OAuth token requests: client credentials (RFC 6749) and signed assertions (RFC 7523)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote_plus
 
 from delta_sharing_client.auth.private_key import AssertionSigner
@@ -34,56 +34,61 @@ from delta_sharing_client.wire.ndjson import parse_object
 
 logger = logging.getLogger(__name__)
 
-#: How long a token endpoint is tried where there is no token to go on with.
+C = TypeVar("C", ClientCredentials, PrivateKeyJwt)
+
+#: Deadline for a first token, or one that has expired.
 PATIENCE: Final = timedelta(seconds=60)
-#: And how long where there is one: a request waits for it.
+#: Deadline for the renewal of a valid token, for which a request waits.
 _IMPATIENCE: Final = timedelta(seconds=10)
 
 _MAX_ANSWER: Final = 1024 * 1024
-_MAX_SAID: Final = 500
+#: Characters of the endpoint's error message that are shown.
+_MAX_MESSAGE: Final = 500
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-class OAuthTokens(ABC):
-    """Asks a token endpoint for access tokens.
+class OAuthTokens(ABC, Generic[C]):
+    """Source of access tokens from a token endpoint.
 
     Args:
-        endpoint: the endpoint's URL.
-        client_id: the client's id, for messages.
+        profile: the profile.
+        credential: its credential, with the token endpoint.
         options: time-outs, retries, certificates.
-        now: gives the seconds since the epoch.
-        make_retrier: makes what repeats a request.
+        now: returns the seconds since the epoch.
+        make_retrier: makes the retrier of a request.
 
     Raises:
-        InsecureUrlError: the credential would travel in clear text.
+        InsecureUrlError: the credential would be sent over plain http.
     """
 
     def __init__(
         self,
-        endpoint: str,
-        client_id: str,
+        profile: Profile,
+        credential: C,
         options: TransportOptions,
         *,
         now: Callable[[], float] = time.time,
         make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
     ) -> None:
-        self._transport = TokenTransport(endpoint, options)
-        self._client_id = client_id
+        self._transport = TokenTransport(credential.token_endpoint, options)
+        self._profile = profile
+        self._credential: C = credential
+        self._client_id = credential.client_id
         self._options = options
         self._now = now
         self._make_retrier = make_retrier
-        self._shown = redact_url(endpoint)
+        self._shown = redact_url(credential.token_endpoint)
 
     def fetch(self, *, patient: bool) -> AccessToken:
         """Return a new token.
 
         Args:
-            patient: try for a minute, as often as the options allow; otherwise once, for 10 s at the most.
+            patient: retry for 60 s, up to the attempts of the options; else try once, for 10 s.
 
         Raises:
-            TokenError: the endpoint refuses, cannot be reached, or gives no usable token.
+            TokenError: the endpoint refuses, cannot be reached, or returns no usable token.
             ProfileError: the private key cannot be used.
-            MissingDependencyError: the extra `oauth` is needed and not installed.
+            MissingDependencyError: the extra `oauth` is required and not installed.
         """
         deadline = min(PATIENCE if patient else _IMPATIENCE, self._options.api_deadline)
         attempts = self._options.api_attempts if patient else 1
@@ -98,7 +103,7 @@ class OAuthTokens(ABC):
             self._transport.close()
 
     def hint(self) -> str:
-        """Return what to tell the user when the sharing server refuses a new token."""
+        """Return the remedy if the sharing server refuses a new token."""
         return (
             f"The access token is a new one of {self._shown} for client {self._client_id!r}: ask the provider "
             "whether this client has access, and whether scope and audience in the profile are right"
@@ -110,7 +115,7 @@ class OAuthTokens(ABC):
 
     @abstractmethod
     def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
-        """Send the request; return the answer, and what must not be shown of it."""
+        """Send the token request; return the answer, and the secrets that it may repeat."""
 
     def _post(self, attempt: Attempt, form: Mapping[str, str], headers: Mapping[str, str]) -> Response:
         return self._transport.post(form, headers=headers, timeout=attempt.timeout)
@@ -129,10 +134,10 @@ class OAuthTokens(ABC):
     def _refusal(
         self, response: Response, fields: Mapping[str, Any] | None, secrets: tuple[Secret, ...]
     ) -> TokenError | RetryLater:
-        code, said = _text(fields, "error"), _text(fields, "error_description")
+        code, message = _text(fields, "error"), _text(fields, "error_description")
         for secret in secrets:
-            code, said = (text.replace(secret.reveal(), MASK) if text else None for text in (code, said))
-        details = ": ".join(response.scrub(redact_text(text))[:_MAX_SAID] for text in (code, said) if text)
+            code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
+        details = ": ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
         sentence = f"the token endpoint {self._shown} answered {response.status}"
         if details:
             sentence += f" ({details})"
@@ -171,32 +176,10 @@ class OAuthTokens(ABC):
         return AccessToken.living(Secret(token), asked_at, lifetime)
 
 
-class ClientCredentialsTokens(OAuthTokens):
-    """Trades a client's id and secret for access tokens (type `oauth_client_credentials`).
+class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
+    """Tokens for a client's id and secret (type `oauth_client_credentials`)."""
 
-    Args:
-        credential: id and secret.
-        options: time-outs, retries, certificates.
-        now: gives the seconds since the epoch.
-        make_retrier: makes what repeats a request.
-
-    Raises:
-        InsecureUrlError: the secret would travel in clear text.
-    """
-
-    def __init__(
-        self,
-        credential: ClientCredentials,
-        options: TransportOptions,
-        *,
-        now: Callable[[], float] = time.time,
-        make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
-    ) -> None:
-        super().__init__(
-            credential.token_endpoint, credential.client_id, options, now=now, make_retrier=make_retrier
-        )
-        self._credential = credential
-        self._encoded = False
+    _encoded = False
 
     def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
         credential = self._credential
@@ -208,7 +191,7 @@ class ClientCredentialsTokens(OAuthTokens):
         response = self._post(attempt, form, self._authorization(encoded=self._encoded))
         other = self._authorization(encoded=not self._encoded)
         if response.status in (400, 401) and other != self._authorization(encoded=self._encoded):
-            # RFC 6749 wants id and secret form-encoded inside the header; most servers take them as they are.
+            # RFC 6749 requires id and secret to be form-encoded in the header; most servers expect them unencoded.
             response.close()
             self._encoded = not self._encoded
             response = self._post(attempt, form, other)
@@ -220,36 +203,13 @@ class ClientCredentialsTokens(OAuthTokens):
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-class PrivateKeyJwtTokens(OAuthTokens):
-    """Trades assertions signed with a private key for access tokens (type `oauth_jwt_bearer_private_key_jwt`).
+class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
+    """Tokens for assertions signed with a private key (type `oauth_jwt_bearer_private_key_jwt`).
 
-    The key is read when the first token is needed.
-
-    Args:
-        profile: the profile.
-        credential: its credential.
-        options: time-outs, retries, certificates.
-        now: gives the seconds since the epoch.
-        make_retrier: makes what repeats a request.
-
-    Raises:
-        InsecureUrlError: the assertion would travel in clear text.
+    The key is read when the first token is requested.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        credential: PrivateKeyJwt,
-        options: TransportOptions,
-        *,
-        now: Callable[[], float] = time.time,
-        make_retrier: Callable[[TransportOptions], Retrier] = Retrier,
-    ) -> None:
-        super().__init__(
-            credential.token_endpoint, credential.client_id, options, now=now, make_retrier=make_retrier
-        )
-        self._profile = profile
-        self._signer: AssertionSigner | None = None
+    _signer: AssertionSigner | None = None
 
     def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
         if self._signer is None:
@@ -272,11 +232,11 @@ def _text(fields: Mapping[str, Any] | None, name: str) -> str | None:
     value = (fields or {}).get(name)
     if not isinstance(value, str) or not value:
         return None
-    return " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * _MAX_SAID]).split())
+    return " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * _MAX_MESSAGE]).split())
 
 
 def _seconds(value: Any) -> float | None:
-    """A number of seconds, or one as text; None where there is none, -1 for what is no number."""
+    """Convert a number or its text to seconds; None stays None, and anything else becomes -1."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):

@@ -1,4 +1,4 @@
-"""The private key of a profile, and the assertions that it signs (extra `oauth`)."""
+"""Private key of a profile, and the assertions signed with it (extra `oauth`)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
-#: How long an assertion is good, seconds.
+#: Validity of an assertion, in seconds.
 LIFETIME: Final = 120
 
 _MAX_KEY: Final = 64 * 1024
 
 
 def private_key_path(profile: Profile) -> Path | None:
-    """Return where a profile's private key is; None for a profile that names no file.
+    """Return the path of a profile's private key file; None if the profile names no file.
 
-    A relative path is taken from the profile's folder if there is such a file, else from the working directory.
+    A relative path starts at the profile's directory if the file exists there, else at the working directory.
     """
     credential = profile.credential
     if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:
@@ -43,7 +43,7 @@ def read_private_key(profile: Profile) -> Secret:
     """Return the private key of a profile of type `oauth_jwt_bearer_private_key_jwt`, in PEM.
 
     Raises:
-        ProfileError: there is none, or its file cannot be read.
+        ProfileError: the profile has no key, or its file cannot be read.
     """
     credential = profile.credential
     if isinstance(credential, PrivateKeyJwt) and credential.private_key is not None:
@@ -71,11 +71,11 @@ def read_private_key(profile: Profile) -> Secret:
 
 
 class AssertionSigner:
-    """Signs the assertions of a profile of type `oauth_jwt_bearer_private_key_jwt`.
+    """Signer of assertions for a profile of type `oauth_jwt_bearer_private_key_jwt`.
 
     Args:
         profile: the profile.
-        now: gives the seconds since the epoch.
+        now: returns the seconds since the epoch.
 
     Raises:
         MissingDependencyError: the extra `oauth` is not installed.
@@ -93,10 +93,10 @@ class AssertionSigner:
         self._key = read_private_key(profile)
 
     def assertion(self) -> Secret:
-        """Return a new assertion, good for two minutes.
+        """Return a new assertion, valid for `LIFETIME` seconds.
 
         Raises:
-            ProfileError: the key does not go with the algorithm, or is no key.
+            ProfileError: the key is malformed, or does not fit the algorithm.
         """
         credential = self._credential
         issued = int(self._now())
@@ -114,7 +114,7 @@ class AssertionSigner:
             signed = self._jwt.encode(
                 claims, self._key.reveal(), algorithm=credential.algorithm, headers={"kid": credential.key_id}
             )
-        except Exception as error:  # noqa: BLE001  # of PyJWT, of cryptography, of OpenSSL; they may show the key
+        except Exception as error:  # noqa: BLE001  # errors of PyJWT, cryptography or OpenSSL; their text may contain the key
             raise ProfileError(
                 f"its private key cannot sign with {credential.algorithm} ({type(error).__name__}): it takes an "
                 "unencrypted PEM key for that algorithm",

@@ -1,4 +1,4 @@
-"""Reading profiles: from files, URLs, dictionaries, JSON text, file objects and the environment."""
+"""Profile sources: files, URLs, dictionaries, JSON text, file objects and the environment."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.secrets import redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
 
-#: The environment variable that holds the default profile: a path, a URL or the JSON itself.
+#: Environment variable with the default profile: a path, a URL or JSON text.
 ENVIRONMENT_VARIABLE: Final = "DELTA_SHARING_PROFILE"
 
-#: Whatever a profile can be read from.
+#: Source of a profile.
 ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any] | IO[str] | IO[bytes] | None"
 
 _MAX_SIZE: Final = 1024 * 1024
@@ -38,29 +38,26 @@ class _Readable(Protocol):
 
 
 class ProfileWarning(UserWarning):
-    """Something about a profile that its owner should look after: expired, or readable by others."""
+    """The profile's token has expired, or other users can read its file."""
 
 
 def load_profile(source: ProfileSource = None, *, external: bool = False, stacklevel: int = 2) -> Profile:
     """Read a profile ("Profile File Format").
 
     Args:
-        source: a path (`~` is the home directory), a `file:` URL, a URL of any other scheme that fsspec
-            knows, a dictionary, JSON text, an open file, or a `Profile`, which is returned as it is. None
-            stands for the environment variable `DELTA_SHARING_PROFILE`, which holds a path, a URL or the JSON.
-        external: tokens come from elsewhere: of the profile only the endpoint counts.
-        stacklevel: which caller the warnings are attributed to, as in `warnings.warn`.
-
-    Returns:
-        The profile.
+        source: a path (`~` is the home directory), a `file:` URL, a URL of another scheme that fsspec supports, a
+            dictionary, JSON text, an open file, or a `Profile`, which is returned unchanged. None reads the
+            environment variable `DELTA_SHARING_PROFILE`: a path, a URL or JSON text.
+        external: a credential provider returns the tokens; only the endpoint of the profile is used.
+        stacklevel: the caller to which warnings are attributed, as in `warnings.warn`.
 
     Raises:
-        UnsupportedProfileError: it is of a newer version, or of a kind this release does not know.
-        ProfileError: it cannot be read, or is malformed.
-        MissingDependencyError: the URL needs fsspec.
+        UnsupportedProfileError: the profile has a newer version or an unsupported credential type.
+        ProfileError: the profile cannot be read, or is malformed.
+        MissingDependencyError: the URL requires fsspec.
 
     Warns:
-        ProfileWarning: the token has expired, or the file can be read by others.
+        ProfileWarning: the token has expired, or other users can read the file.
     """
     if isinstance(source, Profile):
         return (
@@ -163,7 +160,7 @@ def _others_can_read(mode: int) -> bool:
 
 
 def _check_key(profile: Profile, stacklevel: int) -> None:
-    """Warn of a private key that others can read; whether it is any good shows when it is used."""
+    """Warn if other users can read the private key; the key itself is checked when it is used."""
     path = private_key_path(profile)
     if path is None:
         return
@@ -204,7 +201,7 @@ def _from_url(url: str, external: bool) -> Profile:
         raise ProfileError(f"fsspec cannot read it: {error}", source=shown) from None
     except FileNotFoundError:
         raise ProfileError("there is no such file", source=shown) from None
-    except Exception as error:  # noqa: BLE001  # each of fsspec's many backends raises errors of its own
+    except Exception as error:  # noqa: BLE001  # each backend of fsspec raises its own errors
         raise ProfileError(f"it cannot be read ({type(error).__name__})", source=shown) from None
     return _from_content(content, shown, external)
 

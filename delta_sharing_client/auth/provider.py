@@ -1,4 +1,4 @@
-"""From a profile's credential to the headers that authorize a request. One provider per kind of credential."""
+"""Authorization headers for each type of credential in a profile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from delta_sharing_client.auth.external import CredentialProvider, ExternalTokens
-from delta_sharing_client.auth.oauth import ClientCredentialsTokens, OAuthTokens, PrivateKeyJwtTokens
+from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProfileError
 from delta_sharing_client.model.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
@@ -17,74 +17,43 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.transports import Authorizer
 
 
-class _FixedAuth:
-    """Sends what the profile holds with each request.
+class FixedAuth:
+    """Authorization by the credential of a profile: a bearer token, or user name and password.
 
     Args:
-        profile: a profile whose credential is sent as it is.
-        now: gives the present time in UTC.
+        profile: a profile of type `bearer_token` or `basic`.
+        now: returns the present time in UTC.
     """
 
-    #: There is but one credential: asking again gives the same.
     renewable = False
-    _noun = "credential"
 
     def __init__(self, profile: Profile, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._profile = profile
         self._now = now
 
+    def headers(self, *, force: bool = False) -> Mapping[str, str]:
+        """Return the `Authorization` header ("REST APIs"); `force` has no effect, as there is one credential."""
+        credential = self._profile.credential
+        if isinstance(credential, Basic):
+            pair = f"{credential.username}:{credential.password.reveal()}"
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        return {"Authorization": f"Bearer {self._profile.bearer_token.reveal()}"}
+
     def hint(self) -> str:
-        """Return what to tell the user when the server refuses the credential."""
+        """Return the remedy if the server refuses the credential."""
         profile = self._profile
+        noun = "user name or password" if isinstance(profile.credential, Basic) else "token"
         which = f"the profile {profile.source}" if profile.source else "the profile"
         if profile.expired(self._now()):
             return (
-                f"The {self._noun} in {which} has expired: its expirationTime is "
+                f"The {noun} in {which} has expired: its expirationTime is "
                 f"{format_time(profile.expiration_time)}. Ask the provider for a new profile"
             )
-        return f"The {self._noun} in {which} is missing, wrong or revoked; ask the provider for a new profile"
+        return f"The {noun} in {which} is missing, wrong or revoked; ask the provider for a new profile"
 
     @representation
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._profile.endpoint})"
-
-
-class BearerAuth(_FixedAuth):
-    """Sends the profile's bearer token with each request (type `bearer_token`)."""
-
-    _noun = "token"
-
-    def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the `Authorization` header ("REST APIs").
-
-        Args:
-            force: asks for a fresh credential; a bearer token has none.
-        """
-        return {"Authorization": f"Bearer {self._profile.bearer_token.reveal()}"}
-
-
-class BasicAuth(_FixedAuth):
-    """Sends the profile's user name and password with each request (type `basic`).
-
-    Args:
-        profile: the profile.
-        credential: its credential.
-    """
-
-    _noun = "user name or password"
-
-    def __init__(self, profile: Profile, credential: Basic) -> None:
-        super().__init__(profile)
-        self._credential = credential
-
-    def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the `Authorization` header of HTTP Basic authentication, in UTF-8.
-
-        Args:
-            force: asks for a fresh credential; there is but one.
-        """
-        pair = f"{self._credential.username}:{self._credential.password.reveal()}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def provider_for(
@@ -92,34 +61,29 @@ def provider_for(
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> Authorizer:
-    """Return the provider for a profile's kind of credential.
+    """Return the authorizer for a profile's type of credential.
 
     Args:
         profile: the profile.
-        options: how a token endpoint is reached; the defaults without.
-        credential_provider: gives the tokens instead of the profile.
+        options: options of the requests to a token endpoint.
+        credential_provider: returns tokens in place of the profile's credential.
 
     Raises:
-        InsecureUrlError: a credential would travel to the token endpoint in clear text.
-        ProfileError: the profile says that tokens come from elsewhere, and nothing gives them.
+        InsecureUrlError: a credential would be sent to the token endpoint over plain http.
+        ProfileError: the profile requires a credential provider and there is none.
     """
     if credential_provider is not None:
         return RenewingAuth(ExternalTokens(credential_provider))
     credential = profile.credential
-    if isinstance(credential, BearerToken):
-        return BearerAuth(profile)
-    if isinstance(credential, Basic):
-        return BasicAuth(profile, credential)
-    tokens: OAuthTokens
+    if isinstance(credential, BearerToken | Basic):
+        return FixedAuth(profile)
     if isinstance(credential, ClientCredentials):
-        tokens = ClientCredentialsTokens(credential, options or TransportOptions())
-    elif isinstance(credential, PrivateKeyJwt):
-        tokens = PrivateKeyJwtTokens(profile, credential, options or TransportOptions())
-    else:
-        raise ProfileError("it holds no credential; pass a credential_provider", source=profile.source)
-    return RenewingAuth(tokens)
+        return RenewingAuth(ClientCredentialsTokens(profile, credential, options or TransportOptions()))
+    if isinstance(credential, PrivateKeyJwt):
+        return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options or TransportOptions()))
+    raise ProfileError("it holds no credential; pass a credential_provider", source=profile.source)
 
 
 def format_time(moment: datetime | None) -> str:
-    """Return a time in UTC to the second, as profiles write it."""
+    """Format a time in UTC, to the second, as in profiles."""
     return "never" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

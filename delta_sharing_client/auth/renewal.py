@@ -1,4 +1,4 @@
-"""Access tokens that run out: kept as long as they are good, renewed ahead of their end by one thread."""
+"""Cache of access tokens: one thread renews a token before it expires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 #: A token is renewed this long before it expires, or at a fifth of its lifetime if that is later; seconds.
 AHEAD: Final = 600.0
 AHEAD_SHARE: Final = 0.2
-#: After a renewal failed while the token is still good, how long until the next try, seconds.
+#: Seconds to the next attempt, if a renewal failed and the token is still valid.
 _NEXT_TRY: Final = 30.0
 
 
@@ -29,8 +29,8 @@ class AccessToken:
 
     Attributes:
         token: the token.
-        expires: when it expires, in seconds since the epoch; None where nobody told.
-        renew_at: from when on it should be renewed.
+        expires: expiration in seconds since the epoch; None if unknown.
+        renew_at: time of its renewal, in seconds since the epoch; None if it is not renewed early.
     """
 
     token: Secret
@@ -39,12 +39,12 @@ class AccessToken:
 
     @classmethod
     def living(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
-        """Make one of its lifetime.
+        """Create a token with a lifetime.
 
         Args:
             token: the token.
-            asked_at: when it was asked for, in seconds since the epoch.
-            lifetime: seconds for which it is good from then on; None where nobody told.
+            asked_at: time of the request, in seconds since the epoch.
+            lifetime: seconds from then to its expiration; None if unknown.
         """
         if lifetime is None:
             return cls(token)
@@ -52,20 +52,20 @@ class AccessToken:
 
 
 class TokenSource(Protocol):
-    """Gives access tokens."""
+    """Source of access tokens."""
 
     def fetch(self, *, patient: bool) -> AccessToken:
         """Return a new token.
 
         Args:
-            patient: go on trying, since there is no other token to use meanwhile.
+            patient: retry, because there is no valid token.
 
         Raises:
-            DeltaSharingError: there is none to be had.
+            DeltaSharingError: no token was returned.
         """
 
     def hint(self) -> str:
-        """Return what to tell the user when the sharing server refuses a new token."""
+        """Return the remedy if the sharing server refuses a new token."""
 
 
 class _SentToken(threading.local):
@@ -75,14 +75,13 @@ class _SentToken(threading.local):
 
 
 class RenewingAuth:
-    """Sends an access token with each request, and renews it. May be used by several threads.
+    """Authorization by access tokens that are renewed; thread-safe.
 
-    One thread renews at a time; the others go on with the token that they have while it is good, and wait
-    otherwise.
+    One thread renews the token. The others use the old token while it is valid, and wait otherwise.
 
     Args:
-        source: gives the tokens.
-        now: gives the seconds since the epoch.
+        source: returns new tokens.
+        now: returns the seconds since the epoch.
     """
 
     renewable = True
@@ -100,24 +99,24 @@ class RenewingAuth:
         """Return the `Authorization` header ("REST APIs").
 
         Args:
-            force: the server refused the token that this thread was given last; it gets another one.
+            force: the server refused the token that this thread sent last; return another one.
 
         Raises:
-            TokenError: there is no token to be had.
+            TokenError: there is no valid token.
         """
         refused = self._sent.token if force else None
         self._sent.token = token = self._token(refused)
         return {"Authorization": f"Bearer {token.token.reveal()}"}
 
     def hint(self) -> str:
-        """Return what to tell the user when the server refuses a token that is new."""
+        """Return the remedy if the server refuses a new token."""
         return self._source.hint()
 
     def present(self) -> AccessToken:
-        """Return the token that a request sent now would carry.
+        """Return the valid token; renews it if that is due.
 
         Raises:
-            TokenError: there is no token to be had.
+            TokenError: there is no valid token.
         """
         return self._token(None)
 
@@ -144,7 +143,7 @@ class RenewingAuth:
         if usable is not None and (not self._due(usable) or self._now() < self._next_try):
             return usable
         if self._failure is not None and self._failure[0] >= began:
-            # Whoever waited for this renewal would only wait as long again.
+            # This thread waited for a renewal that failed; another attempt would take as long again.
             raise copy.copy(self._failure[1])
         try:
             self._current = self._source.fetch(patient=usable is None)

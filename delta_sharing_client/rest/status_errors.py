@@ -1,4 +1,4 @@
-"""From the sharing server's error statuses to typed errors that say what to do."""
+"""Typed errors for the error statuses of the sharing server."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
 
 
 def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
-    """Return the error for an answer that is no success.
+    """Return the error for an answer with an error status.
 
     Args:
-        response: the answer; of its body at most 64 kB are read.
-        what: the thing asked for, for messages.
-        hints: what to do, by status.
+        response: the answer; at most 64 kB of its body are read.
+        what: the requested object, for messages.
+        hints: remedies, by status.
 
     Returns:
-        A `RestError`, of the subclass for the status where there is one; wrapped in a `RetryLater` where the
-        server also said when to come back.
+        A `RestError`, of the subclass for the status if there is one; within a `RetryLater` if the status can be
+        retried and the server sent `Retry-After`.
     """
     code, message = error_in(response.excerpt())
     kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
@@ -62,7 +62,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
 
 
 def error_in(body: bytes) -> tuple[str | None, str | None]:
-    """Return `errorCode` and `message` of an error's body; of one that is no JSON, its first words."""
+    """Return `errorCode` and `message` of an error's body, or the first words of a body that is not JSON."""
     try:
         fields = parse_object(body)
     except (ValueError, RecursionError):
@@ -76,7 +76,7 @@ def error_in(body: bytes) -> tuple[str | None, str | None]:
 
 
 def _excerpt(text: str) -> str | None:
-    """The first words of a page made for people, without its tags."""
+    """Return the first words of an HTML page, without its tags."""
     return _printable(redact_text(_INVISIBLE.sub(" ", text)), _MAX_EXCERPT) or None
 
 

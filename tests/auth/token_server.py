@@ -104,7 +104,7 @@ class TokenServer:
         credential: Any = profile.credential
         tokens: Any
         if profile.type == "oauth_client_credentials":
-            tokens = ClientCredentialsTokens(credential, settings, now=clock, make_retrier=make_retrier)
+            tokens = ClientCredentialsTokens(profile, credential, settings, now=clock, make_retrier=make_retrier)
         else:
             tokens = PrivateKeyJwtTokens(profile, credential, settings, now=clock, make_retrier=make_retrier)
         transport = ApiTransport(profile.endpoint, RenewingAuth(tokens, now=clock), settings)
