@@ -1,4 +1,4 @@
-"""A frame of a table, as a load would make it of the table's batches."""
+"""Conversion of a table's batches to a frame, as a load does it."""
 
 from __future__ import annotations
 

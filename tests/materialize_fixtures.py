@@ -1,4 +1,4 @@
-"""Fixtures of the tests of copies and mirrors."""
+"""Fixtures of the tests of materialized tables and mirrors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error pickles, copies, shows what it knows and hides what it must."""
+"""Errors: tree, pickles, messages, attributes, redaction."""
 
 import copy
 import inspect

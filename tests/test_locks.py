@@ -1,4 +1,4 @@
-"""File locks: who holds one, and what ends the hold."""
+"""File locks between processes."""
 
 from __future__ import annotations
 

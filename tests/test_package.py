@@ -1,4 +1,4 @@
-"""The package as a whole: what it exports, what importing it costs, and what a wheel of it holds."""
+"""Package: exports, cost of the import, contents of the wheel."""
 
 from __future__ import annotations
 

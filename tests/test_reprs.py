@@ -1,4 +1,4 @@
-"""Every object can be shown and closed, also one whose constructor failed.
+"""Representations and `close`, also of objects whose constructor failed.
 
 What records tracebacks shows all that is in them, and what cleans up closes what it was given.
 """

@@ -1,4 +1,4 @@
-"""Secrets never show, and redaction takes out what grants access while leaving a message readable."""
+"""`Secret`, `SecretUrl` and redaction."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Tests wait for conditions: they measure no time, and their limits are those of `waiting.py`."""
+"""Tests wait for conditions with the limits of `waiting.py`, and measure no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for conditions. A time limit in a test ends a hang, and is never part of what the test shows."""
+"""Waits for conditions. A time limit only ends a hang; no test depends on it."""
 
 from __future__ import annotations
 

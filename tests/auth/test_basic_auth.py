@@ -1,4 +1,4 @@
-"""HTTP Basic authentication: user name and password go with each request, and show nowhere."""
+"""HTTP Basic authentication: sent with each request, and never shown."""
 
 import base64
 import logging

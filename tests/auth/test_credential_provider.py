@@ -1,4 +1,4 @@
-"""Tokens of the caller's own function."""
+"""Credential providers: tokens of a caller's function."""
 
 import logging
 from datetime import UTC, datetime, timedelta

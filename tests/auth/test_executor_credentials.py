@@ -1,4 +1,4 @@
-"""Each kind of credential goes to Spark's executors by the one path that there is, and renews URLs there."""
+"""Credentials on Spark's executors: every type renews URLs there."""
 
 import pickle
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Access tokens of an OAuth client: fetched once, renewed ahead of their end, never shown. Over real sockets."""
+"""OAuth client credentials: caching, renewal, errors and redaction of access tokens."""
 
 import base64
 import gzip

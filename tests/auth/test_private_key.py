@@ -1,4 +1,4 @@
-"""Assertions signed with a private key: checked here with the public one, as a token endpoint does."""
+"""Signed assertions (private_key_jwt), verified with the public key."""
 
 import json
 import logging

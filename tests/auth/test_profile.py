@@ -1,4 +1,4 @@
-"""Profiles: every way to read one, every way that one can be wrong, and no secret in sight."""
+"""Profiles: sources, fields, errors, warnings and redaction."""
 
 import copy
 import io

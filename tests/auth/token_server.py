@@ -1,4 +1,4 @@
-"""A token endpoint and a sharing server in one scripted server; it takes the tokens that it gave, no others."""
+"""Scripted token endpoint and sharing server, which accepts the tokens of that endpoint only."""
 
 from __future__ import annotations
 

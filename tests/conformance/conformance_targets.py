@@ -1,4 +1,4 @@
-"""The servers of the suite, and the tables that the embedded ones share."""
+"""Servers of the conformance suite, and the tables of the embedded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sharing server must do; none of this changes anything on it."""
+"""Requirements on every sharing server; the tests only read."""
 
 from __future__ import annotations
 

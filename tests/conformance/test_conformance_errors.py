@@ -1,4 +1,4 @@
-"""What goes wrong, in the protocol's words: statuses, their JSON, URLs that expire, answers that break off."""
+"""Errors: statuses and their JSON, expired URLs, answers that end early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about changes: its code runs, and its words hold."""
+"""docs/changes.md: its code runs, and its figures are those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/errors.md lists the error tree: every class, its place and its attributes."""
+"""docs/errors.md lists every error class, in the order of the tree, with its attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages about local tables: their code runs, and their words hold."""
+"""docs/mirror.md and docs/delta_log.md: their code runs, and their figures are those of the code."""
 
 from __future__ import annotations
 

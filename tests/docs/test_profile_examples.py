@@ -1,4 +1,4 @@
-"""The example profiles parse, behave as profiles/README.md says, and hold no secret."""
+"""Example profiles: valid, as described in profiles/README.md, and without secrets."""
 
 from __future__ import annotations
 

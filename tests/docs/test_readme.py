@@ -1,4 +1,4 @@
-"""The texts hold: their code runs, their links lead somewhere, their tables say what the code does."""
+"""README.md and docs/: the code runs, links resolve, tables match the code."""
 
 from __future__ import annotations
 

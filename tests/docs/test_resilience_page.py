@@ -1,4 +1,4 @@
-"""The pages about faults and about security: their code runs, and their figures are the code's."""
+"""docs/resilience.md and SECURITY.md: the code runs, and the figures are those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about sinks: its code runs, and its words hold."""
+"""docs/sinks.md: its code runs, and its figures are those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The faults of the chaos, and the files that it serves.
+"""Kinds of faults of the chaos test, and the files that it serves.
 
 A fault takes a generator of its own, the request and the healthy answer, and gives what is sent instead; None
 where it has nothing to spoil.

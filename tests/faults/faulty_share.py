@@ -1,4 +1,4 @@
-"""A shared table on the scripted server, healthy as long as nobody spoils its answers; the oracle of its rows.
+"""A shared table on the scripted server, with replaceable answers, and the expected rows.
 
 It has versions, history or none, pages, refresh tokens, a change feed, and signed URLs that the store holds to
 their time. A `spoil` function sees every request with its healthy answer, and returns what is sent instead.

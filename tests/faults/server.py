@@ -1,4 +1,4 @@
-"""A scripted server on loopback that misbehaves to order: real sockets, no patching.
+"""Scripted HTTP server on loopback: real sockets, no patches.
 
     with FaultServer() as server:
         server.on("GET", "/shares", Reply(status=503), Reply.of_json({"items": []}))

@@ -1,4 +1,4 @@
-"""A short run of the chaos: what `make chaos` does with 10,000 faults."""
+"""A short run of `make chaos`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads that outlive their URLs: renewed ahead, or when the store refuses; once for all; never a wrong row."""
+"""Expiring URLs: renewal before and after the store refuses them, without a wrong row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted server does what it is told."""
+"""The scripted server sends what a test scripts."""
 
 import http.client
 import re

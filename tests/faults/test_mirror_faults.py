@@ -1,4 +1,4 @@
-"""A sync that cannot go on ends at once, whatever its other files are doing."""
+"""A failing sync ends at once, whatever the other downloads wait for."""
 
 from __future__ import annotations
 

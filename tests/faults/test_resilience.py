@@ -1,4 +1,4 @@
-"""What a user sees of each fault: a whole load, over sockets, ends in the right rows or in the right error."""
+"""Faults end to end: a whole load returns the right rows or raises the right error."""
 
 from __future__ import annotations
 

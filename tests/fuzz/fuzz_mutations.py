@@ -1,4 +1,4 @@
-"""Inputs bred from samples: bytes changed, cut, doubled, and words of other samples put between."""
+"""Mutations of samples: bytes changed, cut or repeated, and tokens of other samples inserted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: functions that take bytes of strangers, and may end in nothing but an answer or a typed error.
+"""Fuzz targets: decoders of untrusted bytes, which must return a result or raise a typed error.
 
 Each target takes any bytes. It returns whether they were understood, lets nothing out but what the function under
 test promises to raise, and raises `AssertionError` where a promise is broken.

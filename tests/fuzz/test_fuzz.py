@@ -1,4 +1,4 @@
-"""The fuzz targets with some hundred inputs of hypothesis each; `make fuzz` goes on for minutes."""
+"""The fuzz targets with some hundred inputs of hypothesis; `make fuzz` runs longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files in the layouts of other and older writers: what is in them, and what a table reads of them.
+"""Parquet files in the layouts of other and older writers, with their expected rows.
 
 A table's log may name files that no current Delta engine wrote: converted tables, imported files, files of old
 releases. `make_layouts.py` writes each case with parquet-java and asks Spark for its rows.

@@ -1,4 +1,4 @@
-"""A sharing server of another make: it hands out a log's own actions, in delta format, with few or many words.
+"""A second sharing server for the golden tables: sends the log's own actions, in delta format.
 
 It knows two calls, /metadata and /query of the newest version, and sends what stands in the log, with URLs for
 paths. Nothing of the embedded server is in it.

@@ -1,4 +1,4 @@
-"""Tables written by Spark and delta-spark, read through the embedded server, against the rows that Spark reads.
+"""Golden tables of Spark and delta-spark, read through the embedded server, compared with Spark's rows.
 
 See README.md beside this file for where they come from.
 """

@@ -1,4 +1,4 @@
-"""Every loader gives the rows of the Arrow loader, value by value; Spark's are in `tests/spark`."""
+"""Golden tables by pandas, polars and DuckDB, compared with the Arrow loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden tables from a server of another make: the reader does not lean on what the embedded server says."""
+"""Golden tables from a second server, so that no test depends on the embedded server alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose logs are odd or broken, from the log to the rows: read, or refused with a reason."""
+"""Unusual and broken logs: read, or refused with a reason."""
 
 from __future__ import annotations
 

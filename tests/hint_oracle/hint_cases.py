@@ -1,4 +1,4 @@
-"""Partitioned files, and JSON hints with the files that they leave in, for the oracle and for the server."""
+"""Partitioned files, and JSON hints with the files that they select, for the oracle and the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicates on the files of a table: may a file hold a row for which the predicate is true?
+"""Predicates on files: whether a file may have a row that satisfies a predicate.
 
 A predicate is evaluated to the *set* of truth values (true, false, NULL) that it may have among the rows of
 a file. Partition values give exact answers, statistics a range, a missing statistic anything. The sets

@@ -1,4 +1,4 @@
-"""Which files a query's predicate hints leave in ("Read Data from a Table"): a server that prunes, for tests.
+"""Data skipping by predicate hints ("Read Data from a Table"), as a server may do it.
 
 It reads both notations, and evaluates them on partition values and statistics. Tests check the client's hints with
 it. A hint that cannot be parsed or evaluated leaves everything in.

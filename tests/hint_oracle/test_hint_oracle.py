@@ -1,4 +1,4 @@
-"""The oracle of hints leaves in every file that may match, and out what surely does not."""
+"""The hint oracle keeps every file that may match, and skips the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines that we did not write. Run with `make interop`, which makes an environment with them."""
+"""Other engines: delta-spark, deltalake and DuckDB, in the environment of `make interop`."""
 
 from __future__ import annotations
 

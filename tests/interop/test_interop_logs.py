@@ -1,4 +1,4 @@
-"""Logs that `DeltaLog` writes, opened by delta-spark, deltalake and DuckDB; and theirs, by ours."""
+"""Logs of `DeltaLog`, read by delta-spark, deltalake and DuckDB, and theirs read by `DeltaLog`."""
 
 from __future__ import annotations
 

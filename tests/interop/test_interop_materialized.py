@@ -1,4 +1,4 @@
-"""Copies and mirrors of golden tables, opened by delta-spark: the rows that it reads from the originals."""
+"""Materialized and mirrored golden tables, read by delta-spark."""
 
 from __future__ import annotations
 

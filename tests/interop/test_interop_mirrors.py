@@ -1,4 +1,4 @@
-"""Mirrors loaded into a session with delta-spark, which then reads them as the Delta tables that they are."""
+"""Mirrors loaded into a session with delta-spark, which reads them as Delta tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables that sinks wrote, opened and written to by delta-spark."""
+"""Delta tables of sinks, read and written by delta-spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A share on the scripted server: a table whose files, listings and URLs go wrong to order."""
+"""A share on the scripted server whose files, listings and URLs fail as scripted."""
 
 from __future__ import annotations
 

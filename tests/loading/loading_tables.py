@@ -1,4 +1,4 @@
-"""Tables to load: Parquet by pyarrow, and a Delta log written by hand, so that a test says every byte of it."""
+"""Tables to load: Parquet files of pyarrow, and a handwritten Delta log."""
 
 from __future__ import annotations
 

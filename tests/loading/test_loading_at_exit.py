@@ -1,4 +1,4 @@
-"""The interpreter exits while a thread still loads: the load ends with a typed error, and the process ends."""
+"""Loads at interpreter exit end with a typed error, and the process ends."""
 
 from __future__ import annotations
 

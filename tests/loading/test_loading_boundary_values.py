@@ -1,4 +1,4 @@
-"""Values at the edges of their types: what deltalake writes of them in statistics, and what filters find.
+"""Boundary values of each type: deltalake's statistics of them, and filters on them.
 
 Each type has a table whose files hold a value or two, so that nearly every comparison is decided by bounds. The
 oracle compares in plain Python. Statistics may only leave out files without a matching row.

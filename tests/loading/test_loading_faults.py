@@ -1,4 +1,4 @@
-"""Loads through faults: URLs that expire, files that change, stores that stall, users who give up."""
+"""Loads with faults: expired URLs, changed files, stalled stores, interruptions."""
 
 from __future__ import annotations
 

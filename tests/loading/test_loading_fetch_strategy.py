@@ -1,4 +1,4 @@
-"""Large files in pieces: what of them is fetched, under any memory budget, with nothing left behind."""
+"""Fetch strategy for large files: fetched bytes, memory budget, threads."""
 
 from __future__ import annotations
 

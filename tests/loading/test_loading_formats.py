@@ -1,4 +1,4 @@
-"""URLs that are renewed when the response format, and with it the ids of files, would be another one by now."""
+"""Renewal of URLs of tables whose response format has changed."""
 
 from __future__ import annotations
 

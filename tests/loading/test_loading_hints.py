@@ -1,4 +1,4 @@
-"""What scans send as hints, and what becomes of a load if the server refuses them."""
+"""Hints that scans send, and loads whose hints the server refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads in bounded memory: few bytes that stand for very many rows, read by a process with a memory limit."""
+"""Loads in bounded memory: highly compressed files, read by a process with a memory limit."""
 
 from __future__ import annotations
 

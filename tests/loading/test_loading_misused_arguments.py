@@ -1,4 +1,4 @@
-"""Slips that newcomers make: each is one readable sentence, and none is wrong data."""
+"""Misused arguments raise one readable sentence."""
 
 from __future__ import annotations
 

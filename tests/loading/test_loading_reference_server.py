@@ -1,4 +1,4 @@
-"""Loads, pollers, mirrors and copies from a server that behaves as the reference sharing server was seen to."""
+"""Loads, pollers, mirrors and materialized tables from a server that behaves as the reference server."""
 
 from __future__ import annotations
 

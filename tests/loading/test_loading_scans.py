@@ -1,4 +1,4 @@
-"""What a scan can be asked for: rows, columns, limits, filters, readers, counts, and how it tells itself."""
+"""Scans: rows, columns, limits, filters, readers, counts, descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No token and no signature in anything that a person, a log or a pickle of an error may show."""
+"""Logs, representations, pickles and errors contain no token and no signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as they come: partitioned, evolved, oddly named, empty, with deletion vectors and mapped columns."""
+"""Partitioned, evolved and empty tables, unusual names, deletion vectors, column mapping."""
 
 from __future__ import annotations
 

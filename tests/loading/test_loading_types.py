@@ -1,4 +1,4 @@
-"""Every type of the protocol, from a file to the frame, in both response formats: no value may change."""
+"""Every type of the protocol, from file to frame, in both response formats."""
 
 from __future__ import annotations
 

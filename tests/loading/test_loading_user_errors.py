@@ -1,4 +1,4 @@
-"""What users get wrong: each mistake is one typed error of one readable line that says what to do."""
+"""User errors raise one typed error with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries that a server answers asynchronously: asked for by name until the answer is there, or a clear error."""
+"""Asynchronous queries: polling, pages, unannounced answers, failures."""
 
 import re
 from datetime import timedelta

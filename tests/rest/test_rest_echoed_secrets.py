@@ -1,4 +1,4 @@
-"""A server that repeats the token in its errors: what it says is shown, the token is not."""
+"""A server that repeats the token in its errors: the message is shown, the token is redacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query that is refused with its hints is asked once more without: hints only spare work."""
+"""A query that is refused with hints is repeated without them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Listings of shares, schemas and tables: one page iterator, every way that pages can be odd."""
+"""Listings of shares, schemas and tables: pages, endpoints, error statuses."""
 
 import itertools
 

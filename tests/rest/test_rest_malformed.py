@@ -1,4 +1,4 @@
-"""Answers damaged at random: always the files or a typed error, never anything else, never a hang."""
+"""Randomly damaged answers return the files or raise a typed error."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Versions, metadata, snapshots and changes of tables: pages, retries, and answers that are not to be believed."""
+"""Versions, metadata, snapshots and changes of tables: pages, retries, malformed answers."""
 
 import gzip
 import json

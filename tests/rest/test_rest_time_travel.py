@@ -1,4 +1,4 @@
-"""Answers for a version or a time are held against what was asked for, by whatever they say of it."""
+"""Answers for a version or a time are checked against the request."""
 
 import json
 

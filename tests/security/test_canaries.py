@@ -1,4 +1,4 @@
-"""Canaries: a token, signatures and refresh tokens, searched for in everything that people, logs or disks keep."""
+"""Canary tokens, signatures and refresh tokens must not appear in texts, logs, pickles or files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that want more than to be read: other addresses, local files, bombs. All over real sockets."""
+"""Hostile servers: internal addresses, local files, decompression bombs. Over real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and texts that no column, clock or file name holds, in every field of an answer.
+"""Invalid numbers and texts in every field of an answer.
 
 What does not fit is refused where the answer is decoded, so that nothing behind it meets a number beyond 64 bits,
 one with a huge exponent, or half a character.

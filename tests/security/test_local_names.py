@@ -1,4 +1,4 @@
-"""Nothing that a server sends becomes a path, and no link leads out of a local copy."""
+"""Text of a server never becomes a path, and no link leads out of a local table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed URLs in the local variables of frames, which debuggers and error reporters record: there are none."""
+"""Local variables of tracebacks contain no signed URL."""
 
 from __future__ import annotations
 

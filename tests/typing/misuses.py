@@ -1,4 +1,4 @@
-"""Mistakes that `mypy --strict` has to find: a mark on a line where it finds none is an error itself."""
+"""Wrong uses of the public API: `mypy --strict` must report each marked line."""
 
 from __future__ import annotations
 

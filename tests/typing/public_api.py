@@ -1,4 +1,4 @@
-"""Uses of the public API, as users write them. `mypy --strict` checks them; nothing here is run."""
+"""Uses of the public API for `mypy --strict`; not executed."""
 
 from __future__ import annotations
 

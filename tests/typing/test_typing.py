@@ -1,4 +1,4 @@
-"""The public API is typed: examples of its use pass `mypy --strict`, and mistakes in it do not."""
+"""`mypy --strict` accepts the uses of the public API and reports the wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cases are written with: a registry, and a table that a case fills step by step."""
+"""Registry of the golden cases, and the table that a case fills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of columns that need care."""
+"""Column names with special characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features that bind writers only: a reader must not mind them."""
+"""Writer features, which readers ignore."""
 
 from __future__ import annotations
 
