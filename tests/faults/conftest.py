@@ -1,4 +1,4 @@
-"""The scripted server for these tests."""
+"""Fixture: the scripted server."""
 
 import sys
 from pathlib import Path

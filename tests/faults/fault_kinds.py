@@ -1,7 +1,7 @@
 """Kinds of faults of the chaos test, and the files that it serves.
 
-A fault takes a generator of its own, the request and the healthy answer, and gives what is sent instead; None
-where it has nothing to spoil.
+A fault is a function of a random generator, the request and the correct reply. It returns the reply to send, or
+None if it does not apply to the reply.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Fault = Callable[[random.Random, Request, Reply], "Reply | None"]
 
 def _busy(rng: random.Random, request: Request, reply: Reply) -> Reply:
     status = rng.choice((408, 429, 500, 502, 503, 504))
-    later = rng.choice((None, "0", formatdate(time.time(), usegmt=True)))
+    retry_after = rng.choice((None, "0", formatdate(time.time(), usegmt=True)))
     body = rng.choice((b"", b"<Error><Code>SlowDown</Code></Error>", b'{"errorCode": "BUSY", "message": "later"}'))
-    return Reply(status=status, body=body, headers={} if later is None else {"Retry-After": later})
+    return Reply(status=status, body=body, headers={} if retry_after is None else {"Retry-After": retry_after})
 
 
 def _delay(rng: random.Random, request: Request, reply: Reply) -> Reply:
@@ -36,11 +36,11 @@ def _drop(rng: random.Random, request: Request, reply: Reply) -> Reply:
     return Reply(drop=True)
 
 
-def _late(rng: random.Random, request: Request, reply: Reply) -> Reply:
+def _no_reply(rng: random.Random, request: Request, reply: Reply) -> Reply:
     return reply.but(delay=FOREVER)
 
 
-def _ends(ending: str) -> Fault:
+def _cut(ending: str) -> Fault:
     def fault(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
         chunk = rng.choice((None, 100)) if len(reply.body) < 10_000 else None
         return reply.but(cut_at=rng.randrange(len(reply.body)), ending=ending, chunk=chunk) if reply.body else None
@@ -48,24 +48,24 @@ def _ends(ending: str) -> Fault:
     return fault
 
 
-def _longer_claim(rng: random.Random, request: Request, reply: Reply) -> Reply:
+def _length_too_long(rng: random.Random, request: Request, reply: Reply) -> Reply:
     return reply.but(length=len(reply.body) + rng.randrange(1, 1000))
 
 
 def _line_cut(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """The answer ends between two lines, and its length says so."""
+    """The response ends after a complete line, with a matching Content-Length."""
     lines = reply.body.splitlines(keepends=True)
     return reply.but(body=b"".join(lines[: rng.randrange(len(lines))])) if len(lines) > 1 else None
 
 
-def _cut_gzip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
+def _truncated_gzip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
     packed = gzip.compress(reply.body)
     cut = packed[: rng.randrange(1, len(packed))]
     return reply.but(body=cut, headers={**reply.headers, "Content-Encoding": "gzip"}) if reply.body else None
 
 
 def _failed_late(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """The server fails when it has already begun to answer."""
+    """The server fails after the start of the response."""
     lines = reply.body.splitlines(keepends=True)
     end = b'{"endStreamAction": {"errorMessage": "out of workers", "httpStatusErrorCode": 503}}\n'
     return reply.but(body=b"".join(lines[: rng.randrange(1, len(lines))]) + end) if len(lines) > 1 else None
@@ -103,19 +103,19 @@ def _shorter(rng: random.Random, request: Request, reply: Reply) -> Reply | None
 
 
 def _flip(rng: random.Random, request: Request, reply: Reply) -> Reply | None:
-    """Flip a bit in the body of a page, which has a checksum; None where the answer holds none of it."""
+    """Flip a bit in the body of a page, which has a checksum; None if the reply contains no page body."""
     name = request.path.rpartition("/")[2]
     first = 0
     if reply.status == 206:
         first = int(reply.headers["Content-Range"].removeprefix("bytes ").partition("-")[0])
-    spots = [
+    ranges = [
         (max(start, first), min(stop, first + len(reply.body)))
         for start, stop in PAGES[name]
         if start < first + len(reply.body) and stop > first
     ]
-    if not spots:
+    if not ranges:
         return None
-    at = rng.randrange(*rng.choice(spots)) - first
+    at = rng.randrange(*rng.choice(ranges)) - first
     flipped = bytes([reply.body[at] ^ (1 << rng.randrange(8))])
     return reply.but(body=reply.body[:at] + flipped + reply.body[at + 1 :])
 
@@ -124,16 +124,16 @@ API: dict[str, Fault] = {
     "busy": _busy,
     "delay": _delay,
     "drop": _drop,
-    "late": _late,
-    "cut": _ends("close"),
-    "reset": _ends("reset"),
-    "stall": _ends("stall"),
-    "length too long": _longer_claim,
+    "late": _no_reply,
+    "cut": _cut("close"),
+    "reset": _cut("reset"),
+    "stall": _cut("stall"),
+    "length too long": _length_too_long,
     "cut at a line": _line_cut,
-    "cut gzip": _cut_gzip,
+    "cut gzip": _truncated_gzip,
     "failed late": _failed_late,
 }
-API_LASTING: dict[str, Fault] = {
+API_PERMANENT: dict[str, Fault] = {
     "broken line": _broken_line,
     "gzip bomb": _bomb,
     "refused": _refused,
@@ -143,20 +143,20 @@ STORE: dict[str, Fault] = {
     "busy": _busy,
     "delay": _delay,
     "drop": _drop,
-    "late": _late,
-    "cut": _ends("close"),
-    "reset": _ends("reset"),
-    "stall": _ends("stall"),
+    "late": _no_reply,
+    "cut": _cut("close"),
+    "reset": _cut("reset"),
+    "stall": _cut("stall"),
     "expired": _expired,
 }
-STORE_LASTING: dict[str, Fault] = {
-    "length too long": _longer_claim,
+STORE_PERMANENT: dict[str, Fault] = {
+    "length too long": _length_too_long,
     "refused": _refused,
     "endless": _endless,
     "shorter": _shorter,
     "flipped bit": _flip,
 }
-#: A line of 80 MB, packed a thousand times over.
+#: A compressed line of 80 MB.
 _BOMB = gzip.compress(b" " * 2**20) * 80
 
 
@@ -170,15 +170,15 @@ VERSIONS = [FILES[:6], FILES[2:9], [*FILES[4:12], FILES[12]], [*FILES[8:], *FILE
 
 
 def _pages(data: bytes) -> list[tuple[int, int]]:
-    """Where the bodies of a file's pages lie; their headers, which have no checksum, take less than 200 bytes."""
+    """Return the byte ranges of page bodies; page headers, which have no checksum, take less than 200 bytes."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     chunks = (
         metadata.row_group(group).column(column)
         for group in range(metadata.num_row_groups)
         for column in range(metadata.num_columns)
     )
-    places = [(c.data_page_offset + 200, c.data_page_offset + c.total_compressed_size) for c in chunks]
-    return [(start, stop) for start, stop in places if start < stop]
+    ranges = [(c.data_page_offset + 200, c.data_page_offset + c.total_compressed_size) for c in chunks]
+    return [(start, stop) for start, stop in ranges if start < stop]
 
 
 PAGES = {file.name: _pages(file.data) for file in FILES}

@@ -1,7 +1,7 @@
-"""A shared table on the scripted server, with replaceable answers, and the expected rows.
+"""A shared table on the scripted server, with the expected rows of each version.
 
-It has versions, history or none, pages, refresh tokens, a change feed, and signed URLs that the store holds to
-their time. A `spoil` function sees every request with its healthy answer, and returns what is sent instead.
+The table has versions, pages, refresh tokens, a change data feed, and signed URLs that expire. The function
+`fault` receives every request with its correct reply, and returns the reply to send.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faults.server import FaultServer, Reply, Request, file_reply
 TABLE = "/shares/s/schemas/s/tables/t"
 SIGNATURE = "canary-signature-c4a1"
 SCHEMA = pa.schema([("id", pa.int64()), ("noise", pa.int64()), ("name", pa.string())])
-#: What the three clouds say of a URL whose time is over.
+#: The status and body with which the three clouds refuse an expired URL.
 EXPIRED = (
     (403, "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"),
     (400, "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"),
@@ -32,17 +32,15 @@ EXPIRED = (
     ),
 )
 
-Spoil = Callable[[Request, Reply], Reply]
-
 
 def rows(first: int, count: int) -> pa.Table:
-    """Rows whose every value follows from their number."""
+    """Return rows with values computed from the id."""
     ids = range(first, first + count)
     return pa.table([ids, [n * 7919 % 1_000_003 for n in ids], [f"name {n}" for n in ids]], schema=SCHEMA)
 
 
 def parquet(table: pa.Table, row_group: int = 10**6) -> bytes:
-    """A file with page checksums, one page to a column chunk."""
+    """Return a Parquet file with page checksums and one page per column chunk."""
     sink = io.BytesIO()
     pq.write_table(
         table,
@@ -58,7 +56,7 @@ def parquet(table: pa.Table, row_group: int = 10**6) -> bytes:
 
 @dataclass
 class File:
-    """A file: its rows and its bytes."""
+    """A file of the table."""
 
     name: str
     table: pa.Table
@@ -69,20 +67,22 @@ class File:
 class FaultyShare:
     """The table `s.s.t`.
 
-    versions: the files of each version; every file is added once and never comes back.
-    lifetime: seconds that a URL lives.
-    told: whether the server tells when URLs expire.
-    tokens: whether it gives refresh tokens.
-    history: whether it answers for versions.
-    page: files to a page.
-    skew: seconds that its clock is ahead.
-    moves_on: called at each query; whether the table then comes to its next version.
+    versions: the files of each version; a removed file is not added again.
+    lifetime: lifetime of a URL in seconds.
+    sends_expiration: whether responses contain the expiration time of URLs.
+    tokens: whether responses contain refresh tokens.
+    history: whether the server supports time travel.
+    page: files per page.
+    skew: seconds that the server's clock is ahead.
+    refused: number of requests with an expired URL.
+    advances: called for each query; returns whether the table then advances to its next version.
+    fault: returns the reply to send for a request and its correct reply.
     """
 
     server: FaultServer
     versions: Sequence[Sequence[File]]
     lifetime: float = 3600.0
-    told: bool = True
+    sends_expiration: bool = True
     tokens: bool = True
     history: bool = True
     page: int | None = None
@@ -90,30 +90,30 @@ class FaultyShare:
     version: int = 0
     listings: int = 0
     refused: int = 0
-    moves_on: Callable[[], bool] = field(default=lambda: False)
-    spoil: Spoil = field(default=lambda request, reply: reply)
+    advances: Callable[[], bool] = field(default=lambda: False)
+    fault: Callable[[Request, Reply], Reply] = field(default=lambda request, reply: reply)
 
     def __post_init__(self) -> None:
         self.files = {file.name: file for version in self.versions for file in version}
         self._lock = threading.Lock()
-        self.server.on("*", "*", self._answer)
+        self.server.on("*", "*", self._reply)
 
     @property
     def queries(self) -> list[dict[str, Any]]:
-        """The bodies of the queries so far."""
+        """The bodies of the queries."""
         return [request.json() for request in self.server.seen(f"{TABLE}/query")]
 
     @property
     def file_requests(self) -> list[Request]:
-        """The requests for files so far."""
+        """The requests for files."""
         return [request for request in list(self.server.requests) if request.path.startswith("/data/")]
 
     def rows_at(self, version: int) -> pa.Table:
-        """The rows of a version, in the server's order: the right answer."""
+        """Return the expected rows of a version, in the server's order."""
         return pa.concat_tables([SCHEMA.empty_table(), *(file.table for file in self.versions[version])])
 
     def changes(self, first: int, last: int) -> pa.Table:
-        """The right answer for the changes of a range of versions."""
+        """Return the expected changes of a range of versions."""
         parts = []
         for version in range(first, last + 1):
             for kind, file in self._changed(version):
@@ -127,16 +127,16 @@ class FaultyShare:
     def _changed(self, version: int) -> list[tuple[str, File]]:
         before = {file.name for file in self.versions[version - 1]} if version else set()
         now = {file.name for file in self.versions[version]}
-        gone = [("delete", self.files[name]) for name in sorted(before - now)]
-        return gone + [("insert", self.files[name]) for name in sorted(now - before)]
+        removed = [("delete", self.files[name]) for name in sorted(before - now)]
+        return removed + [("insert", self.files[name]) for name in sorted(now - before)]
 
     def _now(self) -> float:
         return time.time() + self.skew
 
-    def _answer(self, request: Request) -> Reply:
+    def _reply(self, request: Request) -> Reply:
         reply = self._store(request) if request.path.startswith("/data/") else self._api(request)
         reply = reply.but(headers={"Date": formatdate(self._now(), usegmt=True), **reply.headers})
-        return self.spoil(request, reply)
+        return self.fault(request, reply)
 
     def _store(self, request: Request) -> Reply:
         if self._now() >= float(request.query["expires"]):
@@ -158,13 +158,13 @@ class FaultyShare:
             return Reply(headers={"Delta-Table-Version": str(self.version)})
         if request.path == "/shares":
             return Reply.of_json({"items": [{"name": "s"}]})
-        return Reply.of_json({"errorCode": "NOT_FOUND", "message": "no such thing"}, status=404)
+        return Reply.of_json({"errorCode": "NOT_FOUND", "message": "no such path"}, status=404)
 
     def _query(self, request: Request) -> Reply:
         body = request.json()
         with self._lock:
             self.listings += 1
-            if "pageToken" not in body and self.moves_on():
+            if "pageToken" not in body and self.advances():
                 self.version = min(self.version + 1, len(self.versions) - 1)
             version = self.version
         first = 0
@@ -201,17 +201,17 @@ class FaultyShare:
         for action, file, more in files:
             url = f"{self.server.url}/data/{file.name}?expires={expires}&X-Amz-Signature={SIGNATURE}"
             entry = {"url": url, "id": file.name, "partitionValues": {}, "size": len(file.data), **more}
-            if self.told:
+            if self.sends_expiration:
                 entry["expirationTimestamp"] = int(expires * 1000)
             lines.append({action: entry})
-        if self.told and files:
+        if self.sends_expiration and files:
             end = {"minUrlExpirationTimestamp": int(expires * 1000), **end}
         lines.append({"endStreamAction": end})
-        told = {
+        headers = {
             "Delta-Table-Version": str(version),
             "delta-sharing-capabilities": "responseformat=parquet;includeendstreamaction=true",
         }
-        return Reply.of_lines(*lines, headers=told)
+        return Reply.of_lines(*lines, headers=headers)
 
 
 _METADATA = {

@@ -1,12 +1,12 @@
-"""Scripted HTTP server on loopback: real sockets, no patches.
+"""Scripted HTTP server on loopback that sends faults over real sockets.
 
     with FaultServer() as server:
         server.on("GET", "/shares", Reply(status=503), Reply.of_json({"items": []}))
         ...
         assert [request.path for request in server.requests] == ["/shares", "/shares"]
 
-The replies of a rule are given one by one to the requests that match it; the last one is repeated. Later
-rules go before earlier ones. A reply may also be a function of the request.
+A rule sends its replies in order to the requests that match it, and repeats the last one. Later rules take
+precedence. A reply may also be a function of the request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from waiting import wait_until
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came; header names in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     target: str
@@ -53,18 +53,18 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What is sent back, and how it goes wrong.
+    """A response, and its fault.
 
     delay: seconds before the first byte.
-    cut_at: bytes of the body after which it goes wrong: `close` the connection, `reset` it, `stall`, or `pause`
-        for some seconds and go on.
-    length: the Content-Length that is claimed; "auto" is the true one, None sends none.
-    chunk: send the body chunked, in pieces of so many bytes; a cut leaves out the final chunk.
-    raw: sent verbatim instead of everything else.
-    drop: close before the first byte.
-    endless: after the body these bytes, over and over, until the client goes away.
-    trickle: send the rest of the reply byte by byte with so many seconds between, until the client goes away:
-        from the `head` on, or from the `body` on.
+    cut_at: bytes of the body to send before `ending`.
+    ending: `close` the connection, `reset` it, `stall`, or send the rest after a `pause`.
+    pause: seconds of a `pause`.
+    length: the Content-Length header; "auto" is the correct one, None omits the header.
+    chunk: size of the chunks with chunked transfer encoding; a cut omits the final chunk.
+    raw: bytes to send instead of everything else.
+    drop: close the connection before the first byte.
+    endless: bytes to repeat after the body, until the client closes the connection.
+    trickle: the part (`head` or `body`) from which to send single bytes, and the seconds between them.
     """
 
     status: int = 200
@@ -94,18 +94,18 @@ class Reply:
         return replace(self, **changes)
 
 
-Answer = Reply | Callable[[Request], Reply]
+Responder = Reply | Callable[[Request], Reply]
 
 
 def file_reply(
     data: bytes, *, etag: str | None = '"v1"', ranges: bool = True, **changes: Any
 ) -> Callable[[Request], Reply]:
-    """A store's object: answers ranges and If-Match as S3 does; `changes` go into each reply."""
+    """Return a responder for an object, with ranges and If-Match as in S3; `changes` apply to each reply."""
 
     def answer(request: Request) -> Reply:
         headers = {"ETag": etag} if etag else {}
-        wanted = request.headers.get("if-match")
-        if wanted is not None and wanted != etag:
+        required = request.headers.get("if-match")
+        if required is not None and required != etag:
             return Reply(status=412, body=b"<Error><Code>PreconditionFailed</Code></Error>")
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
         if not ranges or match is None:
@@ -124,7 +124,7 @@ def file_reply(
 class _Rule:
     method: str
     path: str | re.Pattern[str]
-    answers: tuple[Answer, ...]
+    responders: tuple[Responder, ...]
     nth: int | None
     count: int = 0
 
@@ -135,18 +135,18 @@ class _Rule:
             return self.path in ("*", request.path)
         return self.path.search(request.target) is not None
 
-    def next(self) -> Answer | None:
+    def next(self) -> Responder | None:
         self.count += 1
         if self.nth is not None:
-            return self.answers[0] if self.count == self.nth else None
-        return self.answers[min(self.count, len(self.answers)) - 1]
+            return self.responders[0] if self.count == self.nth else None
+        return self.responders[min(self.count, len(self.responders)) - 1]
 
 
 class FaultServer:
-    """The server; use it as a context manager.
+    """The server, as a context manager.
 
-    requests: what came, in order.
-    connections: how many connections were made.
+    requests: the received requests, in order.
+    connections: number of accepted connections.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
@@ -167,7 +167,7 @@ class FaultServer:
             request_queue_size = 256
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
-                with contextlib.suppress(OSError, ValueError):  # the client gave up: not our concern
+                with contextlib.suppress(OSError, ValueError):  # the client closed the connection
                     faults._serve(request)
                 with contextlib.suppress(OSError):
                     request.close()
@@ -198,16 +198,16 @@ class FaultServer:
 
     @property
     def profile(self) -> dict[str, Any]:
-        """A profile for this server as an endpoint."""
+        """A profile with this server as its endpoint."""
         return {"shareCredentialsVersion": 1, "endpoint": self.url, "bearerToken": "canary-token-7f3a"}
 
-    def on(self, method: str, path: str | re.Pattern[str], *answers: Answer, nth: int | None = None) -> None:
-        """Answer what matches: `*` is any method or path; `nth` limits the rule to its n-th match."""
+    def on(self, method: str, path: str | re.Pattern[str], *responders: Responder, nth: int | None = None) -> None:
+        """Add a rule; `*` matches any method or path, and `nth` limits the rule to its n-th match."""
         with self._lock:
-            self._rules.insert(0, _Rule(method, path, answers, nth))
+            self._rules.insert(0, _Rule(method, path, responders, nth))
 
     def seen(self, path: str) -> list[Request]:
-        """The requests for a path."""
+        """Return the requests for a path."""
         return [request for request in list(self.requests) if request.path == path]
 
     def _serve(self, sock: socket.socket) -> None:
@@ -222,25 +222,25 @@ class FaultServer:
         try:
             with sock, sock.makefile("rb") as reader:
                 while (request := _read_request(reader, number)) is not None:
-                    if not self._send(sock, request, self._answer(request)):
+                    if not self._send(sock, request, self._reply_to(request)):
                         return
         finally:
             with self._lock:
                 self._open.discard(sock)
 
-    def _answer(self, request: Request) -> Reply:
+    def _reply_to(self, request: Request) -> Reply:
         with self._lock:
             self.requests.append(request)
-            answer: Answer | None = None
+            responder: Responder | None = None
             for rule in self._rules:
-                if rule.matches(request) and (answer := rule.next()) is not None:
+                if rule.matches(request) and (responder := rule.next()) is not None:
                     break
-        if answer is None:
+        if responder is None:
             return Reply.of_json({"errorCode": "NO_RULE", "message": request.path}, status=404)
-        return answer if isinstance(answer, Reply) else answer(request)
+        return responder if isinstance(responder, Reply) else responder(request)
 
     def _send(self, sock: socket.socket, request: Request, reply: Reply) -> bool:
-        """Send a reply; tell whether the connection can be used again."""
+        """Send a reply; return whether the connection can be reused."""
         if reply.delay:
             self.stopping.wait(reply.delay)
         if reply.drop:
@@ -255,8 +255,8 @@ class FaultServer:
             headers["Content-Length"] = str(len(reply.body) if reply.length == "auto" else reply.length)
         else:
             headers["Connection"] = "close"
-        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        data = f"HTTP/1.1 {reply.status} Scripted\r\n{head}\r\n".encode("latin-1")
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        data = f"HTTP/1.1 {reply.status} Scripted\r\n{lines}\r\n".encode("latin-1")
         if reply.trickle is not None and reply.trickle[0] == "head":
             return self._send_slowly(sock, data + reply.body, reply.trickle[1])
         sock.sendall(data)
@@ -266,14 +266,14 @@ class FaultServer:
             return True
         body = reply.body if reply.cut_at is None else reply.body[: reply.cut_at]
         if reply.endless:
-            self._send_for_ever(sock, reply)
+            self._send_endlessly(sock, reply)
             return False
         if reply.chunk is None:
             sock.sendall(body)
         else:
             for start in range(0, len(body), reply.chunk):
-                piece = body[start : start + reply.chunk]
-                sock.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+                block = body[start : start + reply.chunk]
+                sock.sendall(b"%x\r\n%s\r\n" % (len(block), block))
             if reply.cut_at is None:
                 sock.sendall(b"0\r\n\r\n")
         if reply.cut_at is None and reply.length == "auto":
@@ -285,7 +285,7 @@ class FaultServer:
         if reply.ending == "stall":
             self.stopping.wait()
         elif reply.ending == "reset":
-            self._wait_until_acknowledged(sock)  # or else the reset overtakes what was sent before
+            self._wait_until_acknowledged(sock)  # or the reset overtakes the data
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
 
@@ -297,7 +297,7 @@ class FaultServer:
         return True
 
     def _wait_until_acknowledged(self, sock: socket.socket) -> None:
-        """Wait until the client's system has all that was sent; where the system cannot tell, for a while."""
+        """Wait until the client has acknowledged all data; without system support, for a fixed time."""
         if sys.platform != "linux":
             time.sleep(0.5)
             return
@@ -306,17 +306,17 @@ class FaultServer:
 
         wait_until(
             lambda: self.stopping.is_set() or not any(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4))),
-            "the client reads nothing",
+            "the client does not read",
         )
 
-    def _send_for_ever(self, sock: socket.socket, reply: Reply) -> None:
-        """End only with the client, the server, or a gigabyte, which no test should come to."""
-        piece = reply.endless * max(1, 65536 // len(reply.endless))
+    def _send_endlessly(self, sock: socket.socket, reply: Reply) -> None:
+        """Repeat the bytes until the client or the server stops, or up to a gigabyte."""
+        block = reply.endless * max(1, 65536 // len(reply.endless))
         sock.sendall(reply.body)
-        for _ in range(2**30 // len(piece)):
+        for _ in range(2**30 // len(block)):
             if self.stopping.is_set():
                 return
-            sock.sendall(piece)
+            sock.sendall(block)
 
 
 def _read_request(reader: Any, connection: int) -> Request | None:

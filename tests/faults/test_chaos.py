@@ -1,4 +1,4 @@
-"""A short run of `make chaos`."""
+"""Short runs of the chaos test; `make chaos` injects 10,000 faults."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from faults.server import Reply, Request
 
 
 @pytest.mark.parametrize("seed", [11, 12])
-def test_loads_through_faults_are_right_or_typed_errors(seed: int) -> None:
+def test_loads_return_expected_rows_or_typed_errors(seed: int) -> None:
     result = chaos.run_chaos(seed, 60)
-    assert result.sound, result.report()
-    assert result.right, result.report()
+    assert result.valid, result.report()
+    assert result.correct, result.report()
     assert not result.lost, result.report()
 
 
 def test_oracle_detects_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that loses rows, and one that raises what it should not, are found out."""
+    """The result counts a client that loses rows, and one that raises an untyped error."""
     result = chaos.Result()
     lossy = chaos._to_arrow
 
     def loses(client, share):
-        found, right = lossy(client, share)
-        return found.slice(1), right
+        loaded, expected = lossy(client, share)
+        return loaded.slice(1), expected
 
     def breaks(client, share):
         raise KeyError("file")
@@ -34,33 +34,33 @@ def test_oracle_detects_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     for load in (loses, breaks):
         monkeypatch.setattr(chaos, "_LOADS", [load])
         monkeypatch.setattr(chaos, "_mirror", load)
-        monkeypatch.setattr(chaos.Monkey, "__call__", lambda self, request, reply: reply)
+        monkeypatch.setattr(chaos.FaultInjector, "__call__", lambda self, request, reply: reply)
         chaos._round("oracle", result)
     assert len(result.wrong) == 1
     assert len(result.untyped) == 1
-    assert not result.sound
+    assert not result.valid
 
 
 def test_every_kind_of_fault_is_injected() -> None:
-    """Each of them changes an answer, and the same seed makes the same faults."""
+    """Each kind changes a reply, and the same seed makes the same faults."""
     request = Request("GET", "/data/f20?x=1", {}, b"", 1)
     data = next(file.data for file in kinds.FILES if file.name == "f20")
     reply = Reply(body=data, headers={"a": "b"})
     listing = Reply(body=b'{"protocol": {}}\n{"metaData": {}}\n{"endStreamAction": {}}\n')
-    for faults, healthy in (
-        ({**kinds.API, **kinds.API_LASTING}, listing),
-        ({**kinds.STORE, **kinds.STORE_LASTING}, reply),
+    for faults, correct in (
+        ({**kinds.API, **kinds.API_PERMANENT}, listing),
+        ({**kinds.STORE, **kinds.STORE_PERMANENT}, reply),
     ):
         for name, fault in faults.items():
-            spoilt = fault(random.Random(name), request, healthy)
-            assert spoilt is not None
-            assert spoilt != healthy, name
+            faulty = fault(random.Random(name), request, correct)
+            assert faulty is not None
+            assert faulty != correct, name
 
     def faults() -> Counter[str]:
-        monkey = chaos.Monkey("seed", 0.5, lasting=True)
+        injector = chaos.FaultInjector("seed", 0.5, permanent=True)
         for number in range(200):
-            monkey(Request("GET", f"/data/f{number % 12}", {}, b"", 1), Reply(body=b"x" * 1000))
-        return monkey.faults
+            injector(Request("GET", f"/data/f{number % 12}", {}, b"", 1), Reply(body=b"x" * 1000))
+        return injector.faults
 
     assert faults() == faults()
     assert faults().total() > 50

@@ -1,4 +1,4 @@
-"""A failing sync ends at once, whatever the other downloads wait for."""
+"""A sync with a permanent error ends at once, while downloads of other files wait."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def file(number: int) -> File:
 def test_missing_file_ends_a_sync_with_waiting_ranges(
     server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pieces that were still to be fetched are given up; nobody waits for them."""
+    """The sync cancels the remaining ranges."""
     monkeypatch.setattr(fetch_files, "_PIECE", 1000)
     share = FaultyShare(server=server, versions=[[file(1), file(2)]])
-    was_gone = threading.Event()
-    gone = Reply(status=404, body=b"<Error><Code>NoSuchKey</Code></Error>")
+    deleted = threading.Event()
+    not_found = Reply(status=404, body=b"<Error><Code>NoSuchKey</Code></Error>")
 
     def store(request: Request, reply: Reply) -> Reply:
         if request.path == "/data/f2":
-            was_gone.set()
-            return gone
+            deleted.set()
+            return not_found
         if request.path == "/data/f1":
-            return reply.but(delay=FOREVER if was_gone.is_set() else BRIEFLY)
+            return reply.but(delay=FOREVER if deleted.is_set() else BRIEFLY)
         return reply
 
-    share.spoil = store
+    share.fault = store
     options = TransportOptions(max_connections=2, read_timeout=NEVER)
     with SharingClient(server.profile, options=options) as client:
         mirror = client.table("s.s.t").mirror(tmp_path / "m")
         with pytest.raises(FileGoneError, match="file f2"):
             mirror.sync()
-        share.spoil = lambda request, reply: reply
+        share.fault = lambda request, reply: reply
         mirror.sync()
         assert mirror.scan().to_arrow().sort_by("id").equals(pa.concat_tables([file(1).table, file(2).table]))

@@ -1,4 +1,4 @@
-"""Faults end to end: a whole load returns the right rows or raises the right error."""
+"""Whole loads through each fault return the expected rows or raise the documented error."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ QUICK = {
     "backoff_base": timedelta(milliseconds=1),
     "backoff_cap": timedelta(milliseconds=4),
 }
-#: For faults that only a time-out ends.
-HASTY = timedelta(seconds=0.5)
+#: For faults that end with a time-out.
+SHORT = timedelta(seconds=0.5)
 
 
 @pytest.fixture
@@ -52,26 +52,24 @@ def share(server: FaultServer) -> FaultyShare:
 
 @pytest.fixture
 def table(share: FaultyShare, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The table, of a client that waits for ever, but where the fault's name says that nothing comes."""
+    """The table, of a client with a short time-out if the name of the fault contains late, stall or never."""
     fault = request.node.callspec.params.get("name", "") if hasattr(request.node, "callspec") else ""
-    patience = HASTY if re.search("late|stall|never", fault) else NEVER
-    with ds.SharingClient(
-        share.server.profile, options=TransportOptions(**QUICK, read_timeout=patience)
-    ) as client:
+    timeout = SHORT if re.search("late|stall|never", fault) else NEVER
+    with ds.SharingClient(share.server.profile, options=TransportOptions(**QUICK, read_timeout=timeout)) as client:
         yield client.table("s.s.t")
 
 
-class Times:
-    """Spoils the first so many answers for a path."""
+class FirstReplies:
+    """Fault in the first `count` replies for a path."""
 
-    def __init__(self, path: str, count: int, how: Callable[[Request, Reply], Reply]) -> None:
-        self.path, self.left, self.how = path, count, how
+    def __init__(self, path: str, count: int, fault: Callable[[Request, Reply], Reply]) -> None:
+        self.path, self.remaining, self.fault = path, count, fault
 
     def __call__(self, request: Request, reply: Reply) -> Reply:
-        if not request.path.startswith(self.path) or self.left <= 0:
+        if not request.path.startswith(self.path) or self.remaining <= 0:
             return reply
-        self.left -= 1
-        return self.how(request, reply)
+        self.remaining -= 1
+        return self.fault(request, reply)
 
 
 def status(code: int, **headers: str) -> Callable[[Request, Reply], Reply]:
@@ -96,7 +94,7 @@ def with_line(line: Any, at: int = -1) -> Callable[[Request, Reply], Reply]:
     return change
 
 
-PASSING = {
+TRANSIENT = {
     "listing 503": (f"{TABLE}/query", 5, status(503)),
     "listing 429": (f"{TABLE}/query", 2, status(429, Retry_After="0")),
     "listing 429 by date": (f"{TABLE}/query", 2, status(429, Retry_After=formatdate(0, usegmt=True))),
@@ -125,21 +123,21 @@ PASSING = {
 }
 
 
-@pytest.mark.parametrize("name", PASSING)
-@pytest.mark.parametrize("how", ["snapshot", "changes"])
-def test_transient_fault_costs_no_row(share: FaultyShare, table: Any, name: str, how: str) -> None:
-    path, count, spoil = PASSING[name]
-    if how == "changes":
+@pytest.mark.parametrize("name", TRANSIENT)
+@pytest.mark.parametrize("query", ["snapshot", "changes"])
+def test_transient_fault_costs_no_row(share: FaultyShare, table: Any, name: str, query: str) -> None:
+    path, count, change = TRANSIENT[name]
+    if query == "changes":
         path = path.replace("/query", "/changes")
-    fault = share.spoil = Times(path, count, spoil)
-    if how == "snapshot":
+    fault = share.fault = FirstReplies(path, count, change)
+    if query == "snapshot":
         assert table.scan().to_arrow().equals(share.rows_at(0))
     else:
         assert table.changes(0).to_arrow().equals(share.changes(0, 0))
-    assert fault.left == 0
+    assert fault.remaining == 0
 
 
-LASTING: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception], str]] = {
+PERMANENT: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception], str]] = {
     "listing 503": (f"{TABLE}/query", status(503), ServerError, r"table s\.s\.t.*503.*6 attempts"),
     "listing 429": (f"{TABLE}/query", status(429), RateLimitError, r"429.*6 attempts"),
     "asked to wait too long": (
@@ -159,7 +157,7 @@ LASTING: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception]
     "401": (f"{TABLE}/query", status(401), AuthenticationError, "401"),
     "403": (f"{TABLE}/query", status(403), ForbiddenError, r"s\.s\.t.*ask the provider"),
     "404": (f"{TABLE}/query", status(404), NotFoundError, r"s\.s\.t.*list_all_tables"),
-    "the server's own words": (
+    "error message of the server": (
         f"{TABLE}/query",
         with_line({"endStreamAction": {"errorMessage": "view too large", "httpStatusErrorCode": 400}}, at=2),
         (QueryError, ProtocolError),  # type: ignore[dict-item]
@@ -210,20 +208,20 @@ LASTING: dict[str, tuple[str, Callable[[Request, Reply], Reply], type[Exception]
 }
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", PERMANENT)
 def test_permanent_fault_raises_its_typed_error(share: FaultyShare, table: Any, name: str) -> None:
-    path, spoil, kind, said = LASTING[name]
-    share.spoil = Times(path, 10**9, spoil)
-    with pytest.raises(kind, match=said) as caught:
+    path, change, kind, message = PERMANENT[name]
+    share.fault = FirstReplies(path, 10**9, change)
+    with pytest.raises(kind, match=message) as caught:
         table.scan().to_pandas()
     assert "Signature" not in str(caught.value)
 
 
 def test_two_hundred_files_of_a_dead_store_share_their_attempts(server: FaultServer) -> None:
-    """Not each file has all its attempts."""
+    """The files share one budget of attempts."""
     files = [File(f"f{n}", rows(n, 1), parquet(rows(n, 1))) for n in range(200)]
     share = FaultyShare(server=server, versions=[files])
-    share.spoil = Times("/data/", 10**9, status(503))
+    share.fault = FirstReplies("/data/", 10**9, status(503))
     with ds.SharingClient(server.profile) as client, pytest.raises(StorageError, match="503"):
         client.table("s.s.t").scan().to_arrow()
     assert len(share.file_requests) < 200
@@ -237,16 +235,16 @@ def test_unknown_fields_are_ignored_and_repeated_files_count_once(share: FaultyS
             line[kind] = {**fields, "later": {"x": [1]}}
         return reply.but(body=b"".join(json.dumps(line).encode() + b"\n" for line in [*lines[:-1], *lines[2:]]))
 
-    share.spoil = Times(f"{TABLE}/query", 1, more)
+    share.fault = FirstReplies(f"{TABLE}/query", 1, more)
     assert table.scan().to_arrow().equals(share.rows_at(0))
 
 
-def test_formats(share: FaultyShare, table: Any) -> None:
-    """Parquet where delta was asked is fine; delta where parquet was asked is not."""
+def test_response_format_must_fit_the_request(share: FaultyShare, table: Any) -> None:
+    """A response in parquet format to a request for delta is read; the reverse raises."""
     assert table.scan(response_format="delta").to_arrow().equals(share.rows_at(0))
     features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"]}
     delta = Reply.of_lines({"protocol": {"deltaProtocol": features}}, {"endStreamAction": {}})
-    share.spoil = Times(f"{TABLE}/query", 9, lambda request, reply: delta)
+    share.fault = FirstReplies(f"{TABLE}/query", 9, lambda request, reply: delta)
     with pytest.raises(ResponseFormatError):
         table.scan(response_format="parquet").to_arrow()
 
@@ -257,7 +255,7 @@ def test_unknown_reader_features_are_named(share: FaultyShare, table: Any) -> No
     reply = Reply.of_lines(
         {"protocol": {"deltaProtocol": features}}, {"metaData": metadata}, {"endStreamAction": {}}
     )
-    share.spoil = lambda request, healthy: reply
+    share.fault = lambda request, correct: reply
     with pytest.raises(UnsupportedFeatureError, match="telepathy"):
         table.scan().to_arrow()
 
@@ -266,14 +264,14 @@ def test_answer_for_another_version_raises(share: FaultyShare, table: Any) -> No
     def other(request: Request, reply: Reply) -> Reply:
         return reply.but(headers={**reply.headers, "Delta-Table-Version": "5"})
 
-    share.spoil = other
+    share.fault = other
     with pytest.raises(VersionMismatchError, match="asked for version 0, the server answered for version 5"):
         table.scan(version=0).to_arrow()
 
 
 def test_repeated_page_token_raises(share: FaultyShare, table: Any) -> None:
     share.page = 2
-    share.spoil = lambda request, reply: reply.but(
+    share.fault = lambda request, reply: reply.but(
         body=reply.body.replace(b'"nextPageToken": "0-4"', b'"nextPageToken": "0-2"')
     )
     with pytest.raises(ProtocolError, match="same page token twice"):

@@ -1,8 +1,8 @@
-"""Fuzz the decoders on demand: `python tests/fuzz/fuzz.py [--seconds 60] [target ...]`.
+"""Fuzzer of the decoders: `python tests/fuzz/fuzz.py [--seconds 60] [target ...]`.
 
-With atheris, inputs are bred by what of the code they reach; without it hypothesis makes them. Each target runs in
-a process of its own, so that one that crashes is found out too. What broke a promise is left in a file, whose name
-is printed; `--input FILE` runs it again.
+atheris generates inputs guided by coverage; without it, hypothesis generates them. Each target runs in its own
+process, so that crashes are detected. A failing input is saved to a file, whose name is printed; `--input FILE`
+runs it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parent))
 
 
 def with_atheris(name: str, seconds: int, folder: Path) -> None:
-    """Run one target in this process until it fails, or the time is over."""
+    """Run one target in this process until it fails or the time has passed."""
     import atheris
 
     with atheris.instrument_imports(include=["delta_sharing_client"]):
@@ -30,18 +30,18 @@ def with_atheris(name: str, seconds: int, folder: Path) -> None:
     for number, seed in enumerate(seeds):
         (corpus / str(number)).write_bytes(seed)
 
-    def one(data: bytes) -> None:
+    def run(data: bytes) -> None:
         target(data)
 
     limits = [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=8192"]
-    # Of fuzzers that end in time libFuzzer leaves by itself, with status 0.
-    atheris.Setup([sys.argv[0], str(corpus), *limits, f"-artifact_prefix={folder}/", "-print_final_stats=1"], one)
+    # libFuzzer exits the process, with status 0 after the time.
+    atheris.Setup([sys.argv[0], str(corpus), *limits, f"-artifact_prefix={folder}/", "-print_final_stats=1"], run)
     atheris.Fuzz()
 
 
 def with_hypothesis(name: str, seconds: int, folder: Path) -> None:
-    """The same with inputs of hypothesis, which knows nothing of coverage."""
-    from fuzz_mutations import breed
+    """Run one target with inputs from hypothesis, without coverage."""
+    from fuzz_mutations import mutations
     from fuzz_targets import TARGETS
     from hypothesis import HealthCheck, given, seed, settings
 
@@ -53,7 +53,7 @@ def with_hypothesis(name: str, seconds: int, folder: Path) -> None:
 
         @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @seed(turn)
-        @given(breed(seeds))
+        @given(mutations(seeds))
         def run(data: bytes) -> None:
             nonlocal count
             count += 1
@@ -65,28 +65,28 @@ def with_hypothesis(name: str, seconds: int, folder: Path) -> None:
 
 
 def one_target(name: str, seconds: int, folder: Path) -> None:
-    """Run one target in this process. Nothing of the package is imported yet: atheris has to see that."""
+    """Run one target in this process, which must not have imported the package: atheris instruments the import."""
     (with_atheris if importlib.util.find_spec("atheris") else with_hypothesis)(name, seconds, folder)
 
 
 def main() -> int:
-    """Run from the command line; 0 if every promise was kept."""
+    """Run from the command line; return 0 if every target passes."""
     if sys.argv[1:2] == ["--child"]:
         one_target(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
         return 0
     from fuzz_targets import TARGETS
 
-    parser = argparse.ArgumentParser(description="Fuzz what decodes bytes of strangers.")
-    parser.add_argument("targets", nargs="*", metavar="target", help=f"of {', '.join(TARGETS)}; all without")
-    parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")
-    parser.add_argument("--input", type=Path, help="run one target on a file's bytes and be done")
+    parser = argparse.ArgumentParser(description="Fuzz the decoders of untrusted bytes.")
+    parser.add_argument("targets", nargs="*", metavar="target", help=f"{', '.join(TARGETS)}; default: all")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds per target (60)")
+    parser.add_argument("--input", type=Path, help="run one target once, with the bytes of a file")
     arguments = parser.parse_args()
     chosen = arguments.targets or list(TARGETS)
     if unknown := [name for name in chosen if name not in TARGETS]:
-        parser.error(f"no such target: {', '.join(unknown)}")
+        parser.error(f"unknown target: {', '.join(unknown)}")
     coverage = importlib.util.find_spec("atheris") is not None
     if arguments.input is not None:
-        print("understood" if TARGETS[chosen[0]][0](arguments.input.read_bytes()) else "refused")
+        print("decoded" if TARGETS[chosen[0]][0](arguments.input.read_bytes()) else "rejected")
         return 0
     failed = []
     for name in chosen:
@@ -97,8 +97,8 @@ def main() -> int:
         print("\n".join((done.stdout + done.stderr).splitlines()[-30 if done.returncode else -8 :]))
         if done.returncode:
             failed.append(name)
-            print(f"== {name} FAILED; its input is in {folder}")
-    print(f"== {len(chosen) - len(failed)} of {len(chosen)} targets kept their promises")
+            print(f"== {name} FAILED; the input is in {folder}")
+    print(f"== {len(chosen) - len(failed)} of {len(chosen)} targets passed")
     return 1 if failed else 0
 
 

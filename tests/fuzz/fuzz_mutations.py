@@ -1,11 +1,26 @@
-"""Mutations of samples: bytes changed, cut or repeated, and tokens of other samples inserted."""
+"""Mutations of samples: changed, removed and repeated bytes, inserted tokens, and parts of other samples."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-_WORDS = [b"{", b"}", b"[", b"]", b'"', b"\\", b"\n", b",", b"null", b"true", b"-1", b"1e999", b"NaN", b"\xff\xfe"]
-_WORDS += [
+_TOKENS = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b"\\",
+    b"\n",
+    b",",
+    b"null",
+    b"true",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"\xff\xfe",
+]
+_TOKENS += [
     b"\\u0000",
     b"\\ud800",
     b"9" * 40,
@@ -19,8 +34,8 @@ _WORDS += [
 ]
 
 
-def breed(samples: list[bytes]) -> st.SearchStrategy[bytes]:
-    """Return a strategy for bytes that are a sample with some changes, or anything at all."""
+def mutations(samples: list[bytes]) -> st.SearchStrategy[bytes]:
+    """Return a strategy for mutated samples and for arbitrary bytes."""
 
     @st.composite
     def changed(draw: st.DrawFn) -> bytes:
@@ -33,7 +48,7 @@ def breed(samples: list[bytes]) -> st.SearchStrategy[bytes]:
             elif kind == 1:
                 data = data[:at] + data[at + draw(st.integers(1, 60)) :]
             elif kind == 2:
-                data = data[:at] + draw(st.sampled_from(_WORDS)) * draw(st.integers(1, 3)) + data[at:]
+                data = data[:at] + draw(st.sampled_from(_TOKENS)) * draw(st.integers(1, 3)) + data[at:]
             elif kind == 3:
                 data = data[:at]
             else:

@@ -1,7 +1,7 @@
-"""Fuzz targets: decoders of untrusted bytes, which must return a result or raise a typed error.
+"""Fuzz targets: functions that decode untrusted bytes, and must return a result or raise a typed error.
 
-Each target takes any bytes. It returns whether they were understood, lets nothing out but what the function under
-test promises to raise, and raises `AssertionError` where a promise is broken.
+A target takes any bytes, and returns whether they were decoded. It handles the documented errors of the function
+under test, and raises `AssertionError` if a requirement is violated.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ TOKEN = "canary-token-93aa"
 
 
 def ndjson(data: bytes) -> bool:
-    """An answer to /query or /changes: its first byte says what was asked and promised, and how it is cut."""
+    """Decode a response to /query or /changes; its first byte selects the request and the size of blocks."""
     mode, body = (data[0], data[1:]) if data else (0, b"")
     size = (1, 7, 100, 10**6)[mode & 3]
-    changes, promised = bool(mode & 4), bool(mode & 8)
+    changes, with_end = bool(mode & 4), bool(mode & 8)
     formats: Any = (("delta", "parquet"), ("parquet",))[mode >> 4 & 1]
     try:
         actions = decode_actions(
             [body[at : at + size] for at in range(0, len(body), size)],
             formats=formats,
-            capabilities=ResponseCapabilities(None, promised),
+            capabilities=ResponseCapabilities(None, with_end),
             what="table t",
         )
         page = read_page(
@@ -60,7 +60,7 @@ def ndjson(data: bytes) -> bool:
     except DeltaSharingError as error:
         _is_short(error)
         return False
-    assert promised <= (page.end is not None), "an answer without its end counted"
+    assert with_end <= (page.end is not None), "a response without its end was accepted"
     repr(page)
     return True
 
@@ -71,7 +71,7 @@ def _to_tasks(protocol: Any, metadata: Any) -> Callable[[Any], Any]:
 
 
 def deletion_vector(data: bytes) -> bool:
-    """A bitmap as a vector's file holds it, its checksum right, and as Z85 text."""
+    """Decode a bitmap of a deletion vector file, with a correct checksum, and as Z85 text."""
     body = b"\xd1\xd39\x64" + data
     try:
         cardinality = len(BitMap64.deserialize(data))
@@ -81,7 +81,7 @@ def deletion_vector(data: bytes) -> bool:
     vector = DeletionVector("p", SecretUrl("https://store/v"), len(body), cardinality, 1)
     text = data.decode("latin-1")
     inline = DeletionVector("i", SecretUrl(text), min(len(data), len(text) // 5 * 4), 1)
-    understood = False
+    decoded = False
     for decode in (lambda: decode_stored(stored, vector, "f"), lambda: decode_inline(inline, "f")):
         try:
             positions = decode()
@@ -90,28 +90,28 @@ def deletion_vector(data: bytes) -> bool:
                 mask = positions.keep_mask(0, 1000)
                 assert mask is None or len(mask) == 1000
                 assert all(a < b for a, b in zip(positions.positions, positions.positions[1:], strict=False))
-            understood = True
+            decoded = True
         except DataError as error:
             _is_short(error)
-    return understood
+    return decoded
 
 
 def profile(data: bytes) -> bool:
-    """A profile file."""
+    """Decode a profile."""
     try:
         found = Profile.from_json(data)
     except ProfileError as error:
         _is_short(error)
-        if _in_its_place(data):
+        if _token_is_secret(data):
             _hides(TOKEN, f"{error!r} {error}")
         return False
-    if _in_its_place(data):
+    if _token_is_secret(data):
         _hides(TOKEN, f"{found!r} {found}")
     return True
 
 
-def _in_its_place(data: bytes) -> bool:
-    """Whether the token stands where tokens do: what is the name of a field or a type may be shown."""
+def _token_is_secret(data: bytes) -> bool:
+    """Return whether the token is the value of a secret field only; other fields may appear in messages."""
     try:
         fields: Any = json.loads(data)
     except (ValueError, RecursionError):
@@ -125,8 +125,8 @@ def _in_its_place(data: bytes) -> bool:
 
 
 @dataclass
-class _Answer:
-    """What `store_error` looks at of an answer."""
+class _Response:
+    """The attributes of a response that `store_error` reads."""
 
     status: int
     body: bytes
@@ -138,10 +138,10 @@ class _Answer:
 
 
 def storage_error(data: bytes) -> bool:
-    """What a store says where it refuses, and what a server says."""
+    """Decode an error response of a store and of a server."""
     status = (400, 401, 403, 404, 410, 412, 429, 500, 503)[data[0] % 9] if data else 400
-    answer: Any = _Answer(status, data[1:])
-    error = store_error(answer, "f")
+    response: Any = _Response(status, data[1:])
+    error = store_error(response, "f")
     known = not isinstance(error, RetryLater)
     error = error.error if isinstance(error, RetryLater) else error
     assert isinstance(error, StorageError)
@@ -154,12 +154,12 @@ def storage_error(data: bytes) -> bool:
 
 def _is_short(error: Exception) -> None:
     text = str(error)
-    assert len(text) < 5000, "a message of the length of the answer"
+    assert len(text) < 5000, "a message as long as the response"
     assert "\n" not in text, "a message of several lines"
 
 
 def _hides(secret: str, text: str) -> None:
-    assert secret not in text, "a secret shows"
+    assert secret not in text, "a secret appears in a message"
 
 
 _SCHEMA = json.dumps(

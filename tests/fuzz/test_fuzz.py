@@ -1,4 +1,4 @@
-"""The fuzz targets with some hundred inputs of hypothesis; `make fuzz` runs longer."""
+"""The fuzz targets with 300 inputs of hypothesis each; `make fuzz` runs them for minutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waiting import run_program
 
 sys.path.append(str(Path(__file__).parent))
 
-from fuzz_mutations import breed
+from fuzz_mutations import mutations
 from fuzz_targets import TARGETS
 
 FUZZ = Path(__file__).parent / "fuzz.py"
@@ -28,7 +28,7 @@ def test_arbitrary_bytes_raise_only_typed_errors(name: str) -> None:
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(breed(samples))
+    @given(mutations(samples))
     def run(data: bytes) -> None:
         target(data)
 
@@ -36,8 +36,8 @@ def test_arbitrary_bytes_raise_only_typed_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_samples_are_decoded_completely(name: str) -> None:
-    """Of what inputs are bred from some is understood: a target that refused everything would find nothing."""
+def test_some_samples_are_decoded(name: str) -> None:
+    """A target that rejected every sample would test nothing."""
     target, samples = TARGETS[name]
     assert any(target(sample) for sample in samples)
 
@@ -48,8 +48,8 @@ def test_fuzz_command_runs(tmp_path: Path) -> None:
     sample.write_bytes(TARGETS["profile"][1][0])
     command = [sys.executable, str(FUZZ), "profile", "--input", str(sample)]
     done = run_program(command, check=True)
-    assert done.stdout == "understood\n"
+    assert done.stdout == "decoded\n"
     command = [sys.executable, str(FUZZ), "storage_error", "--seconds", "1"]
     done = run_program(command)
     assert done.returncode == 0, done.stdout
-    assert "1 of 1 targets kept their promises" in done.stdout
+    assert "1 of 1 targets passed" in done.stdout

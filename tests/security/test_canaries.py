@@ -57,7 +57,7 @@ def logged() -> Iterator[list[str]]:
 @pytest.fixture
 def share() -> Iterator[FaultyShare]:
     with FaultServer() as server:
-        yield FaultyShare(server=server, versions=[FILES[:2], FILES[1:4]], version=1, told=False)
+        yield FaultyShare(server=server, versions=[FILES[:2], FILES[1:4]], version=1, sends_expiration=False)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_loads_with_renewals_leak_no_canary(
             return Reply.of_json({"errorCode": "X", "message": request.body.decode()}, status=400)
         return reply
 
-    share.spoil = store
+    share.fault = store
     table = client.table("s.s.t")
     for load in (
         lambda: table.scan().to_pandas(),
@@ -202,8 +202,8 @@ FAULTS: dict[str, tuple[str, Reply]] = {
 def test_errors_leak_no_canary(
     share: FaultyShare, client: ds.SharingClient, logged: list[str], tmp_path: Path, name: str, how: str
 ) -> None:
-    where, spoilt = FAULTS[name]
-    share.spoil = lambda request, reply: spoilt if request.path.startswith(where) else reply
+    where, faulty_reply = FAULTS[name]
+    share.fault = lambda request, reply: faulty_reply if request.path.startswith(where) else reply
     table = client.table("s.s.t")
     loads = {
         "load": lambda: table.scan().to_pandas(),
@@ -230,7 +230,7 @@ def test_tasks_and_plans_hold_no_token(share: FaultyShare, client: ds.SharingCli
 def test_duckdb_errors_leak_no_canary(share: FaultyShare, client: ds.SharingClient) -> None:
     """DuckDB wraps our error in its own."""
     duckdb = pytest.importorskip("duckdb")
-    share.spoil = lambda request, reply: FAULTS["store 403"][1] if request.path.startswith("/data/") else reply
+    share.fault = lambda request, reply: FAULTS["store 403"][1] if request.path.startswith("/data/") else reply
     relation = client.table("s.s.t").scan().to_duckdb(duckdb.connect())
     with pytest.raises(Exception, match="403") as caught:
         relation.fetchall()
@@ -238,7 +238,7 @@ def test_duckdb_errors_leak_no_canary(share: FaultyShare, client: ds.SharingClie
 
 
 def test_failing_reader_leaks_no_canary(share: FaultyShare, client: ds.SharingClient) -> None:
-    share.spoil = lambda request, reply: FAULTS["store 500"][1] if request.path == "/data/f3" else reply
+    share.fault = lambda request, reply: FAULTS["store 500"][1] if request.path == "/data/f3" else reply
     reader = client.table("s.s.t").scan().to_record_batch_reader()
     with pytest.raises((DeltaSharingError, pa.ArrowException, OSError)) as caught:
         reader.read_all()

@@ -83,7 +83,7 @@ def test_insecure_urls_are_not_fetched(share: FaultyShare, table: Any, tmp_path:
     def hand_out(request: Request, reply: Reply) -> Reply:
         return reply.but(body=signed.sub(lambda match: replaced, reply.body))
 
-    share.spoil = hand_out
+    share.fault = hand_out
     with pytest.raises((InsecureUrlError, ProtocolError)):
         LOADS[how](table, tmp_path)
     assert share.file_requests == []
@@ -122,7 +122,7 @@ def test_insecure_urls_of_deletion_vectors_are_not_fetched(server: FaultServer, 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://169.254.169.254/x", "http://192.0.2.7/x"])
 def test_redirects_of_a_store_obey_the_same_rules(share: FaultyShare, table: Any, target: str) -> None:
     moved = Reply(status=302, headers={"Location": target})
-    share.spoil = lambda request, reply: moved if request.path.startswith("/data/") else reply
+    share.fault = lambda request, reply: moved if request.path.startswith("/data/") else reply
     with pytest.raises(InsecureUrlError):
         table.scan().to_arrow()
 
@@ -132,11 +132,11 @@ def test_the_credential_goes_to_no_other_host(share: FaultyShare, table: Any) ->
     with FaultServer() as other:
         other.on("*", "*", Reply.of_json({"items": []}))
         away = Reply(status=307, headers={"Location": f"{other.url}/taken"})
-        share.spoil = lambda request, reply: away if request.path == f"{TABLE}/query" else reply
+        share.fault = lambda request, reply: away if request.path == f"{TABLE}/query" else reply
         with pytest.raises(InsecureUrlError, match="credentials are not sent to another host"):
             table.scan().to_arrow()
         assert other.requests == []
-        share.spoil = lambda request, reply: away if request.path.startswith("/data/") else reply
+        share.fault = lambda request, reply: away if request.path.startswith("/data/") else reply
         with pytest.raises(DeltaSharingError):
             table.scan().to_arrow()
         assert other.requests
@@ -148,7 +148,7 @@ def test_cookies_are_not_kept(share: FaultyShare, table: Any) -> None:
     def set_cookie(request: Request, reply: Reply) -> Reply:
         return reply.but(headers={**reply.headers, "Set-Cookie": "spy=1; Path=/"})
 
-    share.spoil = set_cookie
+    share.fault = set_cookie
     for _ in range(2):
         table.scan().to_arrow()
     assert not [request for request in share.server.requests if "cookie" in request.headers]
@@ -173,7 +173,7 @@ def test_endless_answers_are_refused(
 ) -> None:
     """A typed error, soon, whatever the server goes on sending."""
     monkeypatch.setattr(answers, "MAX_OTHERS", 20_000)
-    share.spoil = lambda request, reply: BOMBS[name]
+    share.fault = lambda request, reply: BOMBS[name]
     with pytest.raises(ProtocolError):
         table.scan().to_arrow()
     with pytest.raises(ProtocolError):
@@ -189,7 +189,7 @@ def test_a_file_without_end_is_not_read_beyond_its_size(share: FaultyShare, tabl
         sent.append(request)
         return reply.but(endless=b"x", length=None)
 
-    share.spoil = endless
+    share.fault = endless
     with pytest.raises(DataError, match="it has more than the"):
         table.scan().to_arrow()
     assert len(sent) <= 2 * len(FILES)
@@ -222,7 +222,7 @@ for _ in range(2):
 @pytest.mark.parametrize("name", ["gzip", "endless line", "endless blanks"])
 def test_decompression_bombs_take_bounded_memory(share: FaultyShare, tmp_path: Path, name: str) -> None:
     """A process that met one has not grown by more than a few times the longest line."""
-    share.spoil = lambda request, reply: BOMBS[name]
+    share.fault = lambda request, reply: BOMBS[name]
     profile = tmp_path / "p.share"
     profile.touch(0o600)
     profile.write_text(json.dumps(share.server.profile))
@@ -236,7 +236,7 @@ def test_decompression_bombs_take_bounded_memory(share: FaultyShare, tmp_path: P
 def test_impossible_sizes_are_refused(share: FaultyShare, table: Any, tmp_path: Path, size: int) -> None:
     """A claim of terabytes allocates nothing and reads no more than there is."""
     claims = re.compile(rb'"size": \d+')
-    share.spoil = lambda request, reply: reply.but(body=claims.sub(b'"size": %d' % size, reply.body))
+    share.fault = lambda request, reply: reply.but(body=claims.sub(b'"size": %d' % size, reply.body))
     for how in ("snapshot", "mirror"):
         with pytest.raises(DeltaSharingError):
             LOADS[how](table, tmp_path)

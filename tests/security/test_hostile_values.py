@@ -189,7 +189,7 @@ def share(server: FaultServer) -> FaultyShare:
 def changed_by(change: Callable[[Json], object], *, delta: bool) -> Callable[[Request, Reply], Reply]:
     """Answers of a share, changed, in either response format; its table has a partition column `p`."""
 
-    def spoil(request: Request, reply: Reply) -> Reply:
+    def fault(request: Request, reply: Reply) -> Reply:
         if request.path not in (f"{TABLE}/query", f"{TABLE}/changes", f"{TABLE}/metadata"):
             return reply
         lines = [json.loads(line) for line in reply.body.splitlines()]
@@ -204,7 +204,7 @@ def changed_by(change: Callable[[Json], object], *, delta: bool) -> Callable[[Re
         headers = {name: text.replace("format=parquet", "format=delta") for name, text in reply.headers.items()}
         return reply.but(body=body_of([in_delta_format(line) for line in lines]), headers=headers)
 
-    return spoil
+    return fault
 
 
 def body_of(lines: list[Json]) -> bytes:
@@ -232,7 +232,7 @@ def in_delta_format(line: Json) -> Json:
 def test_invalid_values_raise_typed_errors_or_are_ignored(
     share: FaultyShare, tmp_path: Path, name: str, delta: bool
 ) -> None:
-    share.spoil = changed_by(CHANGES[name], delta=delta)
+    share.fault = changed_by(CHANGES[name], delta=delta)
     with ds.SharingClient(share.server.profile, options=QUICK) as client:
         table = client.table("s.s.t")
         for how, load in LOADS.items():
@@ -246,7 +246,7 @@ def test_invalid_values_raise_typed_errors_or_are_ignored(
 
 @pytest.mark.parametrize("delta", [False, True], ids=["parquet", "delta"])
 def test_the_table_is_read_when_nothing_is_changed(share: FaultyShare, tmp_path: Path, delta: bool) -> None:
-    share.spoil = changed_by(lambda line: None, delta=delta)
+    share.fault = changed_by(lambda line: None, delta=delta)
     with ds.SharingClient(share.server.profile, options=QUICK) as client:
         table = client.table("s.s.t")
         for how, load in LOADS.items():
@@ -272,7 +272,7 @@ def test_the_table_is_read_when_nothing_is_changed(share: FaultyShare, tmp_path:
 def test_unrepresentable_values_are_refused(
     share: FaultyShare, tmp_path: Path, change: Callable[[Json], object], delta: bool
 ) -> None:
-    share.spoil = changed_by(change, delta=delta)
+    share.fault = changed_by(change, delta=delta)
     with ds.SharingClient(share.server.profile, options=QUICK) as client:
         for how in ("snapshot", "mirror", "copy", "poll"):
             with pytest.raises(ProtocolError):
@@ -286,7 +286,7 @@ def test_lone_surrogates_are_replaced_in_optional_texts(share: FaultyShare) -> N
         )
         in_metadata(lambda metadata: metadata.update(description=HALF))(line)
 
-    share.spoil = changed_by(change, delta=False)
+    share.fault = changed_by(change, delta=False)
     with ds.SharingClient(share.server.profile, options=QUICK) as client:
         table = client.table("s.s.t")
         assert table.metadata().description == "x\ufffd"
@@ -297,7 +297,7 @@ def test_lone_surrogates_are_replaced_in_optional_texts(share: FaultyShare) -> N
 def test_headers_with_numbers_of_many_digits(share: FaultyShare, table: Any, digits: str) -> None:
     told = {"Content-Length": digits, "Content-Range": f"bytes 0-{digits}/{digits}"}
 
-    def spoil(request: Request, reply: Reply) -> Reply:
+    def fault(request: Request, reply: Reply) -> Reply:
         if request.path == f"{TABLE}/version":
             return reply.but(headers={"Delta-Table-Version": digits})
         if not request.path.startswith("/data/"):
@@ -305,7 +305,7 @@ def test_headers_with_numbers_of_many_digits(share: FaultyShare, table: Any, dig
         name = "Content-Range" if reply.status == 206 else "Content-Length"
         return reply.but(length=None, headers={**reply.headers, name: told[name]})
 
-    share.spoil = spoil
+    share.fault = fault
     for how in ("snapshot", "filter"):
         with pytest.raises(DeltaSharingError):
             LOADS[how](table, Path())
@@ -348,7 +348,7 @@ def test_any_json_value_in_any_field_raises_a_typed_error_or_is_ignored(
 ) -> None:
     draw = random.Random(20261122)
 
-    def spoil(request: Request, reply: Reply) -> Reply:
+    def fault(request: Request, reply: Reply) -> Reply:
         reply = changed_by(lambda line: None, delta=delta)(request, reply)
         if request.path not in (f"{TABLE}/query", f"{TABLE}/changes", f"{TABLE}/metadata"):
             return reply
@@ -369,7 +369,7 @@ def test_any_json_value_in_any_field_raises_a_typed_error_or_is_ignored(
             put(lines, now.choice([way for way in ways_to(lines) if len(way) > 1]), now.choice(ODD))
         return reply.but(body=body_of(lines))
 
-    share.spoil = spoil
+    share.fault = fault
     for number in range(120):
         seed = draw.random()
         how = draw.choice(list(LOADS))

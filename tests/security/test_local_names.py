@@ -48,15 +48,15 @@ def table(share: FaultyShare) -> Iterator[Any]:
 def named(file_id: str) -> Any:
     import json
 
-    def spoil(request: Request, reply: Reply) -> Reply:
+    def fault(request: Request, reply: Reply) -> Reply:
         return reply.but(body=reply.body.replace(b'"id": "f"', b'"id": ' + json.dumps(file_id).encode()))
 
-    return spoil
+    return fault
 
 
 @pytest.mark.parametrize("file_id", IDS)
 def test_file_ids_are_not_used_as_file_names(share: FaultyShare, table: Any, tmp_path: Path, file_id: str) -> None:
-    share.spoil = named(file_id)
+    share.fault = named(file_id)
     mirror = table.mirror(tmp_path / "out" / "mirror")
     try:
         mirror.sync()

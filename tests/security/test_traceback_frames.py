@@ -114,7 +114,7 @@ LOADS: dict[str, Callable[[Any, Path], object]] = {
 @pytest.mark.parametrize("how", LOADS)
 @pytest.mark.parametrize("fault", STORE_FAULTS)
 def test_failing_store(share: FaultyShare, table: Any, tmp_path: Path, fault: str, how: str) -> None:
-    share.spoil = lambda request, reply: STORE_FAULTS[fault] if request.path.startswith("/data/") else reply
+    share.fault = lambda request, reply: STORE_FAULTS[fault] if request.path.startswith("/data/") else reply
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
     assert len(check_frames(caught.value)) > 2
@@ -137,7 +137,7 @@ def test_failing_store(share: FaultyShare, table: Any, tmp_path: Path, fault: st
 def test_refused_urls(share: FaultyShare, table: Any, tmp_path: Path, url: str, how: str) -> None:
     handed_out = f"{share.server.url}/data/"
     replacement = (url + SIGNATURE + "&").encode()
-    share.spoil = lambda request, reply: reply.but(body=reply.body.replace(handed_out.encode(), replacement))
+    share.fault = lambda request, reply: reply.but(body=reply.body.replace(handed_out.encode(), replacement))
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
     assert any(module.startswith("transport") for module in check_frames(caught.value))
@@ -159,13 +159,13 @@ def test_failed_renewal(share: FaultyShare, table: Any, tmp_path: Path, reply: R
     """The store says that they have expired once they were listed, and the server has none but the first ones."""
     refused = []
 
-    def spoil(request: Any, healthy: Reply) -> Reply:
+    def fault(request: Any, healthy: Reply) -> Reply:
         if request.path.startswith("/data/"):
             refused.append(request)
             return STORE_FAULTS["expired"]
         return reply if refused else healthy
 
-    share.spoil = spoil
+    share.fault = fault
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
     assert len(check_frames(caught.value)) > 2
@@ -183,7 +183,7 @@ def test_failed_renewal(share: FaultyShare, table: Any, tmp_path: Path, reply: R
 )
 @pytest.mark.parametrize("how", ["snapshot", "filter", "changes", "mirror"])
 def test_refused_answers(share: FaultyShare, table: Any, tmp_path: Path, old: bytes, new: bytes, how: str) -> None:
-    share.spoil = lambda request, reply: reply.but(body=reply.body.replace(old, new))
+    share.fault = lambda request, reply: reply.but(body=reply.body.replace(old, new))
     with pytest.raises(DeltaSharingError) as caught:
         LOADS[how](table, tmp_path)
     assert check_frames(caught.value)
