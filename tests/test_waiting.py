@@ -6,7 +6,7 @@ import ast
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,9 +34,10 @@ MAY_USE_THE_CLOCK = {
 WAITS = {"run", "communicate", "check_output", "get", "post", "acquire", "wait", "join", "result"}
 
 
-def calls(path: Path) -> Iterator[ast.Call]:
+@cache
+def calls(path: Path) -> list[ast.Call]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def name_of(call: ast.Call) -> str:

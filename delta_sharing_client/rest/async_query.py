@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, QueryError
-from delta_sharing_client.model import capabilities
 from delta_sharing_client.model.actions import QueryStatus
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller
+from delta_sharing_client.rest.headers import capabilities_of, capability_headers
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
@@ -143,7 +143,7 @@ class TableQuery:
             actions = decode_query(
                 response.chunks(),
                 formats=request.formats,
-                capabilities=capabilities.parse_capabilities(response.headers.get(capabilities.HEADER)),
+                capabilities=capabilities_of(response),
                 what=self._table.what,
                 query_id=query_id,
             )
@@ -151,5 +151,5 @@ class TableQuery:
                 return replace(actions, retry_after=parse_retry_after(response.headers))
             return read(response, actions)
 
-        wanted = capabilities.request_capabilities(request.formats, asynchronous=self._asynchronous)
-        return self._caller.call("POST", resource, read_or_wait, headers={capabilities.HEADER: wanted}, body=body)
+        headers = capability_headers(request.formats, asynchronous=self._asynchronous)
+        return self._caller.call("POST", resource, read_or_wait, headers=headers, body=body)

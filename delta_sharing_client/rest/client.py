@@ -5,6 +5,7 @@ A request is retried as a whole: an answer is used only after it has been decode
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -15,7 +16,6 @@ from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProtocolError, RestError
-from delta_sharing_client.model import capabilities
 from delta_sharing_client.model.actions import FileAction, ResponseFormat
 from delta_sharing_client.model.credentials import BearerToken, ExternalCredential
 from delta_sharing_client.model.names import Schema, Share, Table
@@ -25,6 +25,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import Caller
+from delta_sharing_client.rest.headers import VERSION_HEADER, capabilities_of, capability_headers, version_of
 from delta_sharing_client.rest.resources import Resource, schema_resource, share_resource, table_resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import Retrier
@@ -54,15 +55,15 @@ from delta_sharing_client.wire.time_travel import check_time_travel
 
 T = TypeVar("T")
 
-_VERSION_HEADER: Final = "Delta-Table-Version"
 #: Statuses of servers that lack an endpoint.
 _NO_ENDPOINT: Final = frozenset({404, 405, 501})
-
-_DEFAULT_OPTIONS: Final = TransportOptions()
 
 
 class RestClient:
     """Client of one sharing server; thread-safe.
+
+    Its methods raise `RestError` for an error status, `ProtocolError` for an answer that breaks the protocol,
+    `QueryError` for an error within an answer, and `TransportError` if there is no answer.
 
     Args:
         profile: endpoint and credential.
@@ -80,14 +81,14 @@ class RestClient:
     def __init__(
         self,
         profile: Profile,
-        options: TransportOptions = _DEFAULT_OPTIONS,
+        options: TransportOptions | None = None,
         *,
         transport: ApiTransport | None = None,
         retrier: Retrier | None = None,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
         self.profile = profile
-        self.options = options
+        self.options = options = options or TransportOptions()
         self._transport = transport or ApiTransport(
             profile.endpoint, provider_for(profile, options, credential_provider), options
         )
@@ -128,14 +129,8 @@ class RestClient:
         """Offset of the server's clock to this machine's, from the `Date` header of its last answer."""
         return timedelta(seconds=self._caller.clock_offset)
 
-    # -- listings
-
     def list_shares(self, *, max_results: int | None = None) -> Iterator[Share]:
-        """Yield the shares of the recipient ("List Shares"); each listing requests its pages lazily.
-
-        Args:
-            max_results: items per page; None leaves it to the server.
-        """
+        """Yield the shares of the recipient ("List Shares"); listings request pages of `max_results` lazily."""
         hint = {404: f"Check the endpoint in the profile: there is no sharing server at {self.profile.endpoint}"}
         return self._caller.items(Share.from_json, Resource(("shares",), "the shares", hint), max_results)
 
@@ -177,38 +172,28 @@ class RestClient:
             raise ProtocolError(f"{resource.what}: the answer has no object 'share'")
         return Share.from_json(share)
 
-    # -- tables
-
     def table_version(self, table: Table, starting_timestamp: str | datetime | date | None = None) -> int:
         """Return a table's version ("Query Table Version").
 
         Args:
             table: the table.
             starting_timestamp: requests the first version at or after this time instead of the latest one.
-
-        Raises:
-            NotFoundError: there is no such table.
-            ProtocolError: the answer has no version.
         """
         resource = table_resource(table)
         params = {} if starting_timestamp is None else {"startingTimestamp": format_timestamp(starting_timestamp)}
         try:
-            version = self._caller.call("GET", resource.at("version"), _version_of, params=params)
+            version = self._caller.call("GET", resource.at("version"), version_of, params=params)
         except RestError as error:
             if starting_timestamp is not None or error.status not in _NO_ENDPOINT:
                 raise
-            version = self._version_by_head(resource)  # the endpoint of servers without GET .../version
+            version = None
+            with contextlib.suppress(RestError):  # servers without GET .../version answer HEAD
+                version = self._caller.call("HEAD", resource, version_of)
             if version is None:
                 raise
         if version is None:
-            raise ProtocolError(f"{resource.what}: the answer has no usable {_VERSION_HEADER} header")
+            raise ProtocolError(f"{resource.what}: the answer has no usable {VERSION_HEADER} header")
         return version
-
-    def _version_by_head(self, table: Resource) -> int | None:
-        try:
-            return self._caller.call("HEAD", table, _version_of)
-        except RestError:
-            return None
 
     def table_metadata(
         self,
@@ -229,8 +214,6 @@ class RestClient:
         Raises:
             VersionMismatchError: the answer is for another version than the requested one; older servers describe
                 the latest version only.
-            ProtocolError: the answer breaks the protocol.
-            RestError: the server refused the request.
         """
         resource = table_resource(table)
         if version is not None and timestamp is not None:
@@ -242,7 +225,7 @@ class RestClient:
             params["timestamp"] = timestamp = format_timestamp(timestamp)
 
         def read(response: Response) -> TableInfo:
-            answered = _version_of(response)
+            answered = version_of(response)
             actions = check_time_travel(
                 _actions(response, formats, resource.what),
                 version=version,
@@ -253,7 +236,7 @@ class RestClient:
             return read_metadata(actions, version=answered, what=resource.what)
 
         return self._caller.call(
-            "GET", resource.at("metadata"), read, params=params, headers=_capabilities(formats)
+            "GET", resource.at("metadata"), read, params=params, headers=capability_headers(formats)
         )
 
     @overload
@@ -274,9 +257,6 @@ class RestClient:
         Raises:
             VersionMismatchError: the answer is for another version or a later time than requested, or the table
                 changed between two pages.
-            ProtocolError: the answer breaks the protocol.
-            QueryError: the server failed while answering.
-            RestError: the server refused the request.
         """
         need_urls(table)
         resource = table_resource(table)
@@ -284,7 +264,7 @@ class RestClient:
 
         def fetch(asked: QueryRequest, duplicates: DuplicateFiles) -> Page[Any]:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
-                version, what = _version_of(response), resource.what
+                version, what = version_of(response), resource.what
                 actions = check_time_travel(
                     actions, version=asked.version, timestamp=asked.timestamp, answered=version, what=what
                 )
@@ -317,7 +297,7 @@ class RestClient:
         Args:
             table: the table.
             request: the range of changes.
-            convert: as for `query_table`, which raises the same errors.
+            convert: as for `query_table`.
         """
         need_urls(table)
         resource = table_resource(table)
@@ -327,7 +307,7 @@ class RestClient:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
                 return read_page(
                     actions,
-                    version=_version_of(response),
+                    version=version_of(response),
                     what=resource.what,
                     convert=convert,
                     duplicates=duplicates,
@@ -342,7 +322,7 @@ class RestClient:
                 resource.at("changes"),
                 lambda response: read(response, _actions(response, asked.formats, resource.what)),
                 params=asked.params(),
-                headers=_capabilities(asked.formats),
+                headers=capability_headers(asked.formats),
             )
 
         page: Page[Any] = self._caller.all_pages(request, fetch, resource.what, changes=True)
@@ -357,10 +337,6 @@ class RestClient:
         Args:
             table: the table.
             location: one of its locations; None for its main one.
-
-        Raises:
-            ProtocolError: the answer is malformed, or contains a credential of an unknown type.
-            RestError: the server refused the request.
         """
         resource = table_resource(table)
         body = {} if location is None else {"location": location}
@@ -368,16 +344,5 @@ class RestClient:
         return TemporaryCredentials.from_json(answer, resource.what)
 
 
-def _version_of(response: Response) -> int | None:
-    """Return the answer's `Delta-Table-Version`, or None if it is missing or malformed."""
-    text = (response.headers.get(_VERSION_HEADER) or "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def _capabilities(formats: tuple[ResponseFormat, ...]) -> dict[str, str]:
-    return {capabilities.HEADER: capabilities.request_capabilities(formats)}
-
-
 def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Decoded]:
-    answered = capabilities.parse_capabilities(response.headers.get(capabilities.HEADER))
-    return decode_actions(response.chunks(), formats=formats, capabilities=answered, what=what)
+    return decode_actions(response.chunks(), formats=formats, capabilities=capabilities_of(response), what=what)

@@ -116,7 +116,7 @@ class TableScan(SparkScan):
         fetch = estimate_plan(*self._connections(), plan)
         pruned = sum(plan.pruned.values())
         requests = "request" if fetch.requests == 1 else "requests"
-        version = "version not told" if plan.version is None else f"version {plan.version}"
+        version = "version unknown" if plan.version is None else f"version {plan.version}"
         total = sum(task.size for task in plan.tasks)
         lines = [
             f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
