@@ -56,7 +56,7 @@ class Layout:
         return found
 
 
-class Layouts:
+class LayoutCache:
     """Remembers the layout of the last file that was opened: most files of a table have the same.
 
     For one `ReadSpec`. Several threads may use it.

@@ -1,8 +1,7 @@
-"""One Parquet file, in memory, to record batches of the table's types.
+"""Parquet files in memory to record batches of the table's schema.
 
-Columns that the file does not hold come from its partition values or are null. Row groups are decoded one
-at a time, and large ones some rows at a time, so that the first rows are there before the last ones are decoded,
-and that what is decoded takes no more memory than it should.
+Columns that a file lacks come from its partition values or are null. Row groups are decoded one at a time, and
+large ones in steps of some rows, within `DecodeLimits`.
 """
 
 from __future__ import annotations
@@ -10,33 +9,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.parquet.assemble import reason
-from delta_sharing_client.parquet.column_lookup import Layouts, locate
+from delta_sharing_client.parquet.column_lookup import LayoutCache, locate
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.footer import check_chunks, check_values, flat_leaf, look_at_chunks, row_counts
-from delta_sharing_client.parquet.layout import PIECE, Piece, plan_pieces
+from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, plan_read_units
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.residual_filter import filter_batch
 from delta_sharing_client.parquet.row_sizes import (
     BeyondLimitError,
     DecodeLimits,
+    Leaf,
     Plan,
     Widths,
-    parts_of,
     plan_steps,
+    split_indexed,
 )
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
-#: Bytes of Thrift text that a footer may hold; a hostile footer would otherwise fill the memory.
+#: Maximum bytes of Thrift strings in a footer; a hostile footer would otherwise fill the memory.
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
-#: What the Parquet reader raises for bytes that are not what they should be.
+#: Exceptions of the Parquet reader for damaged bytes.
 _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 _LIMITS: Final = DecodeLimits()
 
@@ -46,8 +48,8 @@ class Decoded:
     """Rows that were decoded together.
 
     Attributes:
-        batches: their batches of the columns of `ReadSpec.output`; none that is empty.
-        last: whether no rows follow of what is being decoded.
+        batches: non-empty batches of the columns of `ReadSpec.output`.
+        last: whether these are the last rows of the read unit.
     """
 
     batches: list[pa.RecordBatch]
@@ -69,17 +71,17 @@ def decode_file(
         buffer: the file's bytes, anything with the buffer protocol.
         task: the file.
         spec: what to read of it.
-        deleted: positions of rows that do not count.
-        use_threads: decode columns side by side.
-        limits: how much to decode at a time.
+        deleted: positions of deleted rows.
+        use_threads: decode columns in parallel.
+        limits: how much is decoded at a time.
 
     Yields:
-        Batches of the columns of `spec.output`, at most one row group each; none that is empty.
+        Non-empty batches of the columns of `spec.output`, at most one row group each.
 
     Raises:
-        DataError: the bytes are no Parquet file, are damaged, do not hold what the table says, or hold a row
+        DataError: the bytes are no Parquet file, are damaged, do not match the table's schema, or have a row
             beyond the limits.
-        UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
+        UnsupportedTableError: the file has old times in an unknown calendar or time zone.
     """
     with ParquetSource(buffer, task, spec, deleted=deleted, limits=limits) as source:
         for decoded in source.decode_all(use_threads=use_threads):
@@ -87,20 +89,20 @@ def decode_file(
 
 
 class ParquetSource:
-    """An open Parquet file, of which only the footer and the pieces being decoded have to be there.
+    """An open Parquet file, of which only the footer and the read units being decoded must be present.
 
-    Several threads may decode pieces of it at a time.
+    Several threads may decode read units at a time.
 
     Args:
-        buffer: the file's bytes; those of pieces not yet fetched may be anything.
+        buffer: the file's bytes; those of units not yet fetched may be anything.
         task: the file.
         spec: what to read of it.
-        deleted: positions of rows that do not count.
-        layouts: shared by the files of a load, to find the columns of like files once.
-        limits: how much to decode at a time.
+        deleted: positions of deleted rows.
+        layouts: shared by the files of a load, to locate the columns of files with equal schemas once.
+        limits: how much is decoded at a time.
 
     Raises:
-        DataError: the bytes are no Parquet file, or do not hold what the table says.
+        DataError: the bytes are no Parquet file, or do not match the table's schema.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class ParquetSource:
         spec: ReadSpec,
         *,
         deleted: RowPositions | None = None,
-        layouts: Layouts | None = None,
+        layouts: LayoutCache | None = None,
         limits: DecodeLimits = _LIMITS,
     ) -> None:
         self._limits = limits
@@ -123,7 +125,7 @@ class ParquetSource:
             file = self._open(None)
             self._give_back(file)
             self._metadata = file.metadata
-            layout = (layouts or Layouts()).of(file.schema_arrow)
+            layout = (layouts or LayoutCache()).of(file.schema_arrow)
             self.columns, self._assembly = locate(layout, task, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         except _READ_ERRORS as error:
@@ -139,17 +141,17 @@ class ParquetSource:
         self.close()
 
     def close(self) -> None:
-        """Let the bytes go; batches that were decoded stay."""
+        """Release the bytes; decoded batches stay valid."""
         self._buffer = None
         self._spare.clear()
 
     @property
     def group_count(self) -> int:
-        """How many row groups the file has."""
+        """The number of row groups."""
         return len(self._starts) - 1
 
-    def pieces(self, *, piece_size: int = PIECE) -> list[Piece]:
-        """Say which row groups hold rows that may match, and which bytes they take.
+    def read_units(self, *, unit_size: int = READ_UNIT_SIZE) -> list[ReadUnit]:
+        """Return the row groups with rows that may match, and their byte ranges.
 
         Raises:
             DataError: the footer contradicts itself.
@@ -160,65 +162,67 @@ class ParquetSource:
             self._give_back(file)
         except _READ_ERRORS as error:
             raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=self._task.file_id) from None
-        return plan_pieces(
+        return plan_read_units(
             self._metadata,
             self.columns,
             self._predicate,
             size=self._buffer.size,
-            piece_size=piece_size,
-            left_out=self._left_out(),
+            unit_size=unit_size,
+            skipped=self._deleted_groups(),
             trust_times=self._calendar is None or self._calendar.times == "no",
         )
 
-    def _left_out(self) -> frozenset[int]:
-        """The row groups of which no row counts."""
+    def _deleted_groups(self) -> frozenset[int]:
+        """The row groups of which all rows are deleted."""
         if self._deleted is None:
             return frozenset()
-        spans = enumerate(itertools.pairwise(self._starts))
-        return frozenset(n for n, (start, stop) in spans if not self._deleted.touches(start, stop - start))
+        groups = enumerate(itertools.pairwise(self._starts))
+        return frozenset(n for n, (start, stop) in groups if not self._deleted.touches(start, stop - start))
 
     @property
     def _predicate(self) -> Predicate | None:
         return None if self._task.all_rows_match else self._spec.predicate
 
     def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
-        """Decode the file, whose bytes are all there; see `decode`."""
+        """Decode the whole file; see `decode`."""
         flat = flat_leaf(self._metadata, self._assembly.leaves)
         if self._predicate is not None or flat is None:
-            pieces = self.pieces(piece_size=1)
-            for piece in pieces:
-                for decoded in self.decode(piece, use_threads=use_threads):
-                    yield Decoded(decoded.batches, decoded.last and piece is pieces[-1])
+            units = self.read_units(unit_size=1)
+            for unit in units:
+                for decoded in self.decode(unit, use_threads=use_threads):
+                    yield Decoded(decoded.batches, decoded.last and unit is units[-1])
             return
-        # Nothing to leave out, so where chunks lie and what their statistics say does not matter.
-        whole = Piece(tuple(range(self.group_count)), (), 0)
+        # No row group can be skipped, so neither ranges nor statistics are needed.
+        whole = ReadUnit(tuple(range(self.group_count)), (), 0)
         yield from self.decode(whole, use_threads=use_threads, unchecked=flat)
 
-    def first(self, pieces: list[Piece], rows: int) -> list[Piece]:
-        """Return the pieces that hold the first `rows` rows of them."""
+    def first(self, units: list[ReadUnit], rows: int) -> list[ReadUnit]:
+        """Return the leading units that hold the first `rows` rows."""
         held = 0
-        for count, piece in enumerate(pieces, 1):
-            held += sum(self._starts[group + 1] - self._starts[group] for group in piece.groups)
+        for count, unit in enumerate(units, 1):
+            held += sum(self._starts[group + 1] - self._starts[group] for group in unit.groups)
             if held >= rows:
-                return pieces[:count]
-        return pieces
+                return units[:count]
+        return units
 
-    def decode(self, piece: Piece, *, use_threads: bool = True, unchecked: int | None = None) -> Iterator[Decoded]:
-        """Decode a piece whose bytes are there.
+    def decode(
+        self, unit: ReadUnit, *, use_threads: bool = True, unchecked: int | None = None
+    ) -> Iterator[Decoded]:
+        """Decode a read unit whose bytes are present.
 
         Args:
-            piece: the piece.
-            use_threads: decode columns side by side.
-            unchecked: a column with one value to a row, where nothing has looked at the chunks of the piece yet.
+            unit: the read unit.
+            use_threads: decode columns in parallel.
+            unchecked: a column with one value for each row, if the unit's chunks have not been checked yet.
 
         Yields:
-            Rows, some of a row group or all of it.
+            Rows: some or all of a row group.
 
         Raises:
-            DataError: the bytes are damaged, do not hold what the table says, or hold a row beyond the limits.
-            UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
+            DataError: the bytes are damaged, do not match the table's schema, or have a row beyond the limits.
+            UnsupportedTableError: the file has old times in an unknown calendar or time zone.
         """
-        for group in piece.groups:
+        for group in unit.groups:
             start, stop = self._starts[group], self._starts[group + 1]
             done = start
             for decoded in self._decode_group(group, stop - start, unchecked, use_threads=use_threads):
@@ -228,15 +232,15 @@ class ParquetSource:
                 if keep is not None:
                     decoded = decoded.filter(keep)
                 batches = list(self._select(decoded))
-                last = done == stop and group == piece.groups[-1]
+                last = done == stop and group == unit.groups[-1]
                 if batches or last:
                     yield Decoded(batches, last)
 
     def _borrow(self, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
-        """Lend an open file: to open one takes as long as to decode a few columns.
+        """Take an open file from the pool; opening one takes as long as decoding a few columns.
 
         Args:
-            indexed: the columns that it decodes as positions in a dictionary.
+            indexed: paths of the columns that it decodes as dictionary indices.
         """
         try:
             return self._spare[indexed].pop()
@@ -244,7 +248,7 @@ class ParquetSource:
             return self._open(self._metadata, indexed)
 
     def _give_back(self, file: pq.ParquetFile, indexed: tuple[str, ...] = ()) -> None:
-        """Take back a file that was lent, and of which nothing is read any more."""
+        """Return a file to the pool after its last read."""
         if self._buffer is not None:
             self._spare.setdefault(indexed, []).append(file)
 
@@ -263,7 +267,7 @@ class ParquetSource:
     def _decode_group(
         self, group: int, rows: int, unchecked: int | None, *, use_threads: bool
     ) -> Iterator[pa.Table | pa.RecordBatch]:
-        """Decode one row group to the columns of the table that are read."""
+        """Decode one row group to the table's columns."""
         columns, assembly = self.columns, self._assembly
         widths = assembly.widths(self._metadata.schema, columns)
         extra = widths.row + sum([_constant_size(column.value) for column in columns if not column.leaves])
@@ -280,7 +284,7 @@ class ParquetSource:
                 decoded += table.num_rows
                 if decoded == rows or plan.rows < rows:
                     indexed = plan.indexed or assembly.indexed
-                    for part in parts_of(table, extra, self._limits) if indexed else (table,):
+                    for part in split_indexed(table, extra, self._limits) if indexed else (table,):
                         yield from self._build_parts(part)
         except _READ_ERRORS as error:
             raise DataError(
@@ -292,17 +296,30 @@ class ParquetSource:
             )
 
     def _plan(self, group: int, unchecked: int | None, widths: Widths, extra: int) -> Plan:
-        """Say how to decode a row group; its chunks are looked at first where nothing has done so."""
+        """Return how to decode a row group; check its chunks first if necessary."""
         if unchecked is not None:
             file = self._borrow()
             look_at_chunks(file, group, self._assembly.leaves)
             self._give_back(file)
             check_values(self._metadata, group, unchecked, self._task)
         with memoryview(self._buffer) as view, view.cast("B") as data:
-            return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits)
+            metadata, find = self._metadata.row_group(group), partial(self._longest_text, group)
+            return plan_steps(data, metadata, widths.leaves, extra, self._limits, find)
+
+    def _longest_text(self, group: int, leaf: Leaf) -> int | None:
+        """Return the length of the longest text in a dictionary; the reader loads it for the first row."""
+        file = self._open(self._metadata, (leaf.path,))
+        batch = next(file.reader.iter_batches(1, [group], [leaf.number], False))
+        array = batch.column(0)
+        while pa.types.is_nested(array.type):
+            array = array.field(0) if pa.types.is_struct(array.type) else array.values
+        if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
+            return None
+        longest: int = pc.max(pc.binary_length(array.dictionary)).as_py()
+        return longest
 
     def _tables(self, group: int, rows: int, plan: Plan, *, use_threads: bool) -> Iterator[pa.Table]:
-        """Decode a row group as planned."""
+        """Decode a row group by a plan."""
         file, leaves = self._borrow(plan.indexed), self._assembly.leaves
         if plan.rows >= rows:
             yield file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
@@ -312,7 +329,7 @@ class ParquetSource:
         self._give_back(file, plan.indexed)
 
     def _build_parts(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Bring decoded rows to the columns of the table, in halves where they would take too much memory."""
+        """Build the table's columns from decoded rows, in halves if they would exceed the limit."""
         try:
             yield self._build(table, table.num_rows)
         except BeyondLimitError:
@@ -326,7 +343,7 @@ class ParquetSource:
         return self._assembly.build(table, self.columns, rows, self._task, self._calendar, self._metadata)
 
     def _select(self, decoded: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Apply the row filter and drop the columns that only it needed."""
+        """Apply the residual filter, and drop the columns that only it needs."""
         spec, predicate = self._spec, self._predicate
         for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
             kept = batch if predicate is None else filter_batch(batch, predicate)
@@ -335,10 +352,9 @@ class ParquetSource:
 
 
 def _constant_size(value: object) -> int:
-    """Bytes of a constant that each row takes besides what its type says."""
+    """Bytes of a constant in each row besides the width of its type."""
     return len(value) if isinstance(value, str | bytes) else 0
 
 
 def _no_columns(rows: int) -> pa.RecordBatch:
-    """Rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

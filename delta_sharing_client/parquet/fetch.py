@@ -16,7 +16,7 @@ from delta_sharing_client.parquet.deletion_vector import (
     decode_stored,
     file_range,
 )
-from delta_sharing_client.parquet.layout import PADDING, Piece, Span, split
+from delta_sharing_client.parquet.layout import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.download import PRIVATE, Download, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
@@ -162,26 +162,26 @@ class SparseFile:
             with contextlib.suppress(OSError):  # the system has none
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
 
-    def requests(self, piece: Piece) -> list[Span]:
-        """The ranges to fetch for a piece; what came with the footer is not fetched again."""
-        return split([(start, min(stop, self._tail)) for start, stop in piece.spans if start < self._tail])
+    def requests(self, unit: ReadUnit) -> list[ByteRange]:
+        """Return the ranges to fetch for a read unit, without the bytes that came with the footer."""
+        return split([(start, min(stop, self._tail)) for start, stop in unit.ranges if start < self._tail])
 
-    def fetch(self, span: Span) -> None:
+    def fetch(self, byte_range: ByteRange) -> None:
         """Fetch one range; several threads may.
 
         Raises:
             FileChanged: the file is another one than before.
             DeltaSharingError: it cannot be fetched.
         """
-        self._get(*span)
+        self._get(*byte_range)
 
-    def release(self, piece: Piece) -> None:
-        """Give the memory of a decoded piece back to the system, where it takes it."""
+    def release(self, unit: ReadUnit) -> None:
+        """Return the memory of a decoded read unit to the system, where that is possible."""
         if not hasattr(self._memory, "madvise"):  # Windows
             return
         page = mmap.PAGESIZE
-        for start, stop in piece.spans:
-            # A span reaches a little into the next piece, whose bytes have to stay.
+        for start, stop in unit.ranges:
+            # A range overlaps the next unit by its padding; these bytes must stay.
             first, last = -(-start // page) * page, min(stop - PADDING, self._tail) // page * page
             if first < last:
                 self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)

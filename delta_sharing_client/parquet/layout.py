@@ -1,14 +1,13 @@
-"""What of a Parquet file has to be fetched: row groups that can hold a matching row, and their chunks.
+"""Read units of a Parquet file: row groups that may have matching rows, with the byte ranges of their columns.
 
-A file's footer says where each column of each row group lies and between what bounds its values are. From
-that comes a list of pieces, each a few row groups with the byte ranges of the columns that are read.
+Both come from the footer: the offsets of the column chunks, and the statistics by which row groups are skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,47 +17,48 @@ from delta_sharing_client.expressions.predicates import Predicate, is_float
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField
 
-#: Bytes between two chunks that are rather fetched along than asked for apart.
+#: Maximum bytes between two chunks that are fetched with one request.
 GAP: Final = 64 * 1024
-#: The most bytes to one request: larger spans go over several connections.
+#: Maximum bytes of a request: larger ranges are split over several connections.
 MAX_RANGE: Final = 8 * 1024 * 1024
 #: Row groups are fetched and decoded together up to so many bytes of chunks.
-PIECE: Final = 8 * 1024 * 1024
-#: Fetched beyond each span: some old writers state chunks a little too short.
+READ_UNIT_SIZE: Final = 8 * 1024 * 1024
+#: Bytes fetched after each range: some old writers state too short chunks.
 PADDING: Final = 128
 _DAY: Final = 86_400_000_000
 
-Span = tuple[int, int]
+#: First offset, and the offset after the last byte.
+ByteRange: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadUnit:
     """Row groups that are fetched and decoded together.
 
     Attributes:
         groups: their numbers, ascending.
-        spans: the byte ranges to fetch, half-open, ascending and apart from each other.
-        decoded_size: about how many bytes they take when decoded.
+        ranges: the byte ranges to fetch, ascending and disjoint.
+        decoded_size: the expected number of bytes when decoded.
     """
 
     groups: tuple[int, ...]
-    spans: tuple[Span, ...]
+    ranges: tuple[ByteRange, ...]
     decoded_size: int
 
     @property
     def fetched_size(self) -> int:
         """Bytes to fetch."""
-        return sum(stop - start for start, stop in self.spans)
+        return sum(stop - start for start, stop in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedColumn:
-    """Where a column of the table is in a file.
+    """A column of the table, located in a file.
 
     Attributes:
         field: the column.
-        leaves: its Parquet columns, ascending; none where the file does not hold it.
-        value: its value throughout, where the file does not hold it; None for null.
+        leaves: its Parquet columns, ascending; empty if the file does not have it.
+        value: its constant value if the file does not have it; None for null.
     """
 
     field: StructField
@@ -66,73 +66,66 @@ class LocatedColumn:
     value: Value = None
 
 
-def plan_pieces(
+def plan_read_units(
     metadata: pq.FileMetaData,
     columns: Sequence[LocatedColumn],
     predicate: Predicate | None,
     *,
     size: int,
-    piece_size: int = PIECE,
-    left_out: frozenset[int] = frozenset(),
+    unit_size: int = READ_UNIT_SIZE,
+    skipped: frozenset[int] = frozenset(),
     trust_times: bool = True,
-) -> list[Piece]:
-    """Say which row groups of a file to read, and which bytes that takes.
+) -> list[ReadUnit]:
+    """Return the row groups of a file to read, with their byte ranges.
 
     Args:
         metadata: the file's footer.
-        columns: the columns that are read, those of the row filter among them.
-        predicate: the row filter; None where every row of the file is known to pass it.
+        columns: the columns that are read, those of the row filter included.
+        predicate: the row filter; None if every row of the file passes it.
         size: the file's size in bytes.
-        piece_size: bytes of chunks up to which row groups are put together.
-        left_out: row groups of which no row counts.
-        trust_times: whether bounds of dates and times may be used; not for files in another calendar.
+        unit_size: maximum bytes of chunks of several row groups in one unit.
+        skipped: row groups without any row to return.
+        trust_times: use statistics of dates and times; False for files in another calendar.
 
     Returns:
-        The pieces in the file's order; row groups without rows or without a matching row are in none.
+        The read units in the file's order, without row groups that are empty or cannot match.
     """
-    pieces: list[Piece] = []
+    units: list[ReadUnit] = []
     groups: list[int] = []
-    chunks: list[Span] = []
-    decoded = 0
-
-    def finish() -> None:
-        nonlocal decoded
-        if groups:
-            pieces.append(Piece(tuple(groups), coalesce(chunks, size), decoded))
-        groups.clear()
-        chunks.clear()
-        decoded = 0
-
+    chunks: list[ByteRange] = []
+    fetched = decoded = 0
     leaves = sorted({leaf for column in columns for leaf in column.leaves})
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if not group.num_rows or number in left_out:
+        if not group.num_rows or number in skipped:
             continue
-        # Statistics may leave a row group out, and vouch for none of its rows.
         if predicate is not None and not group_outcomes(group, columns, predicate, trust_times=trust_times) & TRUE:
             continue
-        spans = [chunk_span(group.column(leaf)) for leaf in leaves]
-        fetched = sum(stop - start for start, stop in chunks) + sum(stop - start for start, stop in spans)
-        if groups and fetched > piece_size:
-            finish()
+        ranges = [chunk_range(group.column(leaf)) for leaf in leaves]
+        length = sum(stop - start for start, stop in ranges)
+        if groups and fetched + length > unit_size:
+            units.append(ReadUnit(tuple(groups), coalesce(chunks, size), decoded))
+            groups, chunks, fetched, decoded = [], [], 0, 0
         groups.append(number)
-        chunks.extend(spans)
+        chunks += ranges
+        fetched += length
         decoded += sum(group.column(leaf).total_uncompressed_size for leaf in leaves) + group.num_rows
-    finish()
-    return pieces
+    if groups:
+        units.append(ReadUnit(tuple(groups), coalesce(chunks, size), decoded))
+    return units
 
 
-def chunk_span(chunk: pq.ColumnChunkMetaData) -> Span:
-    """The bytes of one column of one row group."""
+def chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:
+    """Return the byte range of a column chunk."""
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset
     return start, start + chunk.total_compressed_size
 
 
-def coalesce(chunks: Sequence[Span], size: int, *, gap: int = GAP) -> tuple[Span, ...]:
-    """Put spans together that lie side by side or nearly so; `size` is where the file ends."""
-    merged: list[Span] = []
+def coalesce(chunks: Sequence[ByteRange], size: int, *, gap: int = GAP) -> tuple[ByteRange, ...]:
+    """Merge ranges at most `gap` bytes apart; `size` is the size of the file."""
+    merged: list[ByteRange] = []
     for start, stop in sorted(chunks):
         stop = min(stop + PADDING, size)
         if start >= stop:
@@ -144,10 +137,10 @@ def coalesce(chunks: Sequence[Span], size: int, *, gap: int = GAP) -> tuple[Span
     return tuple(merged)
 
 
-def split(spans: Sequence[Span], *, most: int = MAX_RANGE) -> list[Span]:
-    """Cut spans into requests of about equal length, none longer than `most`."""
-    requests: list[Span] = []
-    for start, stop in spans:
+def split(ranges: Sequence[ByteRange], *, most: int = MAX_RANGE) -> list[ByteRange]:
+    """Split ranges into requests of about equal length, none longer than `most`."""
+    requests: list[ByteRange] = []
+    for start, stop in ranges:
         count = -(-(stop - start) // most)
         step = -(-(stop - start) // count)
         requests.extend((begin, min(begin + step, stop)) for begin in range(start, stop, step))
@@ -157,7 +150,7 @@ def split(spans: Sequence[Span], *, most: int = MAX_RANGE) -> list[Span]:
 def group_outcomes(
     group: pq.RowGroupMetaData, columns: Sequence[LocatedColumn], predicate: Predicate, *, trust_times: bool = True
 ) -> int:
-    """What a predicate can come out as over the rows of a row group; see `protocol.pruning`."""
+    """Return the possible outcomes of a predicate over a row group; see `column_bounds.outcomes`."""
     located = {column.field.name: column for column in columns}
 
     def bounds_of(field: StructField) -> ColumnBounds | None:
@@ -168,15 +161,15 @@ def group_outcomes(
             return ColumnBounds.constant(column.value)
         if len(column.leaves) != 1 or not isinstance(field.type, PrimitiveType | DecimalType):
             return None
-        return _domain(group.column(column.leaves[0]), field, group.num_rows, trust_times=trust_times)
+        return _column_bounds(group.column(column.leaves[0]), field, group.num_rows, trust_times=trust_times)
 
     return outcomes(predicate, bounds_of)
 
 
-def _domain(
+def _column_bounds(
     chunk: pq.ColumnChunkMetaData, field: StructField, rows: int, *, trust_times: bool
 ) -> ColumnBounds | None:
-    """What a chunk's statistics tell of a column; None for nothing."""
+    """Return the bounds in a chunk's statistics; None if there are none."""
     statistics = chunk.statistics if chunk.is_stats_set else None
     if statistics is None or (chunk.num_values != rows):
         return None
@@ -214,7 +207,7 @@ def _bounds(
             return _integers(statistics)
         if physical in ("FLOAT", "DOUBLE"):
             low, high = float(statistics.min), float(statistics.max)
-            # Where one of them is NaN, a NaN came between the others as they were compared.
+            # A NaN among the bounds means that the writer compared values with NaN.
             return (None, None) if low != low or high != high else (low, high)
     if name == "boolean" and physical == "BOOLEAN":
         return bool(statistics.min), bool(statistics.max)
@@ -230,12 +223,11 @@ def _bounds(
 
 
 def _integers(statistics: Any) -> tuple[Value, Value]:
-    low, high = int(statistics.min), int(statistics.max)
-    return low, high
+    return int(statistics.min), int(statistics.max)
 
 
 def _text(value: Any) -> str | None:
-    """A bound of a string column; None where it is cut inside a character."""
+    """Return a bound of a string column; None if it is truncated within a character."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):

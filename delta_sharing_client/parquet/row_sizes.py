@@ -1,52 +1,60 @@
-"""How many rows of a row group may be decoded at a time, so that they take no more memory than they should.
+"""Upper bounds for the memory of decoded rows, and from them the number of rows to decode at a time.
 
-Few bytes of a Parquet file can stand for very many: a value that is stored once and meant in every row, numbers
-that are all the same, lists of them. The bounds here come from the schema and from the headers of the pages, not
-from what the footer says about sizes.
+A few bytes of a Parquet file can stand for gigabytes: a dictionary value in every row, runs of equal numbers,
+lists of them. The bounds come from the schema and from page headers; the sizes in the footer are claims.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_sharing_client.parquet import page_headers as pages
-from delta_sharing_client.parquet.layout import LocatedColumn, chunk_span
+from delta_sharing_client.parquet.layout import LocatedColumn, chunk_range
+from delta_sharing_client.parquet.page_headers import (
+    DELTA_BYTE_ARRAY,
+    DICTIONARY,
+    Page,
+    longest_row,
+    read_pages,
+)
 
 _MIB: Final = 1024 * 1024
-#: The fewest and the most bytes of rows to decode at a time, where nothing else limits them.
+#: The smallest and the largest step in bytes.
 _STEPS: Final = (_MIB, 64 * _MIB)
-#: Bytes that a value takes when it is decoded, by its physical type. Texts are not among them.
+#: Bytes of a decoded value by its physical type. Strings and binaries have no fixed width.
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 16, "FLOAT": 4, "DOUBLE": 8}
-#: Up to so many steps are decoded at once, if that is all of a row group.
-_ONCE: Final = 4
-#: Logical types of columns that can be read as positions in a dictionary.
+#: A row group of up to so many steps is decoded at once.
+_STEPS_AT_ONCE: Final = 4
+#: Logical types of columns that can be read as dictionary indices.
 _TEXTS: Final = frozenset({"NONE", "STRING"})
-#: Bytes for each text, and for each value in a list, besides its own: offsets and levels.
+#: Bytes of a string besides its text, and of a list element besides its value: offsets and levels.
 _OFFSET: Final = 8
-#: How many times as large as its bytes a page may become, by the codec; others have no such bound.
-_RATIOS: Final = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 255, "GZIP": 1032}
-#: How many times as large as its bytes in the file a column of lists may become before its rows are looked at.
-_USUAL: Final = 16
+#: The greatest expansion of a page by its codec; other codecs have no such bound.
+_EXPANSIONS: Final = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 255, "GZIP": 1032}
+#: Lists that expand more than so many times have their longest row looked up; other lists are taken as even.
+_COMMON_EXPANSION: Final = 16
+
+#: Returns the length of the longest text in a column's dictionary; None if unknown. Takes the column.
+LongestText: TypeAlias = "Callable[[Leaf], int | None]"
 
 
 class BeyondLimitError(ValueError):
-    """What would be decoded at once is beyond the limit."""
+    """Rows that must be decoded together exceed the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """How much may be decoded at a time.
+    """How much is decoded at a time.
 
     Attributes:
         step: bytes of rows to decode at a time, if rows are smaller.
-        batch: bytes that rows decoded together may take at the most, or one row.
+        batch: maximum bytes of rows that are decoded together, or of one row.
     """
 
     step: int = _STEPS[1]
@@ -57,40 +65,47 @@ class DecodeLimits:
         """Return the limits of a load.
 
         Args:
-            memory_budget: bytes that may be on their way in the load.
-            batch: bytes that rows decoded together may take at the most.
-            decoders: how many row groups are decoded side by side.
+            memory_budget: bytes in memory during the load.
+            batch: maximum bytes of rows that are decoded together.
+            decoders: number of row groups that are decoded in parallel.
         """
-        fewest, most = _STEPS
-        return cls(min(max(memory_budget // (4 * decoders), fewest), most, batch), batch)
+        smallest, largest = _STEPS
+        return cls(min(max(memory_budget // (4 * decoders), smallest), largest, batch), batch)
 
 
 class Leaf(NamedTuple):
-    """What matters of a Parquet column.
+    """A Parquet column that is read.
 
     Attributes:
-        number: its number.
-        width: bytes that a value takes when it is decoded; None for texts and binaries.
-        levels: its highest repetition level; 0 where a row has one value.
-        more: bytes that a value takes besides, in the table's types.
-        path: what `read_dictionary` calls it, if it is a column of texts or binaries at the top; else None.
+        number: its index.
+        path: its dotted path.
+        width: bytes of a decoded value; None for strings and binaries.
+        max_level: its highest repetition level; 0 if a row has one value.
+        extra: more bytes for each value in the table's types.
+        is_text: whether it is a column of strings or binaries outside of nested types.
     """
 
     number: int
+    path: str
     width: int | None
-    levels: int
-    more: int = 0
-    path: str | None = None
+    max_level: int
+    extra: int = 0
+    is_text: bool = False
+
+    @property
+    def row_width(self) -> int | None:
+        """Bytes of a row, if it is the same for each."""
+        return None if self.max_level else self.width
 
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """What rows of files of one schema take when they are decoded.
+    """Sizes of rows of files with equal Parquet schemas.
 
     Attributes:
-        schema: the files' schema.
+        schema: the schema.
         leaves: the Parquet columns that are read.
-        row: bytes that each row takes in the table's types, texts and elements of lists aside.
+        row: bytes of each row in the table's types, without texts and list elements.
     """
 
     schema: pq.ParquetSchema
@@ -101,53 +116,52 @@ class Widths:
     def of(
         cls, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn], types: Sequence[pa.DataType]
     ) -> Widths:
-        """Find them out.
+        """Return the sizes.
 
         Args:
             schema: the files' schema.
-            columns: the columns of the table in such a file.
+            columns: the table's columns, located in the files.
             types: their types in the table.
         """
         leaves: list[Leaf] = []
         row = 0
         for column, kind in zip(columns, types, strict=True):
-            each, within = _target(kind)
+            each, within = _target_width(kind)
             row += each
             for number in column.leaves:
                 leaf = schema.column(number)
                 width = _WIDTHS.get(leaf.physical_type)
                 if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
                     width = max(leaf.length, 0) + 16
-                levels = leaf.max_repetition_level
+                level = leaf.max_repetition_level
                 is_text = width is None and leaf.logical_type.type in _TEXTS and not pa.types.is_nested(kind)
-                # The elements in the table's types are counted with the first column that holds any.
-                more, within = (within, 0) if levels else (0, within)
-                leaves.append(Leaf(number, width, levels, more, leaf.path if is_text else None))
+                # The elements in the table's types are counted with the first repeated column.
+                extra, within = (within, 0) if level else (0, within)
+                leaves.append(Leaf(number, leaf.path, width, level, extra, is_text))
         return cls(schema, tuple(leaves), row)
 
 
-def _target(kind: pa.DataType) -> tuple[int, int]:
-    """Bytes of a value of a type: those of a row, and those of each element of the lists in it."""
+def _target_width(kind: pa.DataType) -> tuple[int, int]:
+    """Return the bytes of a value of a type for each row, and those for each element of its lists."""
     if pa.types.is_struct(kind):
-        each = [_target(kind.field(position).type) for position in range(kind.num_fields)]
+        each = [_target_width(kind.field(position).type) for position in range(kind.num_fields)]
         return 1 + sum(row for row, _ in each), sum(element for _, element in each)
     if pa.types.is_map(kind):
-        parts = [_target(kind.key_type), _target(kind.item_type)]
-        return _OFFSET, _OFFSET + sum(sum(part) for part in parts)
+        return _OFFSET, _OFFSET + sum(_target_width(kind.key_type)) + sum(_target_width(kind.item_type))
     if pa.types.is_nested(kind):
-        return _OFFSET, _OFFSET + sum(_target(kind.value_type))
+        return _OFFSET, _OFFSET + sum(_target_width(kind.value_type))
     if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _OFFSET, 0
     return max(kind.bit_width // 8, 1), 0
 
 
 class Plan(NamedTuple):
-    """How to decode a row group.
+    """How a row group is decoded.
 
     Attributes:
-        rows: how many rows to decode at a time; at least as many as it has for all at once.
-        indexed: the columns to decode as positions in a dictionary, as `read_dictionary` calls them; what their
-            texts come to is known then, and `parts_of` cuts the rows by it.
+        rows: rows to decode at a time.
+        indexed: paths of the columns to decode as dictionary indices. The lengths of their texts are known then,
+            and `split_indexed` cuts the rows by them.
     """
 
     rows: int
@@ -160,53 +174,52 @@ def plan_steps(
     leaves: Sequence[Leaf],
     extra: int,
     limits: DecodeLimits,
+    longest_text: LongestText,
 ) -> Plan:
-    """Say how to decode a row group, so that no more is decoded at a time than should be.
+    """Return how to decode a row group within the limits.
 
     Args:
-        data: the file's bytes; those of the columns' chunks are there.
-        group: the row group, whose chunks the reader has looked at.
+        data: the file's bytes; those of the column chunks are present.
+        group: the row group.
         leaves: the Parquet columns that are read.
-        extra: bytes that each row takes besides, once it is decoded.
-        limits: how much may be decoded at a time.
+        extra: bytes of each decoded row besides those of `leaves`.
+        limits: how much is decoded at a time.
+        longest_text: looks up the longest text in a dictionary.
 
     Raises:
-        BeyondLimitError: a page, or a single row, may take more than the limit.
-        MalformedPageError: a page's header makes no sense.
+        BeyondLimitError: a page or a row may exceed the limit.
+        MalformedPageError: a page header is malformed.
     """
     rows: int = group.num_rows
-    once = min(_ONCE * limits.step, limits.batch)
-    if _quick_bound(data, group, leaves, rows, extra, once) <= once:
-        return Plan(rows)
-    fixed = extra + sum(leaf.width for leaf in leaves if leaf.width is not None and not leaf.levels)
+    fixed = extra + sum([leaf.row_width or 0 for leaf in leaves])
     chunks = [_Chunk(data, group.column(leaf.number), leaf, rows, limits) for leaf in leaves]
-    chunks = [chunk for chunk in chunks if chunk.most]
+    chunks = [chunk for chunk in chunks if chunk.leaf.row_width is None]
+    at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
+    if rows * fixed + sum(chunk.bound(rows) for chunk in chunks) <= at_once:
+        return Plan(rows)
     for chunk in chunks:
-        chunk.look_closer(limits)
-    indexed = tuple([chunk.path for chunk in chunks if chunk.path is not None])
-    if rows * fixed + sum(chunk.most for chunk in chunks) <= once:
-        return Plan(rows, indexed)
+        chunk.refine(limits, longest_text)
+    indexed = tuple(chunk.leaf.path for chunk in chunks if chunk.indexed)
     count = rows
-    while count > 1:
-        count = -(-count // 2)
-        if count * fixed + sum(chunk.avoidable(count) for chunk in chunks) <= limits.step:
-            return Plan(count, indexed)
-    least = fixed + sum(chunk.taken(1) for chunk in chunks)
-    if least > limits.batch:
-        raise _beyond(f"a row of it may take {least:,} bytes when decoded", limits)
-    return Plan(1, indexed)
+    if rows * fixed + sum(chunk.bound(rows) for chunk in chunks) > at_once:
+        # Fewer rows do not shrink what one row needs: a page is decoded as a whole.
+        while count > 1 and count * fixed + sum(c.bound(count) - c.page_bound for c in chunks) > limits.step:
+            count = -(-count // 2)
+    if count == 1 and (size := fixed + sum(chunk.bound(1) for chunk in chunks)) > limits.batch:
+        raise _beyond(f"a row of it may take {size:,} bytes when decoded", limits)
+    return Plan(count, indexed)
 
 
-def parts_of(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.Table]:
-    """Cut decoded rows where they would take too much memory once texts stand in place of positions.
+def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.Table]:
+    """Cut rows that hold dictionary indices, so that each part stays within the limits with its texts.
 
     Args:
         table: decoded rows.
-        extra: bytes that each row takes besides, once it is decoded.
-        limits: how much may be decoded at a time.
+        extra: bytes of each row besides its texts.
+        limits: how much is decoded at a time.
 
     Raises:
-        BeyondLimitError: a row takes more than the limit.
+        BeyondLimitError: a row exceeds the limit.
     """
     indexed = [column for column in table.columns if _is_indexed(column.type)]
     if not indexed:
@@ -218,7 +231,7 @@ def parts_of(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.T
     for column, texts in zip(indexed, lengths, strict=True):
         for chunk, each in zip(column.chunks, texts, strict=True):
             bound += len(chunk) * (pc.max(each).as_py() or 0)
-    if bound <= min(_ONCE * limits.step, limits.batch):
+    if bound <= min(_STEPS_AT_ONCE * limits.step, limits.batch):
         yield table
         return
     sizes = np.full(rows, extra, np.int64)
@@ -240,32 +253,10 @@ def parts_of(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.T
 
 
 def _is_indexed(kind: pa.DataType) -> bool:
-    """Whether a decoded column holds positions of texts or binaries in a dictionary."""
     if not pa.types.is_dictionary(kind):
         return False
     checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
     return any(check(kind.value_type) for check in checks)
-
-
-def _quick_bound(
-    data: memoryview, group: pq.RowGroupMetaData, leaves: Sequence[Leaf], rows: int, extra: int, once: int
-) -> int:
-    """A bound for what a row group takes, if it is made as most small ones are; else more than `once`."""
-    fixed = extra
-    total = 0
-    for number, width, levels, _, _ in leaves:
-        if levels:
-            return once + 1
-        chunk = group.column(number)
-        fixed += _OFFSET if width is None else width
-        if width is None:
-            texts = pages.quick_bound(data, chunk_span(chunk)[0], rows)
-            if texts is None:
-                return once + 1
-            total += texts
-        elif _RATIOS.get(chunk.compression, once) * len(data) > once:
-            return once + 1
-    return total + rows * fixed
 
 
 def _beyond(reason: str, limits: DecodeLimits) -> BeyondLimitError:
@@ -273,124 +264,86 @@ def _beyond(reason: str, limits: DecodeLimits) -> BeyondLimitError:
 
 
 class _Chunk:
-    """A column chunk whose size, when decoded, is not seen from the number of its rows."""
+    """Upper bounds for the decoded size of one column chunk.
+
+    Attributes:
+        leaf: its Parquet column.
+        indexed: whether to decode it as dictionary indices.
+        page_bound: bytes of the texts in the pages of one row.
+    """
 
     def __init__(
         self, data: memoryview, metadata: pq.ColumnChunkMetaData, leaf: Leaf, rows: int, limits: DecodeLimits
     ) -> None:
+        self.leaf = leaf
+        self.indexed = False
+        self.page_bound = 0
         self._data = data
-        self._leaf = leaf
         self._codec = metadata.compression
-        self._rows = rows
-        start, stop = chunk_span(metadata)
+        start, stop = chunk_range(metadata)
         self._stored = stop - start
-        plain = leaf.width is not None and not leaf.levels
-        if plain and _RATIOS.get(self._codec, limits.batch) * self._stored <= limits.batch:
-            found = []  # none can be too large
-        else:
-            found = pages.pages_of(data, start, stop, metadata.num_values)
-        largest = max([_held(page) for page in found], default=0)
+        if (
+            leaf.row_width is not None
+            and _EXPANSIONS.get(self._codec, limits.batch) * self._stored <= limits.batch
+        ):
+            return  # no page can exceed the limit
+        pages = read_pages(data, start, stop, metadata.num_values)
+        largest = max(map(_memory, pages), default=0)
         if largest > limits.batch:
             raise _beyond(f"a page of it takes {largest:,} bytes", limits)
-        self._pages = [page for page in found if page.kind != pages.DICTIONARY]
-        self._dictionary = next((page for page in found if page.kind == pages.DICTIONARY), None)
+        self._pages = [page for page in pages if page.kind != DICTIONARY]
+        self._dictionary = next((page for page in pages if page.kind == DICTIONARY), None)
+        self._rows = rows
         self._values = sum(page.values for page in self._pages)
-        self._windows: _Windows | None = None
-        self._longest_row = 0
-        #: What `read_dictionary` calls it, if it is to be decoded as positions in its dictionary.
-        self.path: str | None = None
-        # Bytes for each value, for each that is a position in the dictionary, and for each that may repeat
-        # what stands before it.
-        self._width = leaf.more + (leaf.width or 0) + (_OFFSET if leaf.levels or leaf.width is None else 0)
-        self._indexed = self._entry = self._repeating = 0
+        self._row_values: float = self._values / max(rows, 1) if leaf.max_level else 1
+        # Bytes of each value, of each dictionary index besides, and of the texts in each page.
+        self._width = leaf.extra + (leaf.width or 0)
+        self._dictionary_values = self._entry = 0
         self._texts = [0] * len(self._pages)
-        if leaf.width is not None:
+        if leaf.width is None:
+            self._dictionary_values = sum(page.values for page in self._pages if page.uses_dictionary)
+            if self._dictionary is not None:
+                self._entry = max(self._dictionary.size - 4 * self._dictionary.values, 0)
+            self._texts = [0 if page.uses_dictionary else page.size for page in self._pages]
+            # Each value of this encoding may repeat the values before it in its page.
+            self._width += max((page.size for page in self._pages if page.encoding == DELTA_BYTE_ARRAY), default=0)
+        if leaf.width is None or leaf.max_level:
+            self._width += _OFFSET
+
+    def bound(self, rows: int) -> int:
+        """Return the bytes of so many consecutive rows at most."""
+        values = min(int(rows * self._row_values) + bool(self.leaf.max_level), self._values)
+        return values * self._width + min(values, self._dictionary_values) * self._entry + self._text_bound(values)
+
+    def _text_bound(self, values: int) -> int:
+        """Return the bytes of the pages that hold so many consecutive values at most."""
+        if values >= self._values or not any(self._texts):
+            return sum(self._texts)
+        counts = np.array([page.values for page in self._pages])
+        first = np.cumsum(counts) - counts
+        # Values that start with the last one of a page.
+        stops = np.searchsorted(first, first + counts - 1 + values, side="left")
+        sums = np.concatenate([[0], np.cumsum(self._texts, dtype=np.int64)])
+        return int((sums[stops] - sums[:-1]).max(initial=0))
+
+    def refine(self, limits: DecodeLimits, longest_text: LongestText) -> None:
+        """Look closer, where that may allow larger steps: at the dictionary and at the repetition levels."""
+        dictionary, leaf = self._dictionary, self.leaf
+        if dictionary is not None and leaf.is_text and self._dictionary_values == self._values:
+            self.indexed = dictionary.size <= limits.step
+        if self.indexed:
+            self._dictionary_values = 0
             return
-        self._indexed = sum(page.values for page in self._pages if page.by_index)
-        if self._dictionary is not None:
-            self._entry = max(self._dictionary.size - 4 * self._dictionary.values, 0)
-        delta = [page.size for page in self._pages if page.encoding == pages.DELTA_BYTE_ARRAY]
-        self._repeating = max(delta, default=0)
-        # Of other pages the texts are no larger than the page.
-        self._texts = [0 if page.by_index else page.size for page in self._pages]
-
-    @property
-    def most(self) -> int:
-        """A bound for what all rows take together."""
-        if self._leaf.width is not None and not self._leaf.levels:
-            return 0  # counted with the row
-        return self._of_values(self._values) + sum(self._texts)
-
-    def look_closer(self, limits: DecodeLimits) -> None:
-        """Look at the longest text of the dictionary, and at where rows start, if that may matter."""
-        if self._suits_positions(limits):
-            self.path, self._indexed = self._leaf.path, 0
-            return
-        if self._leaf.width is None:
-            if self._dictionary is not None and self._indexed * self._entry > limits.step // 8:
-                self._entry = pages.longest_entry(self._data, self._dictionary, self._codec)
-            if not self._leaf.levels:
-                numbers = np.cumsum([page.values for page in self._pages])
-                first = numbers - [page.values for page in self._pages]
-                self._windows = _Windows(first, numbers - 1, self._texts)
-        if self._leaf.levels and self.most > max(4 * limits.step, _USUAL * self._stored):
-            found = pages.rows_of(self._data, self._pages, self._codec, self._leaf.levels)
-            self._longest_row = self._values if found is None else found.longest
-            if found is not None:
-                self._windows = _Windows(np.array(found.first), np.array(found.last), self._texts)
-
-    def _suits_positions(self, limits: DecodeLimits) -> bool:
-        """Whether it takes no longer to decode positions, and to look their texts up then."""
-        dictionary = self._dictionary
-        return (
-            dictionary is not None
-            and self._leaf.path is not None
-            and self._indexed == self._values
-            and dictionary.size <= limits.step
-        )
-
-    def taken(self, rows: int) -> int:
-        """A bound for what so many rows take, those of a list of usual lengths; a row where rows are 1."""
-        if self._leaf.width is not None and not self._leaf.levels:
-            return 0
-        if not self._leaf.levels:
-            return self._of_values(rows) + (self._windows.of(rows) if self._windows is not None else 0)
-        if self._longest_row:
-            texts = sum(self._texts) if self._windows is None else self._windows.of(rows)
-            return self._of_values(min(rows * self._longest_row, self._values)) + texts
-        return -(-self.most * rows // max(self._rows, 1))
-
-    def avoidable(self, rows: int) -> int:
-        """The same, less what fewer rows would not spare: a page is there as a whole."""
-        return self.taken(rows) - (self._windows.of(1) if self._windows is not None else 0)
-
-    def _of_values(self, values: int) -> int:
-        each = self._width + self._repeating
-        return values * each + min(values, self._indexed) * self._entry
+        if dictionary is not None and self._dictionary_values * self._entry > limits.step // 8:
+            found = longest_text(leaf) if self._pages and self._pages[0].uses_dictionary else None
+            self._entry = self._entry if found is None else min(found, self._entry)
+        if leaf.max_level and self.bound(self._rows) > max(4 * limits.step, _COMMON_EXPANSION * self._stored):
+            longest = longest_row(self._data, self._pages, self._codec, leaf.max_level)
+            self._row_values = self._values if longest is None else longest
+        self.page_bound = self._text_bound(int(self._row_values) or 1)
 
 
-def _held(page: pages.Page) -> int:
-    """Bytes of memory that a page takes; of the texts in a dictionary the reader makes a list."""
-    texts = min(page.values, page.size // 4) if page.kind == pages.DICTIONARY else 0
+def _memory(page: Page) -> int:
+    """Bytes of memory of a page; the reader makes a list of the texts in a dictionary."""
+    texts = min(page.values, page.size // 4) if page.kind == DICTIONARY else 0
     return page.size + 16 * texts
-
-
-class _Windows:
-    """What the pages come to that hold so many rows one after the other.
-
-    Args:
-        first: the row that each page begins with or within.
-        last: the row that it ends with or within.
-        sizes: what it holds, in bytes.
-    """
-
-    def __init__(self, first: np.ndarray, last: np.ndarray, sizes: Sequence[int]) -> None:
-        self._first = first
-        self._last = last
-        self._sums = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-
-    def of(self, rows: int) -> int:
-        """Return a bound for so many rows, wherever they start."""
-        # Rows that start with the last one of a page reach into those that begin before they end.
-        stops = np.searchsorted(self._first, self._last + rows, side="left")
-        return int((self._sums[stops] - self._sums[:-1]).max(initial=0))

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.fetch import SparseFile
-from delta_sharing_client.parquet.layout import Piece
+from delta_sharing_client.parquet.layout import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.priority_pool import Order
 from delta_sharing_client.storage.download import Download
@@ -49,7 +49,7 @@ class PieceRead:
     order: Order
     cost: int
     encoded: int
-    piece: Piece | None = None
+    piece: ReadUnit | None = None
     left: int = 0
     steps: Iterator[Decoded] | None = None
     rows: int = 0

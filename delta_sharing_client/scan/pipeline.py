@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.model.schema import StructType
-from delta_sharing_client.parquet.column_lookup import Layouts
+from delta_sharing_client.parquet.column_lookup import LayoutCache
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate, Strategy
-from delta_sharing_client.parquet.layout import PIECE, Piece, Span
+from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ByteRange, ReadUnit
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, PieceRead
@@ -133,7 +133,7 @@ class _Pipeline:
         self._settled = 0
         self._files: deque[FileRead] = deque()
         self._complete = False
-        self._layouts = Layouts()
+        self._layouts = LayoutCache()
         self._slabs = Slabs()
         self._cores = os.cpu_count() or 1
         self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self._cores)
@@ -300,7 +300,7 @@ class _Pipeline:
                 return
             file.sparse = SparseFile(file.download, file.task)
             file.source = self._source(file, file.sparse.buffer, deleted)
-            pieces = file.source.pieces(piece_size=PIECE if self._limit is None else 1)
+            pieces = file.source.read_units(unit_size=READ_UNIT_SIZE if self._limit is None else 1)
             if self._limit is not None and self._spec.predicate is None and deleted is None:
                 pieces = file.source.first(pieces, self._limit)
             file.sparse.expect(sum(piece.fetched_size for piece in pieces))
@@ -336,7 +336,7 @@ class _Pipeline:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self._memory.fail(piece, error)
 
-    def _fetch_range(self, file: FileRead, piece: PieceRead, span: Span) -> None:
+    def _fetch_range(self, file: FileRead, piece: PieceRead, span: ByteRange) -> None:
         try:
             if piece.error is None and file.sparse is not None:
                 file.sparse.fetch(span)
@@ -361,7 +361,7 @@ class _Pipeline:
         if isinstance(data, memoryview):
             self._slabs.give_back(data)
 
-    def _steps_of_piece(self, source: ParquetSource, sparse: SparseFile, piece: Piece) -> Iterator[Decoded]:
+    def _steps_of_piece(self, source: ParquetSource, sparse: SparseFile, piece: ReadUnit) -> Iterator[Decoded]:
         yield from source.decode(piece, use_threads=self._single)
         sparse.release(piece)
 

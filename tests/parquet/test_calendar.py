@@ -72,7 +72,7 @@ def table_of(data, schema, filters=None):
     with ParquetSource(data, task, ReadSpec(output=schema, predicate=predicate)) as source:
         batches = [
             batch
-            for piece in source.pieces(piece_size=1)
+            for piece in source.read_units(unit_size=1)
             for decoded in source.decode(piece)
             for batch in decoded.batches
         ]

@@ -17,7 +17,7 @@ from delta_sharing_client.model.schema import DataType, PrimitiveType
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, cast_leaf, check_texts, conform
 from delta_sharing_client.parquet.decode import ParquetSource
-from delta_sharing_client.parquet.layout import Piece
+from delta_sharing_client.parquet.layout import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
@@ -123,7 +123,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
 
     source = ParquetSource(parquet(table), FileScanTask(SecretUrl("u"), "file-1", 1), ReadSpec(schema))
     monkeypatch.setattr(source, "_borrow", lambda _indexed: SimpleNamespace(reader=Reader()))
-    got = [batch for decoded in source.decode(Piece((0,), (), 0)) for batch in decoded.batches]
+    got = [batch for decoded in source.decode(ReadUnit((0,), (), 0)) for batch in decoded.batches]
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)
     rows.validate(full=True)

@@ -1,4 +1,4 @@
-"""Decoding in steps: the same rows whatever the limits, and bounds that hold for what pages really hold."""
+"""Decoding in steps: the same rows whatever the limits, and bounds that hold for the pages of a file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from variant_encoder import mapping, metadata, primitive
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.parquet import page_headers, variant
-from delta_sharing_client.parquet.decode import decode_file
+from delta_sharing_client.parquet.decode import ParquetSource, decode_file
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.layout import chunk_span
-from delta_sharing_client.parquet.row_sizes import DecodeLimits
+from delta_sharing_client.parquet.layout import chunk_range
+from delta_sharing_client.parquet.row_sizes import DecodeLimits, Leaf
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
@@ -108,7 +108,7 @@ def test_steps_give_the_same_rows_whatever_the_encoding(options) -> None:
     assert pa.Table.from_batches(decode(data, schema, TINY)).to_pylist() == table.to_pylist()
 
 
-def test_columns_that_are_stored_as_dictionaries_come_in_steps() -> None:
+def test_dictionary_columns_are_decoded_in_steps() -> None:
     table = pa.table({"few": WHOLE["few"].combine_chunks().dictionary_encode(), "n": WHOLE["n"]})
     batches = decode(parquet(table), table_schema(("few", "string"), ("n", "long")), TINY)
     assert len(batches) > 3
@@ -125,7 +125,7 @@ def test_deleted_rows_and_a_filter_are_left_out_of_each_step() -> None:
     assert [row for batch in batches for row in batch.to_pylist()] == expected
 
 
-def test_texts_that_are_not_utf_8_are_found_among_positions() -> None:
+def test_invalid_utf_8_in_a_dictionary_raises() -> None:
     raw = pa.array([b"\xff\xfe" if n == 2500 else b"fine" for n in range(ROWS)])
     data = parquet({"t": raw}, store_schema=False)
     with pytest.raises(DataError, match=r"column 't' .*(?i:utf)"):
@@ -159,7 +159,7 @@ class TestPageHeaders:
         metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
         for number in range(metadata.num_columns):
             chunk = metadata.row_group(0).column(number)
-            pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
+            pages = page_headers.read_pages(memoryview(data), *chunk_range(chunk), chunk.num_values)
             kinds = [page.kind for page in pages]
             assert kinds.count(page_headers.DICTIONARY) == chunk.has_dictionary_page
             values = sum(page.values for page in pages if page.kind != page_headers.DICTIONARY)
@@ -174,35 +174,41 @@ class TestPageHeaders:
         data = parquet({"l": pa.array(lists, pa.list_(pa.int64()))}, data_page_version=version, data_page_size=700)
         metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
         chunk = metadata.row_group(0).column(0)
-        pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
-        rows = page_headers.rows_of(memoryview(data), pages, chunk.compression, 1)
-        assert rows is not None
-        assert rows.longest == max(max(lengths), 1)
-        assert rows.first[0] == 0
-        assert rows.last[-1] == len(lengths) - 1
-        assert all(first <= last for first, last in zip(rows.first, rows.last, strict=True))
-
-    @pytest.mark.parametrize(
-        "texts",
-        [
-            ["same length"[:n] for n in [5] * 20],
-            [f"{n}" for n in range(3000)],
-            ["", "a", "bb"],
-            ["x" * 256, "y", "z" * 70_000],
-            [b"\x00\x00\x00\x00", b"\x01\x00", b"\x00" * 700],
-            [b"", b"\x00"],
-        ],
-        ids=["one length", "short", "empty", "long", "zeros", "zero"],
-    )
-    def test_the_longest_text_of_a_dictionary(self, texts) -> None:
-        kind = pa.string() if isinstance(texts[0], str) else pa.binary()
-        data = parquet({"t": pa.array(texts, kind)}, dictionary_pagesize_limit=1 << 20)
-        chunk = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
-        pages = page_headers.pages_of(memoryview(data), *chunk_span(chunk), chunk.num_values)
-        assert page_headers.longest_entry(memoryview(data), pages[0], chunk.compression) == max(map(len, texts))
+        pages = page_headers.read_pages(memoryview(data), *chunk_range(chunk), chunk.num_values)
+        pages = [page for page in pages if page.kind != page_headers.DICTIONARY]
+        found = page_headers.longest_row(memoryview(data), pages, chunk.compression, 1)
+        assert found == max(max(lengths), 1)
 
 
-def test_json_texts_are_made_of_fewer_rows_where_they_would_be_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shape", ["text", "list", "struct", "map", "lists of structs"])
+@pytest.mark.parametrize("first", [["a"], [], [None]], ids=["text first", "nothing first", "null first"])
+def test_the_longest_text_of_a_dictionary_is_found_or_unknown(shape: str, first: list) -> None:
+    texts = [*first, "bb", "x" * 70_000, "", "bb"]
+    nested = {
+        "text": (pa.array(texts), "string"),
+        "list": (pa.array([first, texts], pa.list_(pa.string())), array_of("string")),
+        "struct": (pa.array([{"t": text, "n": 1} for text in texts]), struct_of(t="string", n="long")),
+        "map": (pa.array([[(text or "", 1)] for text in texts], MAPS), map_of("string", "long")),
+        "lists of structs": (pa.array([[{"t": t} for t in texts]]), array_of(struct_of(t="string"))),
+    }
+    column, kind = nested[shape]
+    data = parquet({"c": column}, dictionary_pagesize_limit=1 << 20)
+    task = FileScanTask(SecretUrl("https://h/x"), FILE_ID, len(data))
+    with ParquetSource(data, task, ReadSpec(table_schema(("c", kind)))) as source:
+        path = pq.ParquetFile(pa.BufferReader(data)).schema.column(0).path
+        found = source._longest_text(0, Leaf(0, path, None, 0))
+    assert found == 70_000 or (found is None and not first)
+
+
+def test_texts_that_partly_use_a_dictionary_come_in_large_steps() -> None:
+    texts = [f"{n % 400:0100}" if n < 2_000 else f"{n:0100}" for n in range(ROWS)]
+    data = parquet({"t": pa.array(texts)}, dictionary_pagesize_limit=60_000, data_page_size=1_000)
+    batches = decode(data, table_schema(("t", "string")), DecodeLimits(step=200_000, batch=10_000_000))
+    assert [text for batch in batches for text in batch.column("t").to_pylist()] == texts
+    assert len(batches) < 10
+
+
+def test_rows_are_halved_if_their_json_texts_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "n" * 1000
     value, names = variant_array([mapping({name: primitive(0)}, {name: 0})] * 20), metadata([name])
     stored = pa.array([{"metadata": names, "value": value}] * 64, variant.VARIANT)
@@ -216,7 +222,7 @@ def test_json_texts_are_made_of_fewer_rows_where_they_would_be_too_long(monkeypa
     assert len(json.loads(parts[0].column("v")[0].as_py())) == 20
 
 
-def test_a_vector_of_very_many_positions_is_listed_only_where_it_is_needed() -> None:
+def test_only_the_needed_positions_of_a_deletion_vector_are_expanded() -> None:
     vector = RowPositions(BitMap64(range(2**26)), FILE_ID)
     tracemalloc.start()
     try:

@@ -103,7 +103,7 @@ def read(data, schema, filters=None):
     with source_of(data, schema, filters) as source:
         batches = [
             batch
-            for piece in source.pieces(piece_size=1)
+            for piece in source.read_units(unit_size=1)
             for decoded in source.decode(piece)
             for batch in decoded.batches
         ]
@@ -181,7 +181,7 @@ class TestValues:
             filters = [("c", op, [value] if "in" in op else value)]
             assert same([row["c"] for row in read(data, schema, filters)], wanted)
             with source_of(data, schema, filters) as source:
-                pieces = source.pieces(piece_size=1)
+                pieces = source.read_units(unit_size=1)
             # Floats prune no inequality: a NaN, which no bound tells of, would satisfy it.
             if not pa.types.is_floating(arrow_type(schema.fields[0].type)) or op not in ("!=", "not in"):
                 assert sum(len(piece.groups) for piece in pieces) == len(wanted)

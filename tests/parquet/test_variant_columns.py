@@ -337,7 +337,7 @@ class TestFilters:
             predicate = bind_filters([("v", op, None)], self.SCHEMA)
             task = FileScanTask(SecretUrl(""), "f", len(data), all_rows_match=False)
             with ParquetSource(data, task, ReadSpec(self.SCHEMA, predicate=predicate)) as source:
-                assert [piece.groups for piece in source.pieces(piece_size=1)] == [(0,), (1,)]
+                assert [piece.groups for piece in source.read_units(unit_size=1)] == [(0,), (1,)]
 
     def test_hints_and_statistics(self):
         predicate = bind_filters([("v", "is", None)], self.SCHEMA)
