@@ -127,10 +127,10 @@ def _read_struct(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[d
             field += head >> 4
         else:
             number, at = _read_varint(data, at)
-            field = _zigzag(number)
+            field = (number >> 1) ^ -(number & 1)
         if kind in _INTEGERS:
             number, at = _read_varint(data, at)
-            fields[field] = _zigzag(number)
+            fields[field] = (number >> 1) ^ -(number & 1)
         elif kind == _BINARY:
             number, at = _read_varint(data, at)
             at += number
@@ -141,10 +141,6 @@ def _read_struct(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[d
         else:
             raise MalformedPageError("a page header has a field of an unknown type")
     raise MalformedPageError("a page header has no end")
-
-
-def _zigzag(number: int) -> int:
-    return (number >> 1) ^ -(number & 1)
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -83,6 +83,7 @@ class Leaf(NamedTuple):
         max_level: its highest repetition level; 0 if a row has one value.
         extra: more bytes for each value in the table's types.
         is_text: whether it is a column of strings or binaries outside of nested types.
+        is_fixed: whether all rows have the same size.
     """
 
     number: int
@@ -91,11 +92,7 @@ class Leaf(NamedTuple):
     max_level: int
     extra: int = 0
     is_text: bool = False
-
-    @property
-    def row_width(self) -> int | None:
-        """Bytes of a row, if it is the same for each."""
-        return None if self.max_level else self.width
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ class Widths:
     Attributes:
         schema: the schema.
         leaves: the Parquet columns that are read.
-        row: bytes of each row in the table's types, without texts and list elements.
+        row: bytes of each row, without texts and list elements: as decoded, and in the table's types.
     """
 
     schema: pq.ParquetSchema
@@ -137,7 +134,9 @@ class Widths:
                 is_text = width is None and leaf.logical_type.type in _TEXTS and not pa.types.is_nested(kind)
                 # The elements in the table's types are counted with the first repeated column.
                 extra, within = (within, 0) if level else (0, within)
-                leaves.append(Leaf(number, leaf.path, width, level, extra, is_text))
+                is_fixed = width is not None and not level
+                row += width if width is not None and is_fixed else 0
+                leaves.append(Leaf(number, leaf.path, width, level, extra, is_text, is_fixed))
         return cls(schema, tuple(leaves), row)
 
 
@@ -182,7 +181,7 @@ def plan_steps(
         data: the file's bytes; those of the column chunks are present.
         group: the row group.
         leaves: the Parquet columns that are read.
-        extra: bytes of each decoded row besides those of `leaves`.
+        extra: bytes of each row besides texts and list elements.
         limits: how much is decoded at a time.
         longest_text: looks up the longest text in a dictionary.
 
@@ -191,21 +190,27 @@ def plan_steps(
         MalformedPageError: a page header is malformed.
     """
     rows: int = group.num_rows
-    fixed = extra + sum([leaf.row_width or 0 for leaf in leaves])
-    chunks = [_Chunk(data, group.column(leaf.number), leaf, rows, limits) for leaf in leaves]
-    chunks = [chunk for chunk in chunks if chunk.leaf.row_width is None]
+    chunks = []
+    for leaf in leaves:
+        metadata = group.column(leaf.number)
+        expansion = _EXPANSIONS.get(metadata.compression, limits.batch)
+        if leaf.is_fixed and expansion * metadata.total_compressed_size <= limits.batch:
+            continue  # no page can exceed the limit
+        chunk = _Chunk(data, metadata, leaf, rows, limits)
+        if not leaf.is_fixed:
+            chunks.append(chunk)
     at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
-    if rows * fixed + sum(chunk.bound(rows) for chunk in chunks) <= at_once:
+    if rows * extra + sum([chunk.bound(rows) for chunk in chunks]) <= at_once:
         return Plan(rows)
     for chunk in chunks:
         chunk.refine(limits, longest_text)
     indexed = tuple(chunk.leaf.path for chunk in chunks if chunk.indexed)
     count = rows
-    if rows * fixed + sum(chunk.bound(rows) for chunk in chunks) > at_once:
+    if rows * extra + sum(chunk.bound(rows) for chunk in chunks) > at_once:
         # Fewer rows do not shrink what one row needs: a page is decoded as a whole.
-        while count > 1 and count * fixed + sum(c.bound(count) - c.page_bound for c in chunks) > limits.step:
+        while count > 1 and count * extra + sum(c.bound(count) - c.page_bound for c in chunks) > limits.step:
             count = -(-count // 2)
-    if count == 1 and (size := fixed + sum(chunk.bound(1) for chunk in chunks)) > limits.batch:
+    if count == 1 and (size := extra + sum(chunk.bound(1) for chunk in chunks)) > limits.batch:
         raise _beyond(f"a row of it may take {size:,} bytes when decoded", limits)
     return Plan(count, indexed)
 
@@ -282,11 +287,6 @@ class _Chunk:
         self._codec = metadata.compression
         start, stop = chunk_range(metadata)
         self._stored = stop - start
-        if (
-            leaf.row_width is not None
-            and _EXPANSIONS.get(self._codec, limits.batch) * self._stored <= limits.batch
-        ):
-            return  # no page can exceed the limit
         pages = read_pages(data, start, stop, metadata.num_values)
         largest = max(map(_memory, pages), default=0)
         if largest > limits.batch:
@@ -317,7 +317,7 @@ class _Chunk:
 
     def _text_bound(self, values: int) -> int:
         """Return the bytes of the pages that hold so many consecutive values at most."""
-        if values >= self._values or not any(self._texts):
+        if values >= self._values:
             return sum(self._texts)
         counts = np.array([page.values for page in self._pages])
         first = np.cumsum(counts) - counts
