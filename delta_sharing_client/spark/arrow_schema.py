@@ -1,7 +1,7 @@
-"""Record batches in exactly the form that Spark expects: it compares the schema, not only the types.
+"""Record batches with exactly the Arrow schema that Spark expects, field names and metadata included.
 
-Lists hold `element`, maps `key` and `value`, and a variant is a struct of `value` and `metadata`, neither of
-them null, with a mark by which Spark knows it from other structs.
+A list has the field `element`, a map `key` and `value`. A variant is a struct of `value` and `metadata`, both not
+null, and metadata of a field marks it as a variant.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from delta_sharing_client.model.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
+from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructType
 from delta_sharing_client.parquet.arrow_types import arrow_type
+from delta_sharing_client.parquet.cast import is_variant
 from delta_sharing_client.parquet.tasks import VariantForm
 
-#: Rows to a batch: more gain nothing, and a worker keeps two batches in memory.
+#: Rows of a batch; larger batches are not faster, and a worker has two in memory.
 BATCH_ROWS: Final = 64 * 1024
 
 _VARIANT: Final = pa.struct(
@@ -35,7 +36,7 @@ def spark_type(data_type: DataType, variant: VariantForm) -> pa.DataType:
         return pa.map_(key, pa.field("value", spark_type(data_type.value, variant)))
     if isinstance(data_type, StructType):
         return pa.struct([pa.field(f.name, spark_type(f.type, variant)) for f in data_type])
-    if variant == "struct" and data_type == PrimitiveType("variant"):
+    if variant == "struct" and is_variant(data_type):
         return _VARIANT
     return arrow_type(data_type, variant)
 
@@ -46,13 +47,13 @@ def spark_batches(
     variant: VariantForm,
     names: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches as Spark expects them, of at most 64 k rows.
+    """Yield batches in Spark's schema, of at most 64 k rows.
 
     Args:
         batches: batches of `schema`.
         schema: the columns; at least one.
-        variant: what variants were read as.
-        names: what to call the columns, if not as the table does.
+        variant: the form in which variants were read.
+        names: names of the columns, if not those of the table.
     """
     types = [spark_type(f.type, variant) for f in schema]
     target = pa.schema(list(zip(names or schema.names, types, strict=True)))
@@ -64,7 +65,7 @@ def spark_batches(
 
 
 def counting_batches(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches of one column of nulls, as many rows as there are; for reads without columns."""
+    """Yield batches of the same numbers of rows with one column of nulls, for reads without columns."""
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             rows = min(BATCH_ROWS, batch.num_rows - start)
@@ -72,11 +73,11 @@ def counting_batches(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[p
 
 
 def _formed(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """An array of our form in Spark's; what has that form already is not touched."""
+    """An array in Spark's type; unchanged if it has that type."""
     if array.type.equals(target, check_metadata=True):
         return array
     if array.offset or array.type.num_fields:
-        array = pa.concat_arrays([array])  # makes parents and children start at the same row
+        array = pa.concat_arrays([array])  # so that parents and children start at the same row
     return _rebuilt(array, target)
 
 
@@ -84,7 +85,7 @@ def _rebuilt(array: pa.Array, target: pa.DataType) -> pa.Array:
     if array.type.equals(target, check_metadata=True):
         return array
     if target.equals(_VARIANT, check_metadata=True):
-        # Where the variant is null its parts have to be there all the same.
+        # The parts of a null variant must not be null.
         parts: list[Any] = [array.field("value").fill_null(b""), array.field("metadata").fill_null(b"")]
         return pa.Array.from_buffers(target, len(array), array.buffers()[:1], array.null_count, 0, parts)
     if pa.types.is_struct(target):

@@ -1,4 +1,4 @@
-"""Files to partitions: small files together, large ones alone, in the server's order."""
+"""Bin packing of files into partitions of similar size, in the server's order."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from delta_sharing_client.parquet.tasks import FileScanTask
 
-#: Bytes of files that make one partition; about what Spark itself takes for its own files.
+#: Bytes of files that make one partition, as for files that Spark reads itself.
 PARTITION_SIZE: Final = 128 * 1024 * 1024
-#: Below this a further partition costs more than the core that it would occupy gains.
+#: Another partition of fewer bytes costs more time than another core saves.
 MIN_PARTITION_SIZE: Final = 4 * 1024 * 1024
-#: More tasks than this keep Spark's scheduler busier than its executors.
+#: With more tasks, Spark's scheduler is busier than its executors.
 MAX_PARTITIONS: Final = 4000
 
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 
 
 def partition_count(sizes: Sequence[int], cores: int, partition_size: int = PARTITION_SIZE) -> int:
-    """Return into how many partitions files should go.
+    """Return the number of partitions for files.
 
     Args:
         sizes: bytes of each file.
@@ -26,8 +26,8 @@ def partition_count(sizes: Sequence[int], cores: int, partition_size: int = PART
         partition_size: bytes of files that make one partition.
 
     Returns:
-        One per `partition_size` bytes, but not fewer than there are cores to use, where each of them gets
-        4 MB; at most one per file, and at most 4,000.
+        One per `partition_size` bytes, and at least one per core if each has 4 MB; at most one per file, and at
+        most 4,000.
     """
     total = sum(sizes)
     wanted = max(_parts(total, partition_size), min(cores, _parts(total, MIN_PARTITION_SIZE)), 1)
@@ -45,8 +45,7 @@ def pack(
         partition_size: bytes of files that make one partition.
 
     Returns:
-        Runs of the files, none empty: one after the other they are `tasks` again, so that rows that are
-        collected come in the server's order.
+        Consecutive runs of `tasks`, none empty, so that collected rows are in the server's order.
     """
     sizes = [task.size or _UNKNOWN_SIZE for task in tasks]
     total = sum(sizes)
@@ -54,8 +53,7 @@ def pack(
     parts: list[list[FileScanTask]] = [[] for _ in range(count)]
     before = 0
     for task, size in zip(tasks, sizes, strict=True):
-        # Where the middle of the file lies among all bytes: a large one has its place, and its neighbours
-        # in it, to itself.
+        # By the middle of the file among all bytes: the neighbours of a large file go to other partitions.
         parts[(2 * before + size) * count // (2 * total)].append(task)
         before += size
     return [part for part in parts if part]

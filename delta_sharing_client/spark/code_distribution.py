@@ -1,7 +1,6 @@
-"""Code distribution: a zip of this package, given to a session's Python workers as Spark gives any library.
+"""Code distribution: a zip of this package, added to a Spark session as a Python file.
 
-Spark fetches the zip to each executor, and puts it on the path of the Python workers before what they have
-installed.
+Spark copies the zip to each executor, and puts it on the path of the Python workers before the installed packages.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PACKAGE: Final = "delta_sharing_client"
-#: Rooms of the package that no worker needs.
+#: Subpackages that no worker needs.
 _LEFT_OUT: Final = frozenset({"cli", "frames", "server", "sinks"})
-#: Each entry has this time, so that the same files make the same zip.
+#: The time of each entry, so that equal files make equal zips.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 
 _distributed: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
@@ -41,11 +40,7 @@ _lock: Final = threading.Lock()
 
 
 def distribute_code(session: SparkSession) -> None:
-    """Let the Python workers of a session import this package; done once per Spark context or Connect session.
-
-    Args:
-        session: the session, classic or Connect.
-    """
+    """Add the zip to a session, classic or Connect, once per Spark context or Connect session."""
     receiver: Any = session if is_connect(session) else session.sparkContext
     with _lock:
         if receiver in _distributed:
@@ -60,7 +55,7 @@ def distribute_code(session: SparkSession) -> None:
 
 
 def _forget_on_driver(archive: str) -> None:
-    """Take the zip off the path of this process, where `addPyFile` puts it too: the driver has the package."""
+    """Remove the zip from this process's path: `addPyFile` adds it there too, and the driver has the package."""
     from pyspark import SparkFiles
 
     with suppress(ValueError):
@@ -69,10 +64,10 @@ def _forget_on_driver(archive: str) -> None:
 
 @lru_cache(maxsize=1)
 def code_archive() -> Path:
-    """Return the zip of this package's modules; it is written once, and removed when this process ends.
+    """Return the zip of this package's modules, written once and removed when this process ends.
 
-    It holds source code and nothing of the process. Its name has the release and a hash of its content, because
-    Spark takes a file of the same name for the same file.
+    It has source code alone. Its name has the release and a hash of its content, because Spark takes files of one
+    name for the same file.
     """
     content = _zipped()
     folder = Path(tempfile.mkdtemp(prefix="delta-sharing-code-"))
@@ -94,7 +89,7 @@ def _zipped() -> bytes:
 
 
 def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the modules in a package, and the texts that lie beside them."""
+    """Yield the names and contents of the modules and text files of a package."""
     for entry in folder.iterdir():
         name = f"{path}/{entry.name}"
         if entry.is_dir():

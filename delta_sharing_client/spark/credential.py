@@ -1,6 +1,6 @@
-"""A profile as plain fields, credential included: what a renewal on an executor takes with it.
+"""A profile as plain fields with its credential, for URL renewal on executors.
 
-The one place, beside signing a request, where a secret is revealed.
+Beside the code that signs requests, this is the only code that reveals a secret.
 """
 
 from __future__ import annotations
@@ -14,15 +14,10 @@ from delta_sharing_client.model.profile import Profile
 
 
 def profile_fields(profile: Profile) -> dict[str, Any]:
-    """Return what a profile file would hold.
-
-    A private key is in it itself, for its file is not on the executors' hosts.
-
-    Args:
-        profile: the profile.
+    """Return the fields of a profile file; a private key itself, not the path of its file on the driver.
 
     Raises:
-        ProfileError: it holds no credential, or its private key cannot be read.
+        ProfileError: the profile has no credential, or its private key cannot be read.
     """
     credential = profile.credential
     fields: dict[str, Any] = {
@@ -56,7 +51,7 @@ def profile_fields(profile: Profile) -> dict[str, Any]:
             },
         }
     else:
-        raise ProfileError("it holds no credential that could be sent to executors", source=profile.source)
+        raise ProfileError("it has no credential that could be sent to executors", source=profile.source)
     if credential.expiration_time is not None:
         fields["expirationTime"] = credential.expiration_time.isoformat()
     return fields

@@ -1,12 +1,14 @@
-"""Options of the data source ``deltaSharing``, as the reference connector names them: from text to a query."""
+"""Options of the data source ``deltaSharing``, named as in the JVM connector, parsed into a typed query."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -16,16 +18,150 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.spark.partition_plan import check_partition_size
-from delta_sharing_client.wire.requests import (
-    ANY_FORMAT,
-    RequestedFormat,
-    check_version,
-    format_timestamp,
-    formats_for,
-)
+from delta_sharing_client.wire.requests import RequestedFormat, format_timestamp
 
-T = TypeVar("T")
+_UNITS: Final = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
 
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("it takes true or false")
+    return text.strip().lower() == "true"
+
+
+def _number(text: str) -> int:
+    if not text.strip().isascii() or not text.strip().isdigit():
+        raise ValueError("it takes a whole number, 0 or more")
+    return int(text)
+
+
+def _positive_number(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise ValueError("it takes 1 or more")
+    return number
+
+
+def _version_or_latest(text: str) -> int | Literal["latest"]:
+    if text.strip().lower() == "latest":
+        return "latest"
+    try:
+        return _number(text)
+    except ValueError:
+        raise ValueError("it takes a version, or 'latest'") from None
+
+
+def _bytes(text: str) -> int:
+    """Parse a number of bytes with or without a unit, as Delta does: ``10m`` is 10 * 1024 * 1024."""
+    digits = text.strip().rstrip("bBkKmMgGtT").rstrip()
+    unit = text.strip()[len(digits) :].strip().lower()
+    if not digits.isascii() or not digits.isdigit() or int(digits) < 1 or unit not in _UNITS:
+        raise ValueError("it takes a number of bytes such as 1000000 or 10m")
+    return int(digits) << _UNITS[unit]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.strip().removesuffix("s"))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError("it takes a number of seconds, more than 0")
+    return seconds
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names: Any = [part.strip() for part in text.split(",")]
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except ValueError:
+            names = None
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
+        raise ValueError("it takes names with commas between them, or a JSON list of names")
+    return tuple(names)
+
+
+def _time(text: str) -> str:
+    try:
+        return format_timestamp(text)
+    except ValueError:
+        raise ValueError("it takes a time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31") from None
+
+
+def _response_format(text: str) -> RequestedFormat:
+    text = text.replace(" ", "").lower()
+    if text in ("delta", "parquet"):
+        return "delta" if text == "delta" else "parquet"
+    if text not in ("auto", "delta,parquet", "parquet,delta"):
+        raise ValueError("it takes 'auto', 'delta' or 'parquet'")
+    return "auto"
+
+
+def _variant(text: str) -> VariantForm:
+    if text not in ("variant", "json"):
+        raise ValueError("it takes 'variant' or 'json'")
+    return "json" if text == "json" else "struct"
+
+
+def _driver_folder(text: str) -> Path:
+    parts = urlsplit(text)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+    if path is None and "://" not in text and not text.startswith("dbfs:"):
+        path = Path(text)
+    if path is None or not path.is_absolute():
+        raise ValueError(
+            "it takes an absolute path of a folder that the driver can write to, by convention one under the "
+            "query's checkpoint location"
+        )
+    return path
+
+
+def _accepted_changes(text: str) -> int | Literal["always"] | None:
+    text = text.strip().lower()
+    if text in ("always", "true"):
+        return "always"
+    if text == "false":
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("it takes 'always', or the version that the error names")
+    return int(text)
+
+
+Parser = Callable[[str], Any]
+
+#: Options of batch queries, some of them of streams too, and how the text of each is parsed.
+OPTIONS: Final[Mapping[str, Parser]] = {
+    "path": str,
+    "versionAsOf": _number,
+    "timestampAsOf": _time,
+    "readChangeFeed": _boolean,
+    "startingVersion": _version_or_latest,
+    "endingVersion": _number,
+    "startingTimestamp": _time,
+    "endingTimestamp": _time,
+    "responseFormat": _response_format,
+    "columns": _names,
+    "filters": str,
+    "limit": _number,
+    "variant": _variant,
+    "executorCredentials": _boolean,
+    "asynchronousQueries": _boolean,
+    "partitionSize": _number,
+    "minPartitions": _number,
+}
+#: Options of streams alone.
+STREAM_OPTIONS: Final[Mapping[str, Parser]] = {
+    "maxFilesPerTrigger": _positive_number,
+    "maxBytesPerTrigger": _bytes,
+    "maxVersionsPerRpc": _positive_number,
+    "queryTableVersionIntervalSeconds": _seconds,
+    "ignoreDeletes": _boolean,
+    "ignoreChanges": _boolean,
+    "skipChangeCommits": _boolean,
+    "schemaTrackingLocation": _driver_folder,
+    "allowSourceColumnRenameAndDrop": _accepted_changes,
+}
 #: Fields of a profile that may be given as options, instead of a profile file.
 PROFILE_OPTIONS: Final = (
     "shareCredentialsVersion",
@@ -41,54 +177,24 @@ PROFILE_OPTIONS: Final = (
     "username",
     "password",
 )
-#: What the data source takes beside them.
-OPTIONS: Final = (
-    "path",
-    "versionAsOf",
-    "timestampAsOf",
-    "readChangeFeed",
-    "startingVersion",
-    "endingVersion",
-    "startingTimestamp",
-    "endingTimestamp",
-    "responseFormat",
-    "columns",
-    "filters",
-    "limit",
-    "variant",
-    "executorCredentials",
-    "asynchronousQueries",
-    "partitionSize",
-    "minPartitions",
-)
-#: What only streams take.
-STREAM_OPTIONS: Final = (
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "maxVersionsPerRpc",
-    "queryTableVersionIntervalSeconds",
-    "ignoreDeletes",
-    "ignoreChanges",
-    "skipChangeCommits",
-    "schemaTrackingLocation",
-    "allowSourceColumnRenameAndDrop",
-)
+_PARSERS: Final[Mapping[str, Parser]] = {**OPTIONS, **STREAM_OPTIONS, **dict.fromkeys(PROFILE_OPTIONS, str)}
+_KNOWN: Final = {name.lower(): name for name in _PARSERS} | {"readchangedata": "readChangeFeed"}
 _CHANGES_ONLY: Final = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
 _SNAPSHOT_ONLY: Final = ("versionAsOf", "timestampAsOf", "filters", "limit")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What a read through the data source asks for.
+    """A batch query of the data source; the base of `StreamOptions`.
 
     Attributes:
-        profile: where the server is, and the credential for it.
-        transport: how the server is asked.
+        profile: the server's URL and the credential.
+        transport: options of the HTTP client.
         table: the table.
-        query: a snapshot, or changes.
+        query: a snapshot, or changes. Of a stream it has no version, time, filter or limit.
         executor_credentials: whether executors may renew URLs.
         partition_size: bytes of files that make one partition.
-        min_partitions: as many at least, if the files are large enough; the number of cores without.
+        min_partitions: minimum number of partitions, if the files are large enough; the number of cores if None.
     """
 
     profile: Profile = field(repr=False)
@@ -100,189 +206,126 @@ class SourceOptions:
     min_partitions: int | None
 
     @property
+    def what(self) -> str:
+        """The table, for messages."""
+        return f"table {self.table.full_name}"
+
+    @property
     def variant(self) -> VariantForm:
-        """What variants are read as."""
+        """The form in which variants are read."""
         return self.query.variant
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return what the options ask for.
+    """Return the batch query that options describe.
 
     Args:
-        given: options by name, in lower case as Spark hands them over.
+        given: options by name, in lower case as Spark passes them.
 
     Raises:
-        ValueError: an option is unknown, or its text is not what it takes; no profile field is shown.
-        TableNameError: `path` is missing or no table.
+        ValueError: an option is unknown or malformed, or conflicts with another; no profile field is shown.
+        TableNameError: `path` is missing or names no table.
         ProfileError: the profile cannot be used.
     """
-    options = GivenOptions(given)
+    values = parse_texts(given)
     for name in STREAM_OPTIONS:
-        if options.text(name) is not None:
+        if name in values:
             raise ValueError(f"the option {name} is for streams, spark.readStream; leave it out")
-    profile, table = options.profile_and_table()
-    changes = options.flag("readChangeFeed", False)
-    if not changes:
-        options.refuse_both("startingVersion", "startingTimestamp")
-    options.refuse(_SNAPSHOT_ONLY if changes else _CHANGES_ONLY, "with" if changes else "without")
-    return SourceOptions(
-        profile=profile,
-        transport=options.transport(),
-        table=table,
-        query=_changes(options) if changes else _snapshot(options),
-        executor_credentials=options.flag("executorCredentials", True),
-        partition_size=check_partition_size(options.number("partitionSize")),
-        min_partitions=options.number("minPartitions"),
-    )
+    changes = values.get("readChangeFeed", False)
+    refuse_together(values, "startingVersion", "startingTimestamp")
+    for name in _SNAPSHOT_ONLY if changes else _CHANGES_ONLY:
+        if name in values:
+            when = "with" if changes else "without"
+            raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
+    return SourceOptions(query=_changes(values) if changes else _snapshot(values), **common_options(values))
 
 
-def _snapshot(options: GivenOptions) -> ScanOptions:
-    version, timestamp = options.version("versionAsOf"), options.time("timestampAsOf")
-    options.refuse_both("versionAsOf", "timestampAsOf")
+def _snapshot(values: Mapping[str, Any]) -> ScanOptions:
+    refuse_together(values, "versionAsOf", "timestampAsOf")
     return ScanOptions(
-        columns=options.names("columns"),
-        filters=options.text("filters"),
-        limit=options.number("limit"),
-        version=version,
-        timestamp=timestamp,
-        response_format=options.response_format(),
-        variant=options.variant(),
+        filters=values.get("filters"),
+        limit=values.get("limit"),
+        version=values.get("versionAsOf"),
+        timestamp=values.get("timestampAsOf"),
+        **read_options(values),
     )
 
 
-def _changes(options: GivenOptions) -> ChangeOptions:
-    first, first_time = options.version("startingVersion"), options.time("startingTimestamp")
-    last, last_time = options.version("endingVersion"), options.time("endingTimestamp")
-    if (first is None) == (first_time is None):
+def _changes(values: Mapping[str, Any]) -> ChangeOptions:
+    refuse_together(values, "endingVersion", "endingTimestamp")
+    if values.keys().isdisjoint(("startingVersion", "startingTimestamp")):
         raise ValueError("readChangeFeed takes exactly one of the options startingVersion and startingTimestamp")
-    options.refuse_both("endingVersion", "endingTimestamp")
-    if first is not None and last is not None and last < first:
-        raise ValueError(f"the option endingVersion is {last}, which is before startingVersion, {first}")
+    if values.get("startingVersion") == "latest":
+        raise ValueError("the option startingVersion is 'latest', which only streams take; give a version")
     return ChangeOptions(
-        starting_version=first,
-        starting_timestamp=first_time,
-        ending_version=last,
-        ending_timestamp=last_time,
-        columns=options.names("columns"),
+        starting_version=values.get("startingVersion"),
+        starting_timestamp=values.get("startingTimestamp"),
+        ending_version=values.get("endingVersion"),
+        ending_timestamp=values.get("endingTimestamp"),
         commit_timestamp="timestamp",
-        response_format=options.response_format(),
-        variant=options.variant(),
+        **read_options(values),
     )
 
 
-def _profile_of(fields: dict[str, str]) -> Profile:
-    known: dict[str, Any] = dict(fields)
-    version = known.get("shareCredentialsVersion", "1")
-    known["shareCredentialsVersion"] = int(version) if version.strip().isdigit() else version
-    return Profile.from_dict(known, "in the options")
+def parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of options by their exact names.
+
+    Raises:
+        ValueError: an option is unknown or malformed.
+    """
+    if "owner" in given:  # Spark adds the owner of the table that it would create
+        raise ValueError(
+            "CREATE TABLE does not work with deltaSharing, because Spark drops its options; say "
+            "CREATE TEMPORARY VIEW name USING deltaSharing OPTIONS (path '<profile>#<share>.<schema>.<table>')"
+        )
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        name = _KNOWN.get(key.lower())
+        if name is None:
+            close = difflib.get_close_matches(key.lower(), _KNOWN, 1)
+            hint = f"is {_KNOWN[close[0]]!r} meant?" if close else f"there are {', '.join(OPTIONS)}"
+            raise ValueError(f"the option {key!r} is unknown; {hint}")
+        try:
+            values[name] = _PARSERS[name](text)
+        except ValueError as error:
+            raise ValueError(f"the option {name} is {text!r}; {error}") from None
+    return values
 
 
-class GivenOptions:
-    """Options by name, whatever its case, each of its type."""
+def refuse_together(values: Mapping[str, Any], one: str, other: str) -> None:
+    """Raise if both of two options are given."""
+    if one in values and other in values:
+        raise ValueError(f"the options {one} and {other} cannot be given together")
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = {name.lower(): value for name, value in given.items()}
-        known = {name.lower(): name for name in (*OPTIONS, *STREAM_OPTIONS, *PROFILE_OPTIONS)}
-        if "readchangedata" in self._given:  # what the reference connector called it first
-            self._given.setdefault("readchangefeed", self._given.pop("readchangedata"))
-        if "owner" in self._given:  # Spark says whose table it is to be
-            raise ValueError(
-                "CREATE TABLE does not work with deltaSharing, for Spark would keep no options; say "
-                "CREATE TEMPORARY VIEW name USING deltaSharing OPTIONS (path '<profile>#<share>.<schema>.<table>')"
-            )
-        for name in self._given:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, 1)
-                hint = f"; is {known[close[0]]!r} meant?" if close else f"; there are {', '.join(OPTIONS)}"
-                raise ValueError(f"the option {name!r} is unknown{hint}")
 
-    def profile_and_table(self) -> tuple[Profile, Table]:
-        """Return where the server is, and the table."""
-        path = self.text("path")
-        if path is None:
-            raise ValueError(
-                "no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'"
-            )
-        fields = {name: value for name in PROFILE_OPTIONS if (value := self.text(name)) is not None}
-        if fields:
-            return _profile_of(fields), parse_bare_table(path)
+def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that `ScanOptions` and `ChangeOptions` share."""
+    names = {"columns": "columns", "response_format": "responseFormat", "variant": "variant"}
+    return {argument: values[name] for argument, name in names.items() if name in values}
+
+
+def common_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that `SourceOptions` and `StreamOptions` share, but for the query."""
+    profile, table = _profile_and_table(values)
+    return {
+        "profile": profile,
+        "table": table,
+        "transport": TransportOptions(asynchronous_queries=values.get("asynchronousQueries", False)),
+        "executor_credentials": values.get("executorCredentials", True),
+        "partition_size": check_partition_size(values.get("partitionSize")),
+        "min_partitions": values.get("minPartitions"),
+    }
+
+
+def _profile_and_table(values: Mapping[str, Any]) -> tuple[Profile, Table]:
+    path = values.get("path")
+    if path is None:
+        raise ValueError("no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'")
+    fields = {name: values[name] for name in PROFILE_OPTIONS if name in values}
+    if not fields:
         source, table = parse_table_url(path)
         return load_profile(source), table
-
-    def transport(self) -> TransportOptions:
-        """Return how the server is asked."""
-        return TransportOptions(asynchronous_queries=self.flag("asynchronousQueries", False))
-
-    def text(self, name: str) -> str | None:
-        """Return an option as it is given; None without it."""
-        return self._given.get(name.lower())
-
-    def refuse(self, names: tuple[str, ...], when: str) -> None:
-        """Raise if one of some options is given."""
-        for name in names:
-            if self.text(name) is not None:
-                raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
-
-    def refuse_both(self, one: str, other: str) -> None:
-        """Raise if both of two options are given."""
-        if self.text(one) is not None and self.text(other) is not None:
-            raise ValueError(f"the options {one} and {other} cannot be given together")
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Return an option that is true or false."""
-        text = self.text(name)
-        if text is None:
-            return default
-        if text.strip().lower() not in ("true", "false"):
-            raise ValueError(f"the option {name} is {text!r}; it takes true or false")
-        return text.strip().lower() == "true"
-
-    def number(self, name: str) -> int | None:
-        """Return an option that is a whole number; None without it."""
-        text = self.text(name)
-        if text is None:
-            return None
-        if not text.strip().isascii() or not text.strip().isdigit():
-            raise ValueError(f"the option {name} is {text!r}; it takes a whole number, 0 or more")
-        return int(text)
-
-    def version(self, name: str) -> int | None:
-        """Return an option that is a table's version; None without it."""
-        return check_version(self.number(name), name)
-
-    def time(self, name: str) -> str | None:
-        """Return an option that is a time, as the protocol spells it; None without it."""
-        text = self.text(name)
-        try:
-            return None if text is None else format_timestamp(text)
-        except ValueError as error:
-            raise ValueError(f"the option {name}: {error}") from None
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        """A list of names: JSON, or the names with commas between them."""
-        text = self.text(name)
-        if text is None:
-            return None
-        if not text.lstrip().startswith("["):
-            names: Any = [part.strip() for part in text.split(",")]
-        else:
-            try:
-                names = json.loads(text)
-            except ValueError:
-                names = None
-        if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-            raise ValueError(f"the option {name} takes names with commas between them, or a JSON list of names")
-        return tuple(names)
-
-    def response_format(self) -> RequestedFormat:
-        """Return ``auto``, ``delta`` or ``parquet``."""
-        text = (self.text("responseFormat") or "auto").replace(" ", "").lower()
-        formats = ANY_FORMAT if text in ("delta,parquet", "parquet,delta") else formats_for(text)
-        return formats[0] if len(formats) == 1 else "auto"
-
-    def variant(self) -> VariantForm:
-        """Return what variants are read as."""
-        text = self.text("variant") or "variant"
-        if text not in ("variant", "json"):
-            raise ValueError(f"the option variant is {text!r}; it takes 'variant' or 'json'")
-        return "json" if text == "json" else "struct"
+    version = fields.setdefault("shareCredentialsVersion", "1")
+    if version.strip().isdigit():
+        fields["shareCredentialsVersion"] = int(version)
+    return Profile.from_dict(fields, "in the options"), parse_bare_table(path)

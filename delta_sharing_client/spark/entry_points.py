@@ -1,7 +1,7 @@
-"""Functions that Spark pickles by value, and that its Python workers run before they can import this package.
+"""Functions that Spark pickles by value and runs in Python workers before those can import this package.
 
-A pickle by reference would be imported before any line of ours runs; these look first which package a worker has.
-Until `package_module` has imported it they use the standard library alone.
+Unpickling a reference would import the package before any line of ours runs; these functions first choose which
+release to import. Until `package_module` has imported it, they use the standard library alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ARCHIVE: Final = ARCHIVE_NAME.partition("{")[0]
 
 
 def package_module(name: str, archive: bytes = b"") -> Any:
-    """Import a module of this package, of the driver's release: the installed one, or that of the zip.
+    """Import a module of this package in the driver's release: the installed one, or the one in the zip.
 
     Args:
         name: the module's name below the package.
-        archive: the zip, for a process to which Spark names it and does not copy it; see `_put_on_path`.
+        archive: the zip, for a process to which Spark does not copy it; see `_put_on_path`.
 
     Raises:
         ImportError: this process has neither the package nor the zip, or lacks a library.
@@ -42,23 +42,24 @@ def package_module(name: str, archive: bytes = b"") -> Any:
             return importlib.import_module(f"{package}.{name}")
     except ImportError as error:
         raise ImportError(
-            f"Spark's worker, {sys.executable}, cannot import {error.name}: say pip install "
+            f"Spark's worker, {sys.executable}, cannot import {error.name}: pip install "
             f"delta-sharing-client=={_VERSION} on the workers; in local mode set PYSPARK_PYTHON to the Python "
-            "that has it before the session starts. Where the package alone is missing, "
+            "that has it before the session starts. If only the package is missing, "
             "delta_sharing_client.spark.register(spark) on the driver gives it to the workers"
         ) from None
     raise importlib.import_module(f"{package}.errors").SparkError(
-        f"Spark's worker, {sys.executable}, has delta-sharing-client {found} in use, and the driver {_VERSION}. "
-        "Install the same release on the workers, or call delta_sharing_client.spark.register(spark) on the "
-        "driver, which gives them its own, before anything else imports the package there"
+        f"Spark's worker, {sys.executable}, has imported delta-sharing-client {found}, and the driver has "
+        f"{_VERSION}. Install the same release on the workers, or call delta_sharing_client.spark.register(spark) "
+        "on the driver, which gives them its own, before anything else imports the package there"
     )
 
 
 def _put_on_path(archive: bytes) -> None:
-    """Put the zip before what is installed, or behind it where that is the driver's release.
+    """Put the zip before the installed packages, or behind them if they have the driver's release.
 
-    Spark 4 names the zip in a folder where it is not to the process that plans a stream, and to the executors of
-    streams of a Connect session. In a classic session the zip lies a folder higher up; else it is written there.
+    `sys.path` is changed because Spark leaves no other way: it always puts the zip first, and for the process that
+    plans a stream, and the executors of streams of a Connect session, it names a path without a file. In a classic
+    session the zip is in the folder above; in a Connect session it comes as an argument and is written there.
     """
     import importlib
     import os
@@ -86,14 +87,11 @@ def _put_on_path(archive: bytes) -> None:
 
 
 def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function for `DataFrame.mapInArrow`.
+    """Return the function for `DataFrame.mapInArrow`: from batches of partition numbers to the partitions' rows.
 
     Args:
         job: the encoded job.
         parts: the encoded partitions.
-
-    Returns:
-        A function from batches of partition numbers to the batches of these partitions.
     """
 
     def read_shared_table(numbers: Iterator[Any]) -> Iterator[Any]:
@@ -106,18 +104,18 @@ def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[A
 
 
 def variant_text_function() -> Callable[[Any], str | None]:
-    """Return the function for `udf` that makes JSON text of a variant."""
-    kept: list[Any] = []
+    """Return the function for `udf` that writes a variant as JSON text."""
+    cached: list[Any] = []
 
     def text_of_variant(value: Any) -> str | None:
         if value is None:
             return None
-        if not kept:
+        if not cached:
             from functools import lru_cache
 
             module = package_module("parquet.variant_json")
-            kept.extend((module.to_json, lru_cache(16)(module.json_names)))
-        to_json, names = kept
+            cached.extend((module.to_json, lru_cache(16)(module.json_names)))
+        to_json, names = cached
         return to_json(bytes(value.value), names(bytes(value.metadata)))  # type: ignore[no-any-return]
 
     return text_of_variant

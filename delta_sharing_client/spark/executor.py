@@ -1,4 +1,4 @@
-"""The executor's side: one partition's files to record batches. Runs in Spark's Python workers."""
+"""Reading of one partition's files into record batches, in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from delta_sharing_client.storage.local import LocalStorage
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
 from delta_sharing_client.transport.transports import StorageTransport
 
-#: The column that stands for rows without columns.
+#: The column of nulls that rows without columns have.
 NO_COLUMN: Final = "no_column"
-#: Bytes of files on their way in one task: an executor runs one per core, in little memory.
+#: Bytes of files in flight in one task: an executor runs a task per core, in little memory.
 _MEMORY_BUDGET: Final = 128 * 1024 * 1024
-#: A URL that expires within this is renewed before it is tried, seconds.
-_TOO_LATE: Final = 20
+#: A URL that expires within this time is renewed before its first use, seconds.
+_URL_MARGIN: Final = 20
 
 
 def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
@@ -41,10 +41,10 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
         part_bytes: the encoded partition.
 
     Yields:
-        Batches in exactly the form that Spark expects.
+        Batches of exactly the schema that Spark expects.
 
     Raises:
-        DeltaSharingError: a file cannot be fetched or decoded. No URL and no credential is in it.
+        DeltaSharingError: a file cannot be fetched or decoded. It contains no URL and no credential.
     """
     try:
         job = _job(job_bytes)
@@ -66,10 +66,10 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
             else:
                 yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
         finally:
-            batches.close()  # type: ignore[attr-defined]  # a task that is killed ends its transfers at once
+            batches.close()  # type: ignore[attr-defined]  # the transfers of a killed task end at once
     except DeltaSharingError as error:
         raise error from None
-    except Exception as error:  # noqa: BLE001  # whatever a library says may hold a URL
+    except Exception as error:  # noqa: BLE001  # the message of a library may contain a URL
         raise SparkError(
             f"reading failed on an executor: {type(error).__name__}: {redact_text(str(error))}"
         ) from None
@@ -83,13 +83,13 @@ def _job(job_bytes: bytes) -> Job:
 
 @lru_cache(maxsize=4)
 def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageReader:
-    """One reader per worker process, so that its connections outlive a task."""
+    """The reader of a worker process; its connections outlive a task."""
     return StorageReader(StorageTransport(options, endpoint_is_loopback), options)
 
 
 @lru_cache(maxsize=4)
 def _refresh(job_bytes: bytes) -> Refresh:
-    """What renews URLs; its code asks the sharing server, and is only loaded by those who may."""
+    """The job's URL renewal; unpickling it imports the client of the sharing server."""
     job = _job(job_bytes)
     if job.executor_credentials is None:
         return _Refused(job.table)
@@ -98,22 +98,22 @@ def _refresh(job_bytes: bytes) -> Refresh:
 
 
 class _Refused:
-    """Stands where executors have no credential to renew URLs with."""
+    """The URL renewal of a job without a credential: raises."""
 
     def __init__(self, table: str) -> None:
         self._table = table
 
     def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         raise UrlExpiredError(
-            f"its URL expired and executorCredentials is off, so that executors cannot renew it: load table "
+            f"its URL expired, and executors cannot renew it because executorCredentials is off: load table "
             f"{self._table} again and use it sooner, or leave executorCredentials on",
             file_id=file_id,
         )
 
 
 def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
-    """The task with URLs that can be used: those left out on the way, and those that expired, are asked for."""
-    usable = task.expiration is None or task.expiration / 1000 > time.time() + _TOO_LATE
+    """The task with usable URLs; missing and expired ones are renewed."""
+    usable = task.expiration is None or task.expiration / 1000 > time.time() + _URL_MARGIN
     if task.url and (usable or isinstance(refresh, _Refused)):
         return task
 

@@ -1,7 +1,6 @@
-"""A plan as a Spark DataFrame: planned here, read by `mapInArrow` on the executors.
+"""DataFrames over a plan's files: planned in this process, read by `mapInArrow` on the executors.
 
-Works alike on PySpark 3.5 and 4, classic and Connect, and needs nothing on the cluster but Python with the
-libraries of this package.
+Works alike on PySpark 3.5 and 4, classic and Connect.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.code_distribution import distribute_code
-from delta_sharing_client.spark.data_source import make_known
+from delta_sharing_client.spark.data_source import register_if_missing
 from delta_sharing_client.spark.entry_points import partition_reader
 from delta_sharing_client.spark.executor import NO_COLUMN
 from delta_sharing_client.spark.partition_plan import check_partition_size, divide, encode_plan
@@ -33,13 +32,13 @@ def to_dataframe(
     executor_credentials: bool = True,
     partition_size: int | None = None,
 ) -> DataFrame:
-    """Return a DataFrame that reads a plan's files whenever Spark runs it.
+    """Return a DataFrame that reads a plan's files each time Spark runs it.
 
     Args:
-        rest: the server, for URLs that expire before Spark is done.
-        plan_files: gives what to read; called once it is clear that there is a Spark to read it.
-        spark: the session; without it the active one, or a new local one.
-        executor_credentials: let executors renew URLs that expire; the profile's credential goes with the job.
+        rest: the server, which renews URLs that expire.
+        plan_files: returns the plan; called once a session is there.
+        spark: the session; if None the active one, or a new local one.
+        executor_credentials: let executors renew URLs; the profile's credential is sent with the job.
         partition_size: bytes of files that make one partition.
 
     Raises:
@@ -59,18 +58,18 @@ def to_dataframe(
         counting=not spec.output.fields,
     )
     frame = batches_frame(session, job, parts, spark_schema(spec.output, spec.variant, spark_version(session)))
-    make_known(session)
+    register_if_missing(session)
     return frame
 
 
 def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], schema: SparkStruct) -> DataFrame:
-    """Return a DataFrame of the batches that the executors read.
+    """Return a DataFrame of the batches that executors read.
 
     Args:
         session: the session.
-        job: the encoded job; without columns it has to be one that counts.
+        job: the encoded job; it must be a counting one if there are no columns.
         parts: the encoded partitions.
-        schema: its columns.
+        schema: the columns.
     """
     counting = not schema.fields
     if counting:
@@ -80,7 +79,6 @@ def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], sch
     distribute_code(session)
     numbers = session.range(0, len(parts), 1, max(len(parts), 1))
     with worker_python(session), warnings.catch_warnings():
-        # PySpark warns of releases of pandas and of distutils; what is done here takes neither.
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # PySpark warns about releases of pandas and distutils, which are not used
         frame = numbers.mapInArrow(partition_reader(job, parts), schema)
     return frame.select() if counting else frame

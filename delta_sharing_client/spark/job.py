@@ -1,7 +1,7 @@
-"""What travels to the executors: one job for all of a table's partitions, and each partition's files.
+"""Jobs and partitions as they are sent to the executors: pickled and compressed.
 
-Both are compressed, so that no URL stands anywhere as text: Spark shows names of functions and counts of
-partitions in its plans, its web pages and its event log, never what these bytes hold.
+Spark shows names of functions and numbers of partitions in its plans, web pages and event log, but not these
+bytes; compressed, they contain no URL as text.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What every partition of a table needs.
+    """The part of a plan that all of its partitions share.
 
     Attributes:
         table: the table's name, for messages.
-        spec: what to read of each file.
+        spec: columns, filter and types to read.
         table_columns: all columns of the table.
         options: time-outs, retries, connections.
         endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
-        executor_credentials: what renews URLs that expire, the credential in it: the one field by which it
-            leaves the driver. None where `executorCredentials` is off.
-        names: what to call the columns; as the table does without.
-        counting: give rows without columns, as one column of nulls.
-        local: the files lie on a disk that the executors see; their URLs are paths.
+        executor_credentials: a pickled `Renewal`, with the credential: the only field through which it leaves the
+            driver. None if `executorCredentials` is off.
+        names: names of the columns, if not those of the table.
+        counting: return rows without columns, as one column of nulls.
+        local: URLs are paths of a disk that the executors share.
     """
 
     table: str
@@ -51,7 +51,7 @@ class Part:
 
     Attributes:
         tasks: its files, in order.
-        limit: rows to give at the most.
+        limit: maximum number of rows.
     """
 
     tasks: Sequence[FileScanTask]
@@ -64,5 +64,5 @@ def encode(value: Job | Part) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Return what `encode` was given; only for bytes that this application's own driver made."""
+    """Return the job or partition that `encode` encoded; only for bytes of this application's own driver."""
     return pickle.loads(zlib.decompress(data))  # noqa: S301  # Spark itself sends pickles the same way

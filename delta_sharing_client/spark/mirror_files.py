@@ -1,17 +1,18 @@
-"""The files of a mirror's version as a DataFrame, by Spark's own Parquet reader and without delta-spark.
+"""The files of a mirror's version as a DataFrame, by Spark's own Parquet reader without delta-spark.
 
-Deleted rows are left out by an anti join on the row index; columns are asked for under the names and types that
-each file has (`mirror_footers`), and cast. Files that Spark would read otherwise than this package, or not at
-all, go through this package's own reader, on the executors.
+Columns are read under the names and types of each file's footer (`mirror_footers`), then cast to those of the
+table. An anti join on the row index removes deleted rows. Files that Spark would read differently from this
+package, or not at all, are read by this package on the executors.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,42 +27,42 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.frame import batches_frame
 from delta_sharing_client.spark.job import Job, encode
-from delta_sharing_client.spark.mirror_columns import as_text, as_wanted, has_text, quoted, variant_text
-from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE, read_footers, stored_columns
+from delta_sharing_client.spark.mirror_footers import read_footers, stored_columns
 from delta_sharing_client.spark.partition_plan import divide
 from delta_sharing_client.spark.session import core_count, listed_by_cores, spark_version
-from delta_sharing_client.spark.spark_schema import spark_schema
+from delta_sharing_client.spark.spark_schema import quoted, spark_schema
+from delta_sharing_client.spark.variant_text import as_text, has_text, variant_text
 from delta_sharing_client.storage.local import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType as SparkStruct
 
-#: Deleted rows that are handed to Spark at the most: its driver makes a table of them, by default within 1 GB.
+#: Maximum number of deleted rows for the anti join: Spark's driver builds a table of them, by default within 1 GB.
 _MOST_DELETED: Final = 1_000_000
-#: Groups of files that Spark reads apart at the most; each makes its plans larger.
+#: Maximum number of groups of files with equal columns; each makes Spark's plan larger.
 _MOST_GROUPS: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1)
-#: Partition values that Spark takes from folders as Delta means them. Only those of strings are decoded there, and
-#: decimals do not get the scale of their type.
-_TOLD: Final = {
+#: Partition values that Spark parses from folder names as Delta does. It decodes escapes in strings alone, and
+#: does not give decimals the scale of their type.
+_FOLDER_VALUES: Final = {
     "string": re.compile(".*", re.DOTALL),
     "boolean": re.compile("true|false"),
     "date": re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII),
     **dict.fromkeys(("long", "integer", "short", "byte"), re.compile(r"-?\d+", re.ASCII)),
 }
-#: How Spark calls what it knows of a row's file; a column of that name would stand in its place.
+#: Spark's column of file metadata; a column of that name hides it.
 _FILE_METADATA: Final = "_metadata"
-#: Begins the names of columns that are only needed on the way.
+#: Prefix of temporary columns.
 _HELPER: Final = "__delta_sharing_"
 
 
 class MirrorFiles:
-    """The files of a mirror's version, as Spark without delta-spark reads them.
+    """The files of a mirror's version, for a Spark without delta-spark.
 
     Args:
         session: the session.
-        scan: what to read; its filters and its limit are not looked at.
+        scan: the scan; its filters and limit are ignored.
         plan: the plan of that scan.
     """
 
@@ -77,60 +78,55 @@ class MirrorFiles:
         named = {field.name for field in self._partitions}
         self._data = [field for field in self._output if field.name not in named and not _is_void(field)]
         self._text = variant_text(session) if scan.options.variant == "json" else None
-        self._spelt = all(self._told_by_folders(task) for task in plan.tasks)
+        self._values_in_folders = all(self._has_values_in_folders(task) for task in plan.tasks)
 
     def frame(self) -> DataFrame:
-        """Return the columns of the scan, under their names.
+        """Return the columns of the scan.
 
         Raises:
-            FileGoneError: a file is not there.
+            FileGoneError: a file is missing.
             DataError: a file is damaged.
             UnsupportedTypeError: a column has a type that this Spark lacks.
         """
         logical = spark_schema(self._output, self._scan.options.variant, self._version)
-        groups, ours = self._groups()
+        groups, others = self._groups()
         frames = []
         for stored, tasks in groups.items():
             plain = [task for task in tasks if task.deletion_vector is None]
             marked = [task for task in tasks if task.deletion_vector is not None]
             if plain:
-                frames.append(self._read(plain, stored, logical, {}))
+                frames.append(self._read(plain, stored, {}))
             if marked:
-                frames.append(self._read(marked, stored, logical, self._deleted(marked)))
-        if ours:
-            frames.append(self._read_ourselves(ours, logical))
+                frames.append(self._read(marked, stored, self._deleted(marked)))
+        if others:
+            frames.append(self._read_with_package(others, logical))
         if not frames:
             return self._session.createDataFrame([], logical)
-        frame = frames[0]
-        for other in frames[1:]:
-            frame = frame.unionByName(other)
-        return frame
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def _groups(self) -> tuple[dict[StructType, list[FileScanTask]], list[FileScanTask]]:
-        """Put files together that Spark reads alike, and those that it does not read."""
+        """Return the files that Spark reads, by their columns, and the files that this package reads."""
         groups: dict[StructType, list[FileScanTask]] = {}
-        ours: list[FileScanTask] = []
-        marked = sum(task.deletion_vector.cardinality for task in self._plan.tasks if task.deletion_vector)
-        taken = {self._name(field).lower() for field in self._partitions}
-        hidden = _FILE_METADATA in taken
-        taken.add(_FILE_METADATA)
+        others: list[FileScanTask] = []
+        deleted = sum(task.deletion_vector.cardinality for task in self._plan.tasks if task.deletion_vector)
+        reserved = {self._name(field).lower() for field in self._partitions}
+        readable = _FILE_METADATA not in reserved
+        if self._text is not None:
+            readable &= all(has_text(field.type) for field in self._data)
+        reserved.add(_FILE_METADATA)
         for task, footer in zip(self._plan.tasks, read_footers(self._plan.tasks), strict=True):
             stored = stored_columns(footer, self._data, self._mode, task.file_id, self._version)
-            if self._text is not None and not all(has_text(field.type) for field in self._data):
-                stored = None
-            too_many = task.deletion_vector is not None and marked > _MOST_DELETED
-            if hidden or stored is None or too_many or any(field.name.lower() in taken for field in stored):
-                ours.append(task)
+            too_many = task.deletion_vector is not None and deleted > _MOST_DELETED
+            if not readable or stored is None or too_many or any(f.name.lower() in reserved for f in stored):
+                others.append(task)
             else:
                 groups.setdefault(stored, []).append(task)
-        if len(groups) > _MOST_GROUPS:
-            smallest = sorted(groups, key=lambda key: sum(task.size for task in groups[key]))
-            for key in smallest[: len(groups) - _MOST_GROUPS]:
-                ours += groups.pop(key)
-        return groups, ours
+        smallest = sorted(groups, key=lambda key: sum(task.size for task in groups[key]))
+        for key in smallest[: max(len(groups) - _MOST_GROUPS, 0)]:
+            others += groups.pop(key)
+        return groups, others
 
-    def _read_ourselves(self, tasks: Sequence[FileScanTask], logical: SparkStruct) -> DataFrame:
-        """Read files by this package's reader, on the executors; nothing is pruned there but columns by name."""
+    def _read_with_package(self, tasks: Sequence[FileScanTask], logical: SparkStruct) -> DataFrame:
         plan = replace(self._plan, tasks=list(tasks), limit=None)
         job = Job(
             table=plan.table.full_name,
@@ -144,55 +140,61 @@ class MirrorFiles:
         parts = divide(plan, core_count(self._session) if len(tasks) > 1 else 1)
         return batches_frame(self._session, encode(job), [encode(part) for part in parts], logical)
 
-    def _read(
-        self, tasks: Sequence[FileScanTask], stored: StructType, logical: SparkStruct, deleted: Mapping[str, Any]
-    ) -> DataFrame:
+    def _read(self, tasks: Sequence[FileScanTask], stored: StructType, deleted: Mapping[str, Any]) -> DataFrame:
+        """Read files of equal columns with Spark.
+
+        Args:
+            tasks: the files.
+            stored: names and types of `self._data` in these files.
+            deleted: positions of deleted rows by name of file.
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
-        apart = [] if self._spelt else [field for field in self._partitions if field.name in self._output.names]
-        fields = list(stored.fields)
-        if self._spelt:
-            fields += [StructField(self._name(field), field.type) for field in self._partitions]
-        reader = self._session.read.schema(spark_schema(StructType(tuple(fields)), "struct", self._version))
-        # What the session says of old times, of missing files or of characters in paths shall not matter. Files
-        # that Spark wrote tell themselves in which calendar their times are; the others are in today's.
+        schema = self._spark_types(stored)
+        in_folders = self._partitions if self._values_in_folders else []
+        joined = [] if in_folders else [field for field in self._partitions if field.name in self._output.names]
+        reader = self._session.read.schema(
+            self._spark_types((*stored, *(StructField(self._name(f), f.type) for f in in_folders)))
+        )
+        # The session's settings for old times, missing files and characters in paths must not apply. Files that
+        # Spark wrote record the calendar of their times; the others use today's.
         reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
         reader = reader.option("__globPaths__", "false").option("mergeSchema", "false")
         reader = reader.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
-        if self._partitions and self._spelt:
+        if in_folders:
             reader = reader.option("basePath", str(self._scan.directory))
         with listed_by_cores(self._session):
             frame = reader.parquet(*[task.url.reveal() for task in tasks])
-        if apart:  # as a column of its own: Spark 3.5 cannot join by the hidden one
+        if joined:  # as a column of its own: Spark 3.5 cannot join by the hidden one
             frame = frame.withColumn(f"{_HELPER}of_file", F.col(f"{_FILE_METADATA}.file_name"))
         if deleted:
             frame = self._without(frame, deleted)
-        if apart:
-            frame = self._with_values(frame, tasks, apart)
-        of_file = {field.name: place for field, place in zip(self._data, stored, strict=True)}
-        types = {field.name: field.dataType for field in self._variants(logical)}
+        if joined:
+            frame = self._with_values(frame, tasks, joined)
+        types = self._spark_types(self._output)
+        places = dict(zip((field.name for field in self._data), schema, strict=True))
         columns = []
-        for field in self._output:
-            place = of_file.get(field.name)
+        for field, wanted in zip(self._output, types, strict=True):
+            place = places.get(field.name)
             if _is_void(field):
-                column = F.lit(None).cast(types[field.name])
+                column = F.lit(None).cast(wanted.dataType)
             elif place is None:
                 column = F.col(quoted(self._name(field)))
             else:
-                column = as_wanted(F.col(quoted(place.name)), place.type, field.type, types[field.name])
+                column = F.col(quoted(place.name))
+                if place.dataType != wanted.dataType:  # the cast matches nested fields by position
+                    column = column.cast(wanted.dataType)
                 if self._text is not None:
                     column = as_text(column, field.type, self._text)
             columns.append(column.alias(field.name))
         return frame.select(columns)
 
-    def _variants(self, logical: SparkStruct) -> SparkStruct:
-        """The columns with variants of Spark's own type, where it has one."""
-        if self._version < VARIANT_FILES_SINCE:
-            return logical  # then no file with variants is read by Spark
-        return spark_schema(self._output, "struct", self._version)
+    def _spark_types(self, fields: Iterable[StructField]) -> SparkStruct:
+        """Return fields as Spark's Parquet reader returns them: variants are of Spark's own type."""
+        return spark_schema(StructType(tuple(fields)), "struct", self._version)
 
     def _without(self, frame: DataFrame, deleted: Mapping[str, Any]) -> DataFrame:
-        """Leave rows out by their files' names and their places in them."""
+        """Remove rows by their files' names and their row indexes."""
         from pyspark.sql import functions as F  # noqa: N812
 
         gone = F.broadcast(self._rows_of(deleted))
@@ -204,7 +206,7 @@ class MirrorFiles:
         return frame.join(gone, same, "left_anti")
 
     def _rows_of(self, deleted: Mapping[str, Any]) -> DataFrame:
-        """Names of files and places in them, as a DataFrame."""
+        """Return names of files and row indexes as a DataFrame."""
         import pyarrow as pa
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -215,7 +217,7 @@ class MirrorFiles:
             each = pa.array([number for number, count in enumerate(counts) for _ in range(count)], pa.int32())
             places = pa.concat_arrays([pa.array(positions, pa.int64()) for positions in deleted.values()])
             return self._session.createDataFrame(pa.table({file: names.take(each), row: places}))
-        # A row for each file: where each place is one, PySpark 3.5 takes 20 microseconds for it.
+        # One row per file: PySpark 3.5 takes 20 microseconds for each row.
         rows = [(name, positions.tolist()) for name, positions in deleted.items()]
         given = self._session.createDataFrame(rows, f"{file} string, places array<bigint>")
         return given.select(file, F.explode("places").alias(row))
@@ -223,7 +225,7 @@ class MirrorFiles:
     def _with_values(
         self, frame: DataFrame, tasks: Sequence[FileScanTask], fields: Sequence[StructField]
     ) -> DataFrame:
-        """Add the partition columns by the names of the files, where the folders do not spell them out."""
+        """Add partition columns by a join on the names of the files."""
         from pyspark.sql import functions as F  # noqa: N812
 
         rows = []
@@ -233,8 +235,7 @@ class MirrorFiles:
         names = [f"{_HELPER}name", *(f"{_HELPER}value{number}" for number in range(len(fields)))]
         values = self._session.createDataFrame(rows, ", ".join(f"{name} string" for name in names))
         joined = frame.join(F.broadcast(values), F.col(f"{_HELPER}of_file") == F.col(names[0]))
-        types = spark_schema(StructType(tuple(fields)), "struct", self._version)
-        for field, name, kind in zip(fields, names[1:], types.fields, strict=True):
+        for field, name, kind in zip(fields, names[1:], self._spark_types(fields), strict=True):
             value = F.col(name)
             if str(field.type) == "timestamp":
                 value = F.timestamp_micros(value.cast("bigint"))
@@ -245,7 +246,7 @@ class MirrorFiles:
         return physical_name(field, self._mode)
 
     def _deleted(self, tasks: Sequence[FileScanTask]) -> dict[str, Any]:
-        """The positions of the deleted rows by the name of their file, which is unique in a mirror."""
+        """Return the positions of deleted rows by the name of their file, which is unique in a mirror."""
         storage = LocalStorage(self._scan._storage.options)
         found = {}
         for task in tasks:
@@ -254,16 +255,16 @@ class MirrorFiles:
                 found[Path(task.url.reveal()).name] = positions.positions
         return found
 
-    def _told_by_folders(self, task: FileScanTask) -> bool:
-        """Whether the folders of a file spell its partition values out."""
+    def _has_values_in_folders(self, task: FileScanTask) -> bool:
+        """Whether Spark parses a file's partition values from its folders as Delta does."""
         wanted = []
         for field in self._partitions:
             name = self._name(field)
             value = task.partition_values.get(name)
             if not (name + (value or "")).isascii():
                 return False  # Spark takes each encoded byte for a character
-            told = _TOLD.get(str(field.type))
-            if told is None or (value and value != NO_VALUE and not told.fullmatch(value)):
+            pattern = _FOLDER_VALUES.get(str(field.type))
+            if pattern is None or (value and value != NO_VALUE and not pattern.fullmatch(value)):
                 return False
             wanted.append(f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}")
         folders, _, _ = task.url.reveal().rpartition("/")
@@ -271,7 +272,7 @@ class MirrorFiles:
 
 
 def _text(task: FileScanTask, name: str, field: StructField) -> str | None:
-    """A partition value as text that Spark reads as Delta means it; an instant as its microseconds."""
+    """A partition value as text that Spark parses as Delta does; an instant as its microseconds."""
     text = task.partition_values.get(name)
     try:
         value = parse_partition_value(text, field.type)

@@ -1,9 +1,8 @@
-"""What the files of a mirror hold, by their footers, and how Spark's own Parquet reader is to be asked for it.
+"""The columns of a mirror's files, from their footers, in the names and types that Spark's reader must request.
 
-Spark takes a column of a file by its name and, more or less, in its stored type. So it is told of each file the
-names and types that stand in its footer, and what comes is cast to the table's types: columns mapped by id have
-any names, and those of a widened type other types. Files that Spark would read otherwise than this package, or
-not at all, are told apart here; this package's own reader takes them then.
+Spark finds a column of a file by its name, and reads it in about its stored type. Columns mapped by id have any
+names, and columns of a widened type other types. Files that Spark would read differently from this package, or not
+at all, are recognised here.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zo
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.local import LocalFile
 
-#: The first Spark that opens Parquet files in which a group is marked as a variant.
+#: The first Spark that opens Parquet files with groups annotated as variants.
 VARIANT_FILES_SINCE: Final = (4, 1)
 
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
@@ -59,17 +58,16 @@ _STORED: Final = {
 
 
 class NotForSparkError(Exception):
-    """A file that Spark would read otherwise than this package does, or not at all."""
+    """Spark would read a file differently from this package, or not at all."""
 
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file's footer tells.
+    """A file's footer.
 
     Attributes:
-        schema: its columns, with their field ids. Instants stored in 96 bits have the unit s, which no other
-            has in Parquet.
-        calendar: what it tells of times in the legacy calendar.
+        schema: its columns, with their field ids. Timestamps stored in 96 bits have the unit s, which Parquet
+        lacks. calendar: its metadata about the legacy calendar.
     """
 
     schema: pa.Schema
@@ -77,10 +75,10 @@ class Footer:
 
 
 def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
-    """Read the footers of local files; those that were read before are remembered, since files never change.
+    """Read the footers of local files; cached, because the files of a mirror never change.
 
     Raises:
-        FileGoneError: a file is not there.
+        FileGoneError: a file is missing.
         DataError: a file is damaged, or is no Parquet file.
     """
     if len(tasks) < _THREADS:
@@ -92,22 +90,22 @@ def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
 def stored_columns(
     footer: Footer, wanted: Sequence[StructField], mode: MappingMode, file_id: str, version: tuple[int, int]
 ) -> StructType | None:
-    """Say in which names and types a file holds columns, for Spark's Parquet reader to ask for them.
+    """Return the names and types of columns in a file.
 
     Args:
-        footer: the file's.
-        wanted: columns of the table that lie in its files.
+        footer: the file's footer.
+        wanted: columns of the table's data files.
         mode: the table's column mapping.
         file_id: the file, for messages.
-        version: Spark's.
+        version: Spark's release.
 
     Returns:
-        A field for each column, in that order; for one that the file lacks, a name that it does not have. None
-        where Spark would read the file otherwise than this package does, or not at all.
+        A field for each column, in that order; a column that the file lacks has a name that the file lacks. None
+        if Spark would read the file differently from this package, or not at all.
 
     Raises:
         DataError: the table maps columns by id, and the file has no ids.
-        UnsupportedTypeError: a column has a type that this release does not know.
+        UnsupportedTypeError: a column has a type that this package lacks.
     """
     calendar = footer.calendar
     if calendar is not None and (
@@ -154,12 +152,12 @@ def _kept_footer(path: str, file_id: str, size: int, _fingerprint: tuple[int, in
 
 
 def _struct(wanted: StructType, fields: Sequence[pa.Field], finder: FieldFinder) -> StructType:
-    """The fields of a struct, or of the table, as a file holds them."""
+    """The fields of a struct, or of the table, in a file."""
     places = [finder.find(field, fields) for field in wanted]
     found = [place for place in places if place is not None]
     taken = {field.name.lower() for field in fields}
     if len(taken) != len(fields) or len(set(found)) != len(found):
-        # Names that differ only by case are one name to Spark.
+        # To Spark, names that differ only by case are one name.
         raise NotForSparkError
     stored = []
     for field, place in zip(wanted, places, strict=True):
@@ -173,7 +171,7 @@ def _struct(wanted: StructType, fields: Sequence[pa.Field], finder: FieldFinder)
 
 
 def _absent(name: str, taken: set[str]) -> str:
-    """A name that the file does not have: its own may belong to another column there."""
+    """A name that the file lacks: its own may be that of another column there."""
     while name.lower() in taken:
         name = f"_{name}"
     taken.add(name.lower())
@@ -181,7 +179,7 @@ def _absent(name: str, taken: set[str]) -> str:
 
 
 def _check_known(kind: DataType) -> None:
-    """Raise for a column that no Parquet reader can be asked for."""
+    """Raise for a column whose type Spark cannot request."""
     arrow_type(kind)
     if _holds_void(kind):
         raise NotForSparkError
@@ -199,7 +197,7 @@ def _holds_void(kind: DataType) -> bool:
 
 def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataType:
     if is_variant(wanted):
-        # Spark finds its parts, whether it is shredded or not.
+        # Spark finds the parts of a variant, shredded or not.
         if not _may_be_variant(arrow):
             raise NotForSparkError
         return wanted
@@ -212,7 +210,7 @@ def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataTy
             raise NotForSparkError
         fields = [arrow.field(i) for i in range(arrow.num_fields)]
         if all(finder.find(field, fields) is None for field in wanted):
-            # Of such a struct Spark before 4.1 says that it is null.
+            # Spark before 4.1 reads such a struct as null.
             raise NotForSparkError
         return _struct(wanted, fields, finder)
     if isinstance(wanted, ArrayType):
@@ -224,7 +222,7 @@ def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataTy
             raise NotForSparkError
         key = _stored(wanted.key, arrow.key_type, finder)
         if key == PrimitiveType("date") != wanted.key:
-            # Spark 3.5 does not cast the keys of a map so.
+            # Spark 3.5 does not cast keys of a map from dates.
             raise NotForSparkError
         return MapType(key, _stored(wanted.value, arrow.item_type, finder))
     stored = _leaf_type(arrow)
@@ -234,7 +232,7 @@ def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataTy
 
 
 def _leaf_type(arrow: pa.DataType) -> DataType:
-    """The type in which Spark reads a column without structure."""
+    """The type in which Spark reads a column that is not nested."""
     name = _STORED.get(arrow)
     if pa.types.is_decimal128(arrow):
         return DecimalType(arrow.precision, arrow.scale)
@@ -249,7 +247,7 @@ def _leaf_type(arrow: pa.DataType) -> DataType:
 
 
 def _may_be_variant(arrow: pa.DataType) -> bool:
-    """Whether a type is, or holds, what may be a variant: a group of `metadata` and the value's parts."""
+    """Whether a type is or contains a group with the fields of a variant."""
     if isinstance(arrow, pa.BaseExtensionType):
         arrow = arrow.storage_type
     if pa.types.is_struct(arrow):

@@ -1,4 +1,4 @@
-"""A plan for the executors: its files divided among partitions, and both encoded to travel."""
+"""Plans for executors: files divided among partitions, both encoded for Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from delta_sharing_client.spark.job import Job, Part, encode
 from delta_sharing_client.spark.url_renewal import Renewal
 from delta_sharing_client.transport.url_rules import is_loopback
 
-#: Bytes of a plan, compressed, that are sent in the function; a message of Spark Connect holds 128 MB.
+#: Maximum size of a plan in the function, compressed bytes; a message of Spark Connect has at most 128 MB.
 MAX_PLAN: Final = 64 * 1024 * 1024
 
 
 def divide(plan: ScanPlan, cores: int, partition_size: int = PARTITION_SIZE) -> list[Part]:
     """Divide a plan's files among partitions.
 
-    A limit is kept exactly: where the statistics tell how many rows each file gives, files are cut off behind
-    it; otherwise one partition reads until there are enough rows.
+    A limit is exact: by the row counts of the statistics, files after it are left out; without them, one partition
+    reads files until it has enough rows.
     """
     if plan.limit is None:
         return [Part(tasks=tuple(tasks)) for tasks in pack(plan.tasks, cores, partition_size)]
@@ -63,12 +63,12 @@ def encode_plan(
     names: tuple[str, ...] | None = None,
     counting: bool = False,
 ) -> tuple[bytes, list[bytes]]:
-    """Return a plan's job and partitions as they travel.
+    """Return a plan's encoded job and partitions.
 
-    Of a plan that is too large with its URLs, which hardly compress, the URLs stay here: executors list them.
+    A plan that is too large is sent without its URLs, which hardly compress: executors list them.
 
     Raises:
-        SparkError: the plan is too large even so, or executors may not list URLs.
+        SparkError: the plan is still too large, or executors may not list URLs.
         DirectoryAccessError: the table is offered by its directory only.
     """
     if plan.source is not None:
@@ -105,7 +105,7 @@ def encode_plan(
 
 
 def _bare_plan(plan: ScanPlan) -> ScanPlan:
-    """What it takes to ask for a plan's files again, and nothing else."""
+    """The part of a plan that is needed to list its files again."""
     return ScanPlan(
         table=plan.table,
         version=plan.version,
@@ -130,7 +130,7 @@ def _without_urls(task: FileScanTask) -> FileScanTask:
 
 
 def check_partition_size(size: int | None) -> int:
-    """Return a partition size, the usual one for None, or raise `TypeError` or `ValueError`."""
+    """Return a valid partition size, the default for None; raises `TypeError` or `ValueError`."""
     if size is None:
         return PARTITION_SIZE
     if isinstance(size, bool) or not isinstance(size, int):

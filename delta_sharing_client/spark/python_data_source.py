@@ -1,13 +1,14 @@
-"""The data source ``deltaSharing`` (PySpark 4.0 and later), as Spark pickles it; `data_source` and `stream` plan.
+"""The data source ``deltaSharing`` in the classes of PySpark's data source API (4.0 and later).
 
-Spark makes an instance of the source, pickles that, and asks another process to plan with it. The executors get
-what `reader` returned, and the instance too, which has no options left by then. Pickled by value; see
-`entry_points`.
+Spark pickles an instance of the source, and another process plans with it. The executors receive what `reader`
+returned, and the instance too, by then without options. Pickled by value; see `entry_points`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from functools import wraps
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -18,6 +19,19 @@ try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as AvailableNow
 except ImportError:  # Spark before 4.2
     AvailableNow = object  # type: ignore[assignment, misc]
+
+
+def _without_traceback(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Drop the traceback of errors: Spark's error has all of it."""
+
+    @wraps(method)  # Spark inspects the signature
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:  # noqa: BLE001
+            raise error.with_traceback(None) from None
+
+    return call
 
 
 class SharedTableReader(DataSourceReader):
@@ -33,7 +47,7 @@ class SharedTableReader(DataSourceReader):
         self.parts = parts
 
     def partitions(self) -> list[Any]:
-        """Return the partitions; the reader that goes to the executors has none left."""
+        """Return the partitions, once: the reader is pickled to the executors without them."""
         parts, self.parts = self.parts, []
         return [InputPartition(part) for part in parts or [b""]]
 
@@ -45,16 +59,16 @@ class SharedTableReader(DataSourceReader):
 
 
 class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
-    """The offsets and partitions of a streaming query.
+    """The offsets and partitions of a streaming query; `stream.TableStream` in Spark's terms.
 
-    One lives as long as a query and plans it; another, without options, runs on executors.
+    One instance plans a query as long as it runs; copies of it without options run on executors.
 
     Args:
         asked: the options, by names in lower case.
-        pinned: the version whose schema Spark was given.
-        schema: that schema.
-        cores: tasks that can run at a time, where known.
-        archive: the zip of the package, where Spark does not give it to streams.
+        pinned: the version of the schema that `SharedTableSource.schema` returned.
+        schema: the columns that Spark needs.
+        cores: tasks that can run at a time, if known.
+        archive: the zip of the package, if Spark does not copy it to streams.
     """
 
     def __init__(
@@ -65,50 +79,53 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         self.schema = schema
         self.cores = cores
         self.archive = archive
-        self.stream: Any = None
+        self.opened: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"archive": self.archive}  # for executors, which get the rest with their partition
+        return {"archive": self.archive}  # all that an executor needs beside its partition
 
-    def _call(self, method: str, *arguments: Any) -> Any:
-        try:
-            if self.stream is None:
-                opened = package_module("spark.stream", self.archive).TableStream
-                self.stream = opened(self.asked, self.pinned, self.schema, self.cores)
-            return getattr(self.stream, method)(*arguments)
-        except Exception as error:  # noqa: BLE001
-            raise error.with_traceback(None) from None
+    @property
+    def stream(self) -> Any:
+        """The query, opened on first use."""
+        if self.opened is None:
+            stream = package_module("spark.stream", self.archive)
+            self.opened = stream.TableStream(self.asked, self.pinned, self.schema, self.cores)
+        return self.opened
 
+    @_without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offset that the query begins with."""
-        return self._call("initial_offset")  # type: ignore[no-any-return]
+        return self.stream.initial_offset()  # type: ignore[no-any-return]
 
-    # Spark before 4.2 gives neither; later ones look whether there are parameters at all.
+    @_without_traceback
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next batch."""
-        told = None
-        if limit is not None:
-            told = type(limit).__name__, next(iter(vars(limit).values()), 0)
-        return self._call("latest_offset", start, told)  # type: ignore[no-any-return]
+        """Return the end of the next batch; Spark before 4.2 passes no arguments."""
+        # A limit is a dataclass of one number, or of none.
+        kind = None if limit is None else (type(limit).__name__, sum(astuple(limit)))
+        return self.stream.latest_offset(start, kind)  # type: ignore[no-any-return]
 
+    @_without_traceback
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return the limit of a batch that the options ask for."""
-        from pyspark.sql.streaming import datasource
+        """Return the limit of a batch that the options give."""
+        from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
 
-        kind, number = self._call("default_limit")
-        return getattr(datasource, kind)(number)
+        kind, number = self.stream.default_limit()
+        return ReadMaxBytes(number) if kind == "ReadMaxBytes" else ReadMaxFiles(number)
 
+    @_without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the newest offset that the query could reach."""
-        return self._call("report_latest_offset")  # type: ignore[no-any-return]
+        return self.stream.report_latest_offset()  # type: ignore[no-any-return]
 
+    @_without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the offset at which the query ends."""
-        self._call("prepare_for_available_now")
+        """Fix the version at which the query ends."""
+        self.stream.prepare_for_available_now()
 
+    @_without_traceback
     def partitions(self, start: Any, end: Any) -> list[Any]:
         """Return the partitions between two offsets."""
-        return [InputPartition(pair) for pair in self._call("partitions", start, end)]
+        return [InputPartition(pair) for pair in self.stream.partitions(start, end)]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the batches of a partition, on an executor."""
@@ -117,22 +134,23 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         executor = package_module("spark.executor", self.archive)
         return executor.read_part(*partition.value)  # type: ignore[no-any-return]
 
+    @_without_traceback
     def commit(self, end: Any) -> None:
-        """Note that everything up to an offset has been processed."""
-        self._call("commit", end)
+        """Release what batches up to an offset needed."""
+        self.stream.commit(end)
 
     def stop(self) -> None:
         """Close the connections of the query."""
-        if self.stream is not None:
-            self.stream.stop()
+        if self.opened is not None:
+            self.opened.stop()
 
 
 class SharedTableSource(DataSource):
     """The data source, for the options of one query.
 
     Attributes:
-        cores: tasks that can run at a time; those of the driver's machine where None.
-        archive: the zip of the package, where Spark does not give it to streams.
+        cores: tasks that can run at a time; None for the cores of the driver's machine.
+        archive: the zip of the package, if Spark does not copy it to streams.
     """
 
     cores: int | None = None
@@ -144,27 +162,22 @@ class SharedTableSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what the source is called in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "deltaSharing"
 
+    @_without_traceback
     def schema(self) -> Any:
-        """Return the columns that the options ask for."""
+        """Return the columns that the options select."""
         from pyspark.sql.types import StructType
 
-        try:
-            text, self.pinned = package_module("spark.data_source").describe(self.asked)
-        except Exception as error:  # noqa: BLE001
-            raise error.with_traceback(None) from None  # Spark shows the whole of it
-        return StructType.fromJson(text)
+        fields, self.pinned = package_module("spark.data_source").describe(self.asked)
+        return StructType.fromJson(fields)
 
+    @_without_traceback
     def reader(self, schema: Any) -> Any:
         """Plan a batch query."""
         asked, self.asked = self.asked, {}
-        try:
-            job, parts = package_module("spark.data_source").plan(asked, self.pinned, schema, self.cores)
-        except Exception as error:  # noqa: BLE001
-            raise error.with_traceback(None) from None
-        return SharedTableReader(job, parts)
+        return SharedTableReader(*package_module("spark.data_source").plan(asked, self.pinned, schema, self.cores))
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802
         """Begin a streaming query."""
@@ -175,8 +188,10 @@ class SharedTableSource(DataSource):
 def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:
     """Return the data source for a session.
 
+    Spark registers and pickles a class: only attributes of a class can carry what belongs to a session.
+
     Args:
-        task_count: how many tasks the session can run at a time.
+        task_count: tasks that the session can run at a time.
         zipped: the zip of the package, for a Connect session.
     """
 

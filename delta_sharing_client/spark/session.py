@@ -1,4 +1,4 @@
-"""The Spark session: the one that is active, or a local one, and what it is able to do."""
+"""The Spark session: the active one or a new local one, its release, its cores, its Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("delta_sharing_client.spark")
 OLDEST: Final = (3, 5)
 DATA_SOURCE_SINCE: Final = (4, 0)
 
-#: How many tasks Spark starts at the most to look at files.
+#: Spark starts a task per file, up to this number, to look at files.
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 _cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -35,11 +35,11 @@ def session_for(spark: SparkSession | None) -> SparkSession:
     """Return the session to use.
 
     Args:
-        spark: the caller's; without it the active one, and where none is active a new local one.
+        spark: the caller's; if None the active one, or a new local one.
 
     Raises:
         MissingDependencyError: PySpark is not installed.
-        SparkError: there is no Java to start Spark with, or Spark is older than 3.5.
+        SparkError: Java is missing or too old, or Spark is older than 3.5.
         TypeError: `spark` is no session.
     """
     try:
@@ -56,12 +56,12 @@ def session_for(spark: SparkSession | None) -> SparkSession:
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
-    """Return the release that a session's features depend on: of client and server the older one."""
+    """Return the release of a session: the older one of client and server."""
     return min(_parsed(spark.version), pyspark_version())
 
 
 def pyspark_version() -> tuple[int, int]:
-    """Return the release of the PySpark that is installed here."""
+    """Return the release of the installed PySpark."""
     import pyspark
 
     return _parsed(pyspark.__version__)
@@ -73,23 +73,21 @@ def _parsed(version: str) -> tuple[int, int]:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect."""
+    """Whether a session is one of Spark Connect."""
     return ".connect." in type(spark).__module__
 
 
 def core_count(spark: SparkSession) -> int:
-    """Return how many tasks can run at a time; asked once per session."""
-    try:
-        return _cores[spark]
-    except KeyError:
-        cores = _cores[spark] = _count_cores(spark)
-        return cores
+    """Return how many tasks can run at a time; looked up once per session."""
+    if spark not in _cores:
+        _cores[spark] = _count_cores(spark)
+    return _cores[spark]
 
 
 def _count_cores(spark: SparkSession) -> int:
     if not is_connect(spark):
         return max(int(spark.sparkContext.defaultParallelism), 1)
-    # Connect has no Spark context. A range without a number of partitions is made for all cores.
+    # Connect has no Spark context. A range has a partition per core by default.
     from pyspark.sql import functions
 
     numbers = spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("part"))
@@ -99,9 +97,9 @@ def _count_cores(spark: SparkSession) -> int:
 
 @contextmanager
 def worker_python(spark: SparkSession) -> Iterator[None]:
-    """Have functions that are made meanwhile run by this Python, on a local master whose owner chose none.
+    """Within this context, functions passed to Spark run with this Python, on a local master without a setting.
 
-    Spark would take whatever `python3` is on the path, which need not have this package.
+    Spark's default is the `python3` on the path, which may lack this package.
     """
     context = None if is_connect(spark) else spark.sparkContext
     chosen = "PYSPARK_PYTHON" in os.environ or spark.conf.get("spark.pyspark.python", None)
@@ -118,9 +116,9 @@ def worker_python(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def listed_by_cores(spark: SparkSession) -> Iterator[None]:
-    """Have Spark look at files that it is given meanwhile in one task per core.
+    """Within this context, Spark looks at the files that it reads in one task per core.
 
-    Beyond 32 files it would start a task for each. Connect looks at files when a query runs, and is left alone.
+    Its default beyond 32 files is a task for each. Connect looks at files when a query runs: nothing is set there.
     """
     if is_connect(spark):
         yield
@@ -147,13 +145,13 @@ def _new_session() -> SparkSession:
         builder = builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
         logger.warning(
             "no Spark session is active: starting a local one on all cores of this machine; "
-            "for another make it first, or pass spark=..."
+            "to use another, create it first or pass spark=..."
         )
     return builder.getOrCreate()
 
 
 def _check_java() -> None:
-    """Raise where Spark would only say that its gateway exited."""
+    """Raise if Java is missing or too old: Spark's own error is that its gateway exited."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     needed = 17 if pyspark_version() >= DATA_SOURCE_SINCE else 8
@@ -171,10 +169,10 @@ def _check_java() -> None:
 
 
 def _java_release(java: str) -> int | None:
-    """Return the number of a Java's release, 8 for 1.8; None where it does not tell."""
+    """Return the major release of a Java, 8 for 1.8; None if it cannot be found out."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(found[1]) if found else None

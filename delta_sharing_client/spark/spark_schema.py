@@ -1,4 +1,4 @@
-"""A table's columns in Spark's terms; the types are taken over one by one, and everything may be null."""
+"""Table schemas as Spark schemas, type by type; every column and field is nullable."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     MapType,
-    PrimitiveType,
     StructType,
     UnknownType,
     parse_schema,
 )
+from delta_sharing_client.parquet.cast import holds_variant, is_variant
 from delta_sharing_client.parquet.tasks import VariantForm
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def spark_schema(schema: StructType, variant: VariantForm, version: tuple[int, i
         version: Spark's version.
 
     Raises:
-        UnsupportedTypeError: a column has a type that this release or this Spark does not know.
+        UnsupportedTypeError: a column has a type that this package or this Spark lacks.
     """
     from pyspark.sql.types import StructType as SparkStruct
 
@@ -51,20 +51,25 @@ def spark_schema(schema: StructType, variant: VariantForm, version: tuple[int, i
     return SparkStruct.fromJson({"type": "struct", "fields": fields})
 
 
+def quoted(name: str) -> str:
+    """Return a column's name as Spark's functions parse it, with any characters."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def asked_columns(asked: SparkStruct, schema: StructType, variant: VariantForm) -> tuple[str, ...]:
-    """Return the names of the columns that a user's own schema asks for.
+    """Return the names of the columns that a user's schema selects.
 
     Args:
-        asked: what stands in ``.schema(...)``.
+        asked: the argument of ``.schema(...)``.
         schema: the table's columns.
-        variant: what variants are read as.
+        variant: the form in which variants are read.
 
     Raises:
-        ColumnError: it names a column that the table lacks, or gives one another type, or says NOT NULL.
+        ColumnError: a column is missing in the table, has another type there, or is NOT NULL in the schema.
     """
     wanted = parse_schema(asked.json())
     if not wanted.fields:
-        raise ColumnError("the schema given has no columns; name one at least")
+        raise ColumnError("the schema given has no columns; name at least one")
     for field in wanted:
         found = schema.find(field.name)
         if found is None:
@@ -76,31 +81,20 @@ def asked_columns(asked: SparkStruct, schema: StructType, variant: VariantForm) 
         if _json(field.type, variant) != actual:
             raise ColumnError(
                 f"the schema given has {field.name!r} as {field.type}, the table has it as "
-                f"{'string' if actual == 'string' else found.type}: load it as it is, and cast it then",
+                f"{'string' if actual == 'string' else found.type}: load it as it is, then cast it",
                 columns=[field.name],
             )
-        if not field.nullable or _promises(field.type):
+        if not field.nullable or _has_required_part(field.type):
             raise ColumnError(
-                f"the schema given says that {field.name!r} holds no nulls, which nobody can promise of a shared "
-                "table: leave NOT NULL out",
+                f"the schema given has {field.name!r} as NOT NULL, which a shared table does not guarantee: leave "
+                "NOT NULL out",
                 columns=[field.name],
             )
     return tuple(wanted.names)
 
 
-def holds_variant(data_type: DataType) -> bool:
-    """Tell whether a type is variant or has one inside."""
-    if isinstance(data_type, ArrayType):
-        return holds_variant(data_type.element)
-    if isinstance(data_type, MapType):
-        return holds_variant(data_type.key) or holds_variant(data_type.value)
-    if isinstance(data_type, StructType):
-        return any(holds_variant(field.type) for field in data_type)
-    return isinstance(data_type, PrimitiveType) and data_type.name == "variant"
-
-
 def _json(data_type: DataType, variant: VariantForm) -> Any:
-    """A type as Spark's JSON spells it, every part of it nullable."""
+    """A type in Spark's JSON, all parts nullable."""
     if isinstance(data_type, ArrayType):
         return {"type": "array", "elementType": _json(data_type.element, variant), "containsNull": True}
     if isinstance(data_type, MapType):
@@ -117,23 +111,24 @@ def _json(data_type: DataType, variant: VariantForm) -> Any:
         return {"type": "struct", "fields": fields}
     if isinstance(data_type, UnknownType):
         raise data_type.error()
-    if variant == "json" and data_type == PrimitiveType("variant"):
+    if variant == "json" and is_variant(data_type):
         return "string"
     return str(data_type)
 
 
-def _promises(data_type: DataType) -> bool:
-    """Whether a type says somewhere inside that there are no nulls."""
-    if isinstance(data_type, ArrayType):
-        return not data_type.contains_null or _promises(data_type.element)
-    if isinstance(data_type, MapType):
-        return not data_type.value_contains_null or _promises(data_type.key) or _promises(data_type.value)
-    if isinstance(data_type, StructType):
-        return any(not field.nullable or _promises(field.type) for field in data_type)
+def _has_required_part(kind: DataType) -> bool:
+    """Whether a nested type has an element, value or field that is not nullable."""
+    if isinstance(kind, ArrayType):
+        return not kind.contains_null or _has_required_part(kind.element)
+    if isinstance(kind, MapType):
+        parts = (kind.key, kind.value)
+        return not kind.value_contains_null or any(map(_has_required_part, parts))
+    if isinstance(kind, StructType):
+        return any(not field.nullable or _has_required_part(field.type) for field in kind)
     return False
 
 
 def _comment(metadata: Any) -> dict[str, str]:
-    """Of what the provider keeps with a column only its comment means anything to a reader."""
+    """A column's comment, the only part of its metadata that readers need."""
     comment = metadata.get("comment")
     return {"comment": comment} if isinstance(comment, str) else {}

@@ -1,7 +1,7 @@
-"""URLs that expire while a job runs: renewed on the executors, once per host.
+"""Renewal of expired URLs on the executors, once per host.
 
-This is the one part of the executor's side that asks the sharing server, so the profile's credential is in it.
-It is sent only where `executorCredentials` is on, which it is unless it is turned off.
+The only module that sends requests to the sharing server from executors, so it carries the profile's credential.
+It is sent unless `executorCredentials` is off.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.credential import profile_fields
 
-#: How long renewed URLs are kept on a host, seconds; longer than any store lets them live.
-_KEPT: Final = 24 * 3600
+#: Lifetime of the file of renewed URLs on a host, seconds; longer than that of any URL.
+_LIFETIME: Final = 24 * 3600
 
 
 class Renewal:
-    """Gives fresh URLs for a plan's files, on an executor.
+    """Returns fresh URLs for a plan's files, on an executor.
 
-    Workers of one host share what they are told: whoever needs a URL first lists the table's files, at the same
-    version, and leaves the answer in a file that only this user can read.
+    The first worker of a host that needs one lists the table's files, at the same version, and writes the URLs to
+    a file that only this user can read. The other workers of the host read it.
 
     Args:
-        profile: the profile, credential included.
-        options: how to reach the server.
+        profile: the profile with its credential.
+        options: options of the HTTP client.
         plan: the plan, without its tasks.
-        key: names the plan's file on the executors' hosts.
+        key: name of the plan's file on the executors' hosts.
     """
 
     def __init__(self, profile: Profile, options: TransportOptions, plan: ScanPlan, key: str) -> None:
@@ -65,11 +65,11 @@ class Renewal:
 
         Args:
             file_id: the file's id.
-            expired: the URL that does not work any more; empty where there was none.
+            expired: the URL that expired; empty if there was none.
 
         Raises:
             StorageError: the server does not list the file any more.
-            DeltaSharingError: the server cannot be asked.
+            DeltaSharingError: the request failed.
         """
         with self._lock:
             if self._urls.get(file_id, expired) == expired:
@@ -85,7 +85,7 @@ class Renewal:
         return url
 
     def _shared(self, file_id: str, expired: SecretUrl) -> dict[str, SecretUrl]:
-        """What another worker of this host was told, or else what the server tells now."""
+        """Return the URLs that another worker of this host has listed, else list them."""
         folder = _private_folder()
         if folder is None:
             return self._ask()
@@ -108,7 +108,7 @@ def _rebuild(fields: Mapping[str, Any], options: TransportOptions, plan: ScanPla
 
 
 def _private_folder() -> Path | None:
-    """A folder of this user alone; None where there cannot be one, or somebody else made it."""
+    """A folder that only this user can read; None if there is none, or another user made it."""
     if not hasattr(os, "getuid"):
         return None
     folder = Path(tempfile.gettempdir()) / f"delta-sharing-{os.getuid()}"
@@ -130,10 +130,10 @@ def _read(path: Path) -> dict[str, SecretUrl]:
 
 
 def _write(path: Path, urls: Mapping[str, SecretUrl]) -> None:
-    """Leave the URLs for the others, and throw away what is too old to be of use."""
+    """Write the URLs for the other workers, and delete old files."""
     for old in path.parent.iterdir():
         with contextlib.suppress(OSError):
-            if old.lstat().st_mtime < time.time() - _KEPT:
+            if old.lstat().st_mtime < time.time() - _LIFETIME:
                 old.unlink()
     descriptor, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
     with os.fdopen(descriptor, "wb") as file:

@@ -96,7 +96,10 @@ def test_another_release_that_is_in_use_is_an_error_that_names_both(bare_python:
     before = installed(tmp_path, "99.0").replace("append(", "insert(0, ") + "\nimport delta_sharing_client.errors"
     last = run(bare_python, tmp_path, before).strip().splitlines()[-1]
     assert last.startswith("delta_sharing_client.errors.SparkError: Spark's worker, ")
-    assert f"has delta-sharing-client 99.0 in use, and the driver {__version__}. Install the same release" in last
+    assert (
+        f"has imported delta-sharing-client 99.0, and the driver has {__version__}. Install the same release"
+        in last
+    )
 
 
 @pytest.mark.parametrize("above", [True, False])
@@ -118,7 +121,7 @@ def test_a_library_that_a_worker_lacks_is_named(bare_python: str, tmp_path: Path
     said = run(bare_python, tmp_path, "sys.modules['tenacity'] = None")
     last = said.strip().splitlines()[-1]
     assert last.startswith("ImportError: Spark's worker, ")
-    assert f"cannot import tenacity: say pip install delta-sharing-client=={__version__} on the workers" in last
+    assert f"cannot import tenacity: pip install delta-sharing-client=={__version__} on the workers" in last
 
 
 def test_a_worker_without_package_and_zip_is_told_how_to_get_it(bare_python: str, tmp_path: Path) -> None:

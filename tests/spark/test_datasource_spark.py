@@ -179,7 +179,7 @@ def test_loading_a_table_makes_it_known_where_spark_would_not_find_it(
     if sessions.spark_version(spark) < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
     registered: list[Any] = []
-    monkeypatch.setattr(front, "_known", weakref.WeakSet())
+    monkeypatch.setattr(front, "_registered", weakref.WeakSet())
     monkeypatch.setattr(front, "register", registered.append)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
     for _ in range(2):
@@ -302,7 +302,7 @@ def test_every_option_is_understood() -> None:
         ),
         (
             {"path": "s.d.t", "readChangeFeed": "true", "startingVersion": "3", "endingVersion": "1"},
-            "endingVersion is 1, which is before startingVersion, 3",
+            "ending_version is 1, which is before starting_version, 3",
         ),
         (
             {
@@ -315,10 +315,10 @@ def test_every_option_is_understood() -> None:
             "cannot be given together",
         ),
         ({"path": "s.d.t", "versionAsOf": "1", "timestampAsOf": "2024-01-01"}, "cannot be given together"),
-        ({"path": "s.d.t", "timestampAsOf": "yesterday"}, "timestampAsOf: 'yesterday' is no time"),
-        ({"path": "s.d.t", "columns": "[1]"}, "columns takes names"),
-        ({"path": "s.d.t", "columns": "a,,b"}, "columns takes names"),
-        ({"path": "s.d.t", "columns": "[nonsense"}, "columns takes names"),
+        ({"path": "s.d.t", "timestampAsOf": "yesterday"}, "timestampAsOf is .yesterday.; it takes a time"),
+        ({"path": "s.d.t", "columns": "[1]"}, "it takes names with commas"),
+        ({"path": "s.d.t", "columns": "a,,b"}, "it takes names with commas"),
+        ({"path": "s.d.t", "columns": "[nonsense"}, "it takes names with commas"),
         ({"path": "s.d.t", "responseFormat": "csv"}, "'csv'"),
         ({"path": "s.d.t", "variant": "struct"}, "variant is 'struct'"),
         ({"path": "s.d.t", "partitionSize": "0"}, "partition_size is 0"),

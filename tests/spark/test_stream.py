@@ -164,7 +164,7 @@ def wait_for(query: StreamingQuery, rows_so_far: int) -> None:
     ("options", "message"),
     [
         ({"startingVersion": 1, "startingTimestamp": "2024-01-01"}, "cannot be given together"),
-        ({"maxFilesPerTrigger": 0}, "ValueError: the option maxFilesPerTrigger is 0"),
+        ({"maxFilesPerTrigger": 0}, "ValueError: the option maxFilesPerTrigger is '0'"),
         ({"readChangeFeed": "true", "ignoreDeletes": "true"}, "ignoreDeletes and readChangeFeed cannot"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_table_that_gains_a_feature_between_two_batches(
         query.start()
     else:
         wall_clock.advance(3600)
-        assert not any(kept.fresh for kept in query.stream._open().listings._kept)
+        assert not any(listing.fresh for listing in query.stream._open().listings._listings)
     read += all_of(query)
     assert sorted(read) == [*range(9), *new]
     assert query.batch() is None
@@ -147,7 +147,7 @@ def test_a_server_that_no_longer_answers_in_the_format(table: ChangeTable, serve
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
     serve(table, port=port, token=token, prefer_format="parquet")
     query.start()
-    with pytest.raises(StreamError, match=r"version 0, .* delta format .* new checkpoint location"):
+    with pytest.raises(StreamError, match=r"version 0, .* delta format.* new checkpoint location"):
         query.batch(TWO)
 
 
@@ -159,7 +159,7 @@ def test_a_server_whose_ids_change(table: ChangeTable, serve: Serve) -> None:
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
     serve(table, port=port, token=token)
     query.start()
-    with pytest.raises(StreamError, match=r"version 0 .* other ids .* new checkpoint location"):
+    with pytest.raises(StreamError, match=r"version 0 .* other ids.* new checkpoint location"):
         query.batch(TWO)
 
 

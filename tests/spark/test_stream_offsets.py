@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from delta_sharing_client.errors import StreamError
-from delta_sharing_client.spark.stream_offsets import Admission, Limit, Offset, Sized, pending
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.spark.stream_offsets import Admission, Offset, StreamFile, pending
 
 START = Offset.initial("table-id", 5, snapshot=True)
 
 
-def files(*versions: tuple[int, int], size: int = 10, whole: bool = False) -> list[Sized]:
-    """Files of versions, each given as the version and the number of its files."""
-    return [Sized(version, index, size, whole) for version, count in versions for index in range(count)]
+TASK = FileScanTask(url=SecretUrl("https://host/f"), file_id="f", size=10)
+
+
+def files(*versions: tuple[int, int], whole: bool = False) -> list[StreamFile]:
+    """Files of 10 bytes of versions, each given as the version and the number of its files."""
+    return [StreamFile(version, index, TASK, whole) for version, count in versions for index in range(count)]
 
 
 # -- offsets
@@ -47,20 +52,20 @@ def test_the_order() -> None:
     steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
     assert [step.place for step in steps] == sorted(step.place for step in steps)
     # The whole table as of a version comes before what that version changed.
-    assert START.at(5, 99).place < replace(START, is_snapshot=False).place
+    assert START.at(5, 99).place < structs.replace(START, is_snapshot=False).place
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sourceVersion": 2}, "offsets of the form 2, and this release knows 1"),
-        ({"sourceVersion": None}, "offsets of the form None"),
-        ({"version": "5"}, "'5' is no int"),
-        ({"version": True}, "'True' is no int"),
-        ({"version": -1}, "a number in it is negative"),
-        ({"index": -2}, "a number in it is negative"),
-        ({"isInitialSnapshot": 1}, "'1' is no bool"),
-        ({"tableId": None}, "'None' is no str"),
+        ({"sourceVersion": 2}, "offsets of version 2, and this release knows 1"),
+        ({"sourceVersion": None}, "offsets of version None"),
+        ({"version": "5"}, r"Expected `int`, got `str` - at `\$.version`"),
+        ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
+        ({"version": -1}, r"Expected `int` >= 0 - at `\$.version`"),
+        ({"index": -2}, r"Expected `int` >= -1 - at `\$.index`"),
+        ({"isInitialSnapshot": 1}, "Expected `bool`, got `int`"),
+        ({"tableId": None}, "Expected `str`, got `null`"),
         ({"reservoirId": "x"}, "one of another source"),
         ({"tableVersion": 1}, "one of another source"),
     ],
@@ -74,7 +79,7 @@ def test_what_is_no_offset(change: dict[str, Any], message: str) -> None:
 def test_a_part_that_is_missing(key: str) -> None:
     value = START.to_json()
     del value[key]
-    with pytest.raises(StreamError, match=f"damaged offset: '{key}'"):
+    with pytest.raises(StreamError, match=f"damaged offset: Object missing required field `{key}`"):
         Offset.from_json(value)
 
 
@@ -88,49 +93,49 @@ def test_what_is_no_object(value: Any) -> None:
 
 
 def test_everything_fits() -> None:
-    end = Admission(Limit()).advance(START.after(5), files((6, 2), (8, 1)), 9)
+    end = Admission().advance(START.after(5), files((6, 2), (8, 1)), 9)
     assert (end.version, end.index) == (10, -1)
 
 
 def test_it_ends_behind_the_last_file_that_was_taken() -> None:
-    taken = Admission(Limit(files=3))
+    taken = Admission(max_files=3)
     end = taken.advance(START.after(5), files((6, 2), (8, 2)), 9)
     assert (end.version, end.index) == (8, 0)
     assert taken.full
 
 
 def test_between_two_versions_it_stands_before_the_next_file() -> None:
-    end = Admission(Limit(files=2)).advance(START.after(5), files((6, 2), (8, 2)), 9)
+    end = Admission(max_files=2).advance(START.after(5), files((6, 2), (8, 2)), 9)
     assert (end.version, end.index) == (8, -1)
-    end = Admission(Limit(files=2)).advance(START, files((5, 2)), 5)
+    end = Admission(max_files=2).advance(START, files((5, 2)), 5)
     assert (end.version, end.index, end.is_snapshot) == (6, -1, False)
 
 
 def test_the_file_that_passes_the_size_is_taken() -> None:
     for limit, taken in ((1, 1), (10, 1), (11, 2), (25, 3)):
-        admission = Admission(Limit(size=limit))
+        admission = Admission(max_bytes=limit)
         admission.advance(START.after(5), files((6, 5)), 6)
         assert admission.files == taken
 
 
 def test_both_limits_hold() -> None:
-    for limit, taken in ((Limit(files=2, size=1000), 2), (Limit(files=4, size=15), 2)):
-        admission = Admission(limit)
+    for limits, taken in (((2, 1000), 2), ((4, 15), 2)):
+        admission = Admission(*limits)
         admission.advance(START.after(5), files((6, 5)), 6)
         assert admission.files == taken
 
 
 def test_change_files_of_a_version_go_together() -> None:
     many = files((6, 3), whole=True) + files((7, 3), whole=True)
-    end = Admission(Limit(files=1)).advance(START.after(5), many, 7)
+    end = Admission(max_files=1).advance(START.after(5), many, 7)
     assert (end.version, end.index) == (7, -1)
-    admission = Admission(Limit(files=4))
+    admission = Admission(max_files=4)
     end = admission.advance(START.after(5), many, 7)
     assert (end.version, end.index, admission.files) == (8, -1, 6)
 
 
 def test_versions_without_files_are_passed() -> None:
-    end = Admission(Limit(files=1)).advance(START.after(5), [], 12)
+    end = Admission(max_files=1).advance(START.after(5), [], 12)
     assert (end.version, end.index) == (13, -1)
 
 
@@ -142,7 +147,7 @@ def test_batches_are_the_files_once_and_in_order(
     shape: list[tuple[int, int, bool]], most: int, size: int | None, after: int
 ) -> None:
     """Whatever the limits: batch after batch, every file comes once, and versions taken whole stay whole."""
-    all_files: list[Sized] = []
+    all_files: list[StreamFile] = []
     version = 6
     for gap, count, whole in shape:
         version += gap
@@ -153,7 +158,7 @@ def test_batches_are_the_files_once_and_in_order(
     for _ in range(len(all_files) + 2):
         if position.version > last:
             break
-        admission = Admission(Limit(files=most, size=size))
+        admission = Admission(max_files=most, max_bytes=size)
         rest = pending(all_files, position)
         end = admission.advance(position, rest, last)
         assert end.place > position.place

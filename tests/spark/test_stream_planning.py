@@ -462,12 +462,12 @@ def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
         query = Query(server)
         query.all()
         query.stream._rest = RestClient(query.stream._options.profile, TransportOptions(api_attempts=2))
-        query.stream._open().listings._rest = query.stream._rest
+        query.stream._open().listings._rest = query.stream._poller._rest = query.stream._rest
         port = urlsplit(server.profile["endpoint"]).port
     assert query.batch() is None
     with pytest.raises(TransportError):
         query.planned(query.end or {}, ALL)
-    query.stream._trouble_since = time.monotonic() - 601  # it does not wait for ever
+    query.stream._poller._trouble_since = time.monotonic() - 601  # it does not wait for ever
 
     def gives_up() -> bool:
         try:
@@ -481,4 +481,4 @@ def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
     with SharingServer({"s.s.t": table.root}, port=port, token=str(server.profile["bearerToken"])) as server:
         assert query.ids() == [5]
         assert query.batch() is None
-        assert query.stream._trouble_since is None
+        assert query.stream._poller._trouble_since is None

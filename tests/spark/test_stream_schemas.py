@@ -199,7 +199,7 @@ def test_a_restart_goes_past_what_is_allowed(
     assert [entry["deltaCommitVersion"] for entry in entries(tmp_path)] == [1, 3]
     for _ in range(2):
         query.start()
-        with pytest.raises(SchemaChangedError, match=f"in version 3 {said}. If what the query writes") as caught:
+        with pytest.raises(SchemaChangedError, match=f"in version 3 {said}. If the query.s sink") as caught:
             query.batch()
         assert caught.value.version == 3
     query.start(allowSourceColumnRenameAndDrop=2)
@@ -275,7 +275,7 @@ def test_tracking_that_begins_later(renamable: ChangeTable, serve: Serve, tmp_pa
     renamable.commit(renamable.metadata(BROKEN["rename"][0], MAPPED))
     renamable.commit(renamable.add("f3", rows(3)))
     query.start(schemaTrackingLocation=tmp_path / "checkpoint" / "schemas")
-    with pytest.raises(SchemaChangedError, match="were written down in schemaTrackingLocation: restart the query"):
+    with pytest.raises(SchemaChangedError, match="were written to schemaTrackingLocation: restart the query"):
         query.batch()
     query.start()
     with pytest.raises(SchemaChangedError, match="in version 2 column 's' was renamed"):

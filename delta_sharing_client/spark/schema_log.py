@@ -1,159 +1,143 @@
-"""The schemas that a streaming query has gone through, kept in a folder of the driver as Delta's own source does.
+"""The schema log of a streaming query: its schemas in `schemaTrackingLocation`, in the form of Delta's own source.
 
-The folder has one of its own for each table, ``_schema_log_<id of the table>``, and in it one file per schema,
-named by number from 0. A file is written whole or not at all, and never changed.
+The folder has a subfolder for each table, ``_schema_log_<id of the table>``, with a file for each schema, numbered
+from 0. A file is written atomically and never changed.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent
 from delta_sharing_client.errors import SchemaChangedError, StreamError
 from delta_sharing_client.model.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
 from delta_sharing_client.wire.answers import TableInfo
 
-#: Characters of a table's id that may stand in the name of a folder.
+#: Characters of a table's id that the name of a folder may have.
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
 def mode_of(info: TableInfo) -> MappingMode:
-    """Return how a table's columns are found in its files."""
+    """Return the column mapping mode that applies to a table's files."""
     return mapping_mode(info.metadata.configuration) if info.protocol.maps_columns else "none"
 
 
 def changes_between(before: TableInfo, after: TableInfo) -> tuple[ColumnChange, ...]:
-    """Return what became of a table's columns from one version to another."""
+    """Return the changes of a table's columns from one version to another."""
     return column_changes(before.metadata, after.metadata, (mode_of(before), mode_of(after)))
 
 
 def schema_error(
     what: str, version: int | None, changed: Sequence[ColumnChange], *, late: bool, tracked: bool
 ) -> SchemaChangedError:
-    """The error for columns that changed where one schema has to hold the rows before and after.
+    """Return the error for columns that changed: one schema cannot hold the rows before and after.
 
     Args:
         what: the table, for messages.
-        version: the version that changed them, where it is known.
-        changed: what it changed.
-        late: whether the query has the columns after the change already, and rows before it still to read.
-        tracked: whether the columns after it were written down for a restart.
+        version: the version that changed them, if known.
+        changed: the changes.
+        late: whether the query has the columns after the change, and rows before it still to read.
+        tracked: whether the columns after it were written to the schema log.
     """
     where = "meanwhile" if version is None else f"in version {version}"
-    said = f"{what}: {where} {'; '.join(map(str, changed))}."
     number = "the version" if version is None else str(version)
+    additive = all(item.additive for item in changed)
     if late:
         advice = (
-            "A stream reads one schema, and this one has the columns from there on, while the query was before "
-            f"that. Start it with a new checkpoint location and startingVersion={number}, or follow such changes "
-            "with schemaTrackingLocation; or leave the column out with the option columns"
+            "A stream reads one schema, and this query has the columns of later versions, with rows before the "
+            f"change still to read. Start it with a new checkpoint location and startingVersion={number}, or "
+            "follow such changes with schemaTrackingLocation; or leave the column out with the option columns"
         )
     elif tracked:
         advice = (
-            "The rows before it were read, and the columns from it on are written down in schemaTrackingLocation: "
+            "The rows before it were read, and the columns from it on were written to schemaTrackingLocation: "
             "restart the query"
         )
-        if not all(item.additive for item in changed):
+        if not additive:
             advice += f", with allowSourceColumnRenameAndDrop={number} (or 'always')"
-    elif all(item.additive for item in changed):
-        advice = "Restart the query, load() included, and it goes on with the columns as they are now"
+    elif additive:
+        advice = "Restart the query, load() included; it continues with the new columns"
     else:
         advice = (
-            "The rows before it were read. To go on past it, start a query with a new checkpoint location and "
+            "The rows before it were read. To read on, start a query with a new checkpoint location and "
             f"startingVersion={number}, or follow such changes with schemaTrackingLocation; or leave the column "
             "out with the option columns"
         )
     return SchemaChangedError(
-        f"{said} {advice}", version=version, columns=list(dict.fromkeys(item.column for item in changed))
+        f"{what}: {where} {'; '.join(map(str, changed))}. {advice}",
+        version=version,
+        columns=list(dict.fromkeys(item.column for item in changed)),
     )
 
 
 @dataclass(frozen=True)
 class SchemaLog:
-    """The schemas of one table that a query has gone through.
+    """The schemas of one table that a query has used.
 
     Attributes:
-        folder: what `schemaTrackingLocation` says.
+        folder: the option `schemaTrackingLocation`.
         table_id: the table's id.
-        entries: the schemas, oldest first, each with the version that it holds from.
+        entries: the schemas, oldest first, each with its first version.
     """
 
     folder: Path
     table_id: str
-    entries: tuple[TableInfo, ...] = field(repr=False)
+    entries: tuple[TableInfo, ...] = field(repr=False, default=())
 
     @classmethod
     def read(cls, folder: Path, table_id: str) -> SchemaLog:
-        """Read what is there.
+        """Read the log; a missing one is empty.
 
         Raises:
             StreamError: a file of it is damaged, or cannot be read.
         """
-        entries: list[TableInfo] = []
+        log = cls(folder, table_id)
         while True:
-            path = _place(folder, table_id) / str(len(entries))
             try:
-                text = path.read_text("utf-8")
+                text = log._next_file.read_text("utf-8")
             except FileNotFoundError:
-                return cls(folder, table_id, tuple(entries))
+                return log
             except (OSError, UnicodeDecodeError) as error:
                 raise StreamError(
-                    f"schemaTrackingLocation: {path} cannot be read: {type(error).__name__}"
+                    f"schemaTrackingLocation: {log._next_file} cannot be read: {type(error).__name__}"
                 ) from None
-            entries.append(_parsed(text, path, table_id))
+            log = log._with(text)
 
     def add(self, info: TableInfo, version: int) -> SchemaLog:
-        """Write down the schema that holds from a version on; return the log with it.
+        """Write the schema that begins with a version; return the log with it.
 
         Raises:
-            StreamError: another query wrote there meanwhile, or it cannot be written.
+            StreamError: another query has written there, or the file cannot be written.
         """
-        place = _place(self.folder, self.table_id)
-        path = place / str(len(self.entries))
-        text = json.dumps(_entry(info, version, self.table_id))
+        path, text = self._next_file, json.dumps(_entry(info, version, self.table_id))
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=place, prefix=".")
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.link(name, path)
-            finally:
-                Path(name).unlink()
-            _sync(place)
-        except FileExistsError:
-            raise StreamError(
-                f"schemaTrackingLocation: {path} was written by another query meanwhile; give each query a folder "
-                "of its own"
-            ) from None
+            make_directories(path.parent)
+            written = put_if_absent(path, text.encode())
         except OSError as error:
             raise StreamError(
                 f"schemaTrackingLocation: {path} cannot be written: {error.strerror or type(error).__name__}"
             ) from None
-        return SchemaLog(self.folder, self.table_id, (*self.entries, _parsed(text, path, self.table_id)))
+        if not written:
+            raise StreamError(
+                f"schemaTrackingLocation: {path} was written by another query meanwhile; give each query a folder "
+                "of its own"
+            )
+        return self._with(text)
 
+    @property
+    def _next_file(self) -> Path:
+        # The id comes from the server, and must not lead to another folder.
+        name = "".join(c if c in _PLAIN else f"%{ord(c):02x}" for c in self.table_id)
+        return self.folder / f"_schema_log_{name}" / str(len(self.entries))
 
-def _place(folder: Path, table_id: str) -> Path:
-    # The id is the server's word, and must not lead anywhere else.
-    name = "".join(c if c in _PLAIN else f"%{ord(c):02x}" for c in table_id)
-    return folder / f"_schema_log_{name}"
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _with(self, text: str) -> SchemaLog:
+        return replace(self, entries=(*self.entries, _parsed(text, self._next_file, self.table_id)))
 
 
 def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:

@@ -1,0 +1,148 @@
+"""Cache of the listings that a streaming query works with; they are released once they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.secrets import unsigned_url
+from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
+from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
+from delta_sharing_client.spark.stream_table import StreamTable
+
+
+class ListingCache:
+    """Returns the listing that contains an offset, from memory or from the server.
+
+    Args:
+        rest: the server.
+        table: the table.
+    """
+
+    def __init__(self, rest: RestClient, table: StreamTable) -> None:
+        self._rest = rest
+        self._table = table
+        self._listings: list[Listing] = []
+
+    def covering(self, position: Offset, last: int, response_format: ResponseFormat | None = None) -> Listing:
+        """Return the listing that contains an offset; at most one request.
+
+        Args:
+            position: the offset; within a version the listing is in its response format.
+            last: the last version to request.
+            response_format: the format for the offset's version, if the offset has none; None for any.
+
+        Raises:
+            ChangesGoneError: the provider has removed the next versions.
+            StreamError: the server no longer answers in that format, or gives the files other ids.
+            DeltaSharingError: the request failed.
+        """
+        version = position.version
+        needed = position.response_format or response_format
+        for listing in self._listings:
+            covers = listing.snapshot == position.is_snapshot and listing.first <= version <= listing.last
+            if covers and needed in (None, listing.response_format):
+                if listing.fresh:
+                    return listing
+                self._listings.remove(listing)
+                last = max(version, min(last, listing.last))
+                break
+        listing = self._ask(position, last) if needed is None else self._ask_in(position, last, needed)
+        listing.check(position, self._table.options.what)
+        self._add(listing)
+        return listing
+
+    def release(self, position: Offset) -> None:
+        """Release the listings before an offset."""
+        here = (position.version, not position.is_snapshot)
+        self._listings = [item for item in self._listings if (item.last, not item.snapshot) >= here]
+
+    def settle(self, position: Offset, latest: Callable[[], int]) -> Offset:
+        """Add to an offset of an early release the response format that its index depends on.
+
+        Those releases listed a version alone or with later ones, in any format: the answers were in the same one
+        unless the table gained a feature there.
+
+        Args:
+            position: the offset; returned unchanged if it has a format, or needs none.
+            latest: returns the table's latest version.
+
+        Raises:
+            StreamError: both formats are possible, and the order of the files differs between them.
+            DeltaSharingError: the request failed.
+        """
+        version, options = position.version, self._table.options
+        if position.index == BEFORE or position.response_format is not None:
+            return position
+        alone = self._ask(position, version)
+        until = version if position.is_snapshot else min(latest(), version + options.max_versions - 1)
+        if until > version:
+            ahead = self._ask(position, until)
+            if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
+                raise StreamError(
+                    f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
+                    f"{version}, and it lacks the response format that the files of that version were counted in; "
+                    "the table has gained a feature since, so both formats are possible. Start the query with a "
+                    f"new checkpoint location and startingVersion={version}, after removing the rows of that "
+                    "version from the query's output",
+                    version=version,
+                )
+        self._add(alone)
+        return structs.replace(position, response_format=alone.response_format)
+
+    def _add(self, listing: Listing) -> None:
+        if listing.stopped is None:
+            self._listings.append(listing)
+
+    def _ask_in(self, position: Offset, last: int, response_format: ResponseFormat) -> Listing:
+        """List in one response format; the offset's version alone if later ones are not available in it."""
+        version = position.version
+        for until in dict.fromkeys((last, version)):
+            try:
+                listing = self._list(position, until, (response_format,))
+            except (BadRequestError, ResponseFormatError):
+                continue
+            if listing.response_format == response_format:
+                return listing
+        self._ask(position, version)  # raises if the version is gone
+        raise StreamError(
+            f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
+            f"{response_format} format, and the server no longer lists them in {response_format} format. "
+            "Start the query with a new checkpoint location",
+            version=version,
+        )
+
+    def _ask(self, position: Offset, last: int) -> Listing:
+        try:
+            return self._list(position, last, self._table.options.query.formats)
+        except BadRequestError as error:
+            if position == position.start:
+                raise
+            raise ChangesGoneError(
+                f"{error}. If the provider has removed these versions, this query cannot read them: start it with "
+                "a new checkpoint location, and without startingVersion, to read the whole table first",
+                version=position.version,
+            ) from None
+
+    def _list(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
+        version, table = position.version, self._table
+        if position.is_snapshot:
+            return list_snapshot(self._rest, table, version, formats)
+        until = min(last, version + table.options.max_versions - 1)
+        return list_versions(self._rest, table, version, until, formats)
+
+
+def _same_order(one: Listing, other: Listing, version: int) -> bool:
+    """Whether two listings have the files of a version in one order, whatever their ids: by their URLs.
+
+    False if the URLs differ in their query strings alone.
+    """
+    first, second = (
+        [unsigned_url(file.task.url) for file in listing.files if file.version == version]
+        for listing in (one, other)
+    )
+    return first == second and len(set(first)) == len(first)

@@ -1,0 +1,253 @@
+"""Listings of a stream's files: of the whole table or of a range of versions, with their versions and indexes.
+
+The files of a version are in the order of their ids, so that an index names the same file each time the server
+answers in the same response format.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.planner import CHANGE_TYPE, change_tasks, inserted_tasks
+from delta_sharing_client.cdf.table_history import TableHistory
+from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError
+from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, ResponseFormat
+from delta_sharing_client.model.schema_evolution import ColumnChange
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
+from delta_sharing_client.spark.schema_log import mode_of
+from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, StreamFile, count_until
+from delta_sharing_client.spark.stream_options import StreamOptions
+from delta_sharing_client.spark.stream_table import StreamTable
+from delta_sharing_client.wire.answers import TableInfo
+from delta_sharing_client.wire.file_block import FileBlock
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
+
+#: URLs that expire within this time are renewed before a batch uses them, seconds.
+_URL_MARGIN: Final = 60.0
+#: URLs without a known expiration are renewed after this time, seconds.
+_URL_LIFETIME: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A version that stops the query.
+
+    Attributes:
+        version: the version.
+        changed: its column changes; empty if it stops the query for another reason.
+        info: its metadata, if columns changed.
+        error: the other reason.
+    """
+
+    version: int
+    changed: tuple[ColumnChange, ...] = ()
+    info: TableInfo | None = field(default=None, repr=False)
+    error: DeltaSharingError | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of the whole table as of a version, or of a range of versions, in their order.
+
+    Attributes:
+        snapshot: whether it is the whole table.
+        first, last: the versions; `last` is before `first` if the first one stops the query.
+        files: the files.
+        request: the request, with the response format of the answer alone.
+        stop: the version after `last`, if it stops the query.
+        listed: time of the request, in seconds since the epoch.
+    """
+
+    snapshot: bool
+    first: int
+    last: int
+    files: Sequence[StreamFile] = field(repr=False)
+    request: QueryRequest | ChangesRequest | VersionsRequest = field(repr=False)
+    stop: Stop | None = None
+    listed: float = field(default_factory=time.time)
+
+    @property
+    def response_format(self) -> ResponseFormat:
+        """The response format that the indexes of the files depend on."""
+        return self.request.formats[0]
+
+    @property
+    def stopped(self) -> Stop | None:
+        """The first version, if it stops the query."""
+        return self.stop if self.last < self.first else None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether its URLs can be used for some time."""
+        expires = [file.task.expiration for file in self.files if file.task.expiration is not None]
+        if not expires:
+            return time.time() < self.listed + _URL_LIFETIME
+        return time.time() < min(expires) / 1000 - _URL_MARGIN or time.time() < self.listed + 1
+
+    def check(self, position: Offset, what: str) -> None:
+        """Check that an offset's file is still at its index.
+
+        Raises:
+            StreamError: the server now gives the files of the version other ids.
+        """
+        place = (position.version, position.index)
+        if position.index == BEFORE or position.file_id is None or not self.first <= position.version <= self.last:
+            return
+        number = count_until(self.files, place)
+        found = self.files[number - 1] if number else None
+        if found is None or (found.version, found.index, found.task.file_id) != (*place, position.file_id):
+            raise StreamError(
+                f"{what}: a batch ended within version {position.version} after the file {position.file_id}, and "
+                "the server now gives the files of that version other ids: it is unknown which of them were read. "
+                "Start the query with a new checkpoint location",
+                version=position.version,
+            )
+
+
+def list_snapshot(
+    rest: RestClient, table: StreamTable, version: int, formats: tuple[ResponseFormat, ...]
+) -> Listing:
+    """List the files of the whole table as of a version, with one request.
+
+    Raises:
+        DeltaSharingError: the request failed.
+    """
+    options = table.options
+    answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
+    answer.protocol.check_readable(options.what)
+    table.check_identity(answer.metadata.id, version)
+    info = TableInfo(version, answer.protocol, answer.metadata)
+    changed = table.misfit(info)
+    if changed:
+        return Listing(True, version, version - 1, (), answer.request, Stop(version, changed, info))
+    files = sorted(answer.items, key=lambda file: file.id)
+    if isinstance(options.query, ChangeOptions):
+        tasks = list(inserted_tasks(files, version, options.query, options.what))
+    else:
+        tasks = _added(files, table.spec)
+    listed = [StreamFile(version, index, task) for index, task in enumerate(tasks)]
+    return Listing(True, version, version, listed, answer.request)
+
+
+def list_versions(
+    rest: RestClient, table: StreamTable, first: int, last: int, formats: tuple[ResponseFormat, ...]
+) -> Listing:
+    """List the files of a range of versions, with one request; the last version must exist.
+
+    Raises:
+        DeltaSharingError: the request failed.
+    """
+    options = table.options
+    versions: dict[str, Any] = {
+        "formats": formats,
+        "starting_version": first,
+        "ending_version": last,
+        "include_historical_protocol": "delta" in formats,
+    }
+    if options.read_change_feed:
+        answer = rest.table_changes(options.table, ChangesRequest(include_historical_metadata=True, **versions))
+    else:
+        answer = rest.table_changes(options.table, VersionsRequest(**versions))
+    history = TableHistory.of(answer, last, options.what)
+    by_version = _by_version(answer.items, first, last, options.what)
+    stop = _schema_stop(table, history, first)
+    files: list[StreamFile] = []
+    for version in sorted(by_version):
+        if stop is not None and version >= stop.version:
+            break
+        actions = by_version[version]
+        if isinstance(options.query, ChangeOptions):
+            tasks = list(change_tasks(actions, options.query, options.what, version))
+        else:
+            error = _forbidden(actions, version, options)
+            if error is not None:
+                stop = Stop(version, error=error)
+                break
+            tasks = _added_by_version(actions, table)
+        # Change files: a batch with a part of them could separate the two rows of an update.
+        whole = options.read_change_feed and any(CHANGE_TYPE not in task.constants for task in tasks)
+        files.extend(
+            StreamFile(version, index, task, whole) for index, task in enumerate(sorted(tasks, key=_sort_key))
+        )
+    return Listing(False, first, last if stop is None else stop.version - 1, files, answer.request, stop)
+
+
+def _by_version(files: Sequence[FileAction], first: int, last: int, what: str) -> dict[int, list[FileAction]]:
+    versions: dict[int, list[FileAction]] = {}
+    for file in files:
+        if file.version is None or not first <= file.version <= last:
+            raise ProtocolError(
+                f"{what}: the answer for versions {first} to {last} has file {file.id} of version {file.version}"
+            )
+        versions.setdefault(file.version, []).append(file)
+    return versions
+
+
+def _added_by_version(files: Sequence[FileAction], table: StreamTable) -> list[FileScanTask]:
+    if table.options.skip_change_commits and _removes(files):
+        return []
+    return _added([file for file in files if isinstance(file, AddFile) and file.data_change], table.spec)
+
+
+def _sort_key(task: FileScanTask) -> tuple[str, str, str]:
+    """The order of a version's files; a file whose rows were deleted and restored is there twice."""
+    change = task.constants.get(CHANGE_TYPE)
+    return task.file_id, str(change or ""), task.deletion_vector_id or ""
+
+
+def _added(files: Sequence[FileAction], spec: ReadSpec) -> list[FileScanTask]:
+    return split_skipped(TaskPlanner(spec)(FileBlock.of(files)))[0]
+
+
+def _removes(files: Sequence[FileAction]) -> bool:
+    return any(isinstance(file, RemoveFile) and file.data_change for file in files)
+
+
+def _forbidden(files: Sequence[FileAction], version: int, options: StreamOptions) -> StreamError | None:
+    """Return the error for a version that deletes or rewrites rows, unless the options accept it."""
+    if not _removes(files) or options.ignore_changes or options.skip_change_commits:
+        return None
+    if any(isinstance(file, AddFile) and file.data_change for file in files):
+        return StreamError(
+            f"{options.what}: version {version} rewrites files (an update, merge, overwrite, or a delete of some "
+            "rows), which a stream of new rows cannot represent. Read every change with readChangeFeed=true, skip "
+            "such versions with skipChangeCommits=true, or read the files that they wrote, old rows included, "
+            "with ignoreChanges=true",
+            version=version,
+        )
+    if options.ignore_deletes:
+        return None
+    return StreamError(
+        f"{options.what}: version {version} deletes files, which a stream of new rows cannot represent. Read "
+        "every change with readChangeFeed=true, or accept versions that only delete with ignoreDeletes=true "
+        "(skipChangeCommits and ignoreChanges accept more of them)",
+        version=version,
+    )
+
+
+def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> Stop | None:
+    """Return the first version of a range whose rows cannot be read with the query's columns."""
+    protocols, mode = history.protocols, mode_of(table.info)
+    for number, metadata in enumerate(history.metadata):
+        version = first if number == 0 or metadata.version is None else metadata.version
+        table.check_identity(metadata.id, version)
+        # The answer has protocols only where they changed; they matter for the column mapping alone.
+        protocol = protocols[0] if number == 0 or len(protocols) == 1 else protocols[-1]
+        info = TableInfo(version, protocol, metadata)
+        changed = table.misfit(info)
+        if changed:
+            return Stop(version, changed, info)
+        if mode_of(info) not in ("none", mode) and mode != "none":
+            error = StreamError(
+                f"{table.options.what}: version {version} changes its column mapping from {mode!r} to "
+                f"{mode_of(info)!r}; start the query with a new checkpoint location",
+                version=version,
+            )
+            return Stop(version, error=error)
+    return None

@@ -1,0 +1,187 @@
+"""The table of a streaming query: the columns of one version, from the query's start to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from delta_sharing_client.cdf.planner import CHANGE_COLUMNS, change_spec
+from delta_sharing_client.errors import (
+    BadRequestError,
+    TableReplacedError,
+    UnsupportedTableError,
+    VersionMismatchError,
+)
+from delta_sharing_client.model.schema_evolution import ColumnChange
+from delta_sharing_client.parquet.tasks import ReadSpec
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.data_skipping import project, read_spec
+from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
+from delta_sharing_client.spark.session import pyspark_version
+from delta_sharing_client.spark.spark_schema import spark_schema
+from delta_sharing_client.spark.stream_offsets import Offset
+from delta_sharing_client.spark.stream_options import StreamOptions
+from delta_sharing_client.wire.answers import TableInfo
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A table as a streaming query reads it.
+
+    Attributes:
+        options: the query.
+        info: the table's metadata, as of the version whose columns Spark has.
+        spec: columns and types to read of each file.
+        chosen: lower-case names of the table's columns that are read; None for all.
+    """
+
+    options: StreamOptions
+    info: TableInfo
+    spec: ReadSpec = field(repr=False)
+    chosen: frozenset[str] | None
+
+    @classmethod
+    def of(cls, options: StreamOptions, info: TableInfo) -> StreamTable:
+        """Return the table with the columns that the options select.
+
+        Raises:
+            UnsupportedTableError: the table needs a feature that this release cannot read.
+            ColumnError: the options name columns that the table lacks.
+        """
+        info.protocol.check_readable(options.what)
+        columns = options.query.columns
+        spec = read_spec(info.metadata, columns, None, options.variant, info.protocol)
+        if options.read_change_feed:
+            spec = change_spec(spec, "timestamp", what=options.what)
+        return cls(options, info, spec, None if columns is None else _table_columns(spec.output.names))
+
+    def narrowed(self, names: Sequence[str]) -> StreamTable:
+        """Return the table with fewer columns."""
+        output = project(self.spec.output, names)
+        all_of_them = len(output.fields) == len(self.spec.output.fields)
+        chosen = self.chosen if all_of_them else _table_columns(output.names)
+        return replace(self, spec=replace(self.spec, output=output), chosen=chosen)
+
+    @property
+    def version(self) -> int:
+        """The version whose columns Spark has."""
+        return self.info.version or 0
+
+    def is_read(self, change: ColumnChange) -> bool:
+        """Whether the query reads a column that changed."""
+        return self.chosen is None or change.top.lower() in self.chosen
+
+    def misfit(self, info: TableInfo) -> tuple[ColumnChange, ...]:
+        """Return the column changes that keep the files of another version from being read with these columns.
+
+        Added columns count only if that version is later: a restart reads them.
+        """
+        if (info.version or 0) <= self.version:
+            return tuple(c for c in changes_between(info, self.info) if not c.additive and self.is_read(c))
+        return tuple(c for c in changes_between(self.info, info) if self.is_read(c))
+
+    def check_identity(self, table_id: str, version: int) -> None:
+        """Raise `TableReplacedError` if the server's table has another id."""
+        if table_id != self.info.metadata.id:
+            raise TableReplacedError(
+                f"{self.options.what}: it was replaced under its name (its id was {self.info.metadata.id}, and "
+                f"is {table_id}). To read the new one, start the query with a new checkpoint location",
+                version=version,
+                expected=self.info.metadata.id,
+                actual=table_id,
+            )
+
+    def check_offset(self, offset: Offset) -> None:
+        """Raise `TableReplacedError` if an offset of the checkpoint belongs to another table."""
+        actual = self.info.metadata.id
+        if offset.table_id != actual:
+            raise TableReplacedError(
+                f"{self.options.what} has the id {actual}, and the query's checkpoint belongs to a table with the "
+                f"id {offset.table_id}: the table was replaced under its name, or the checkpoint location is that "
+                "of another query. Start the query with a new checkpoint location",
+                expected=offset.table_id,
+                actual=actual,
+            )
+
+
+def describe_stream(options: StreamOptions) -> tuple[dict[str, Any], int | None]:
+    """Return the schema of a stream's rows as JSON, and the version that it belongs to.
+
+    Raises:
+        DeltaSharingError: the table cannot be read.
+    """
+    with RestClient(options.profile, options.transport) as rest:
+        table = StreamTable.of(options, _latest(rest, options)[0])
+    return spark_schema(table.spec.output, options.variant, pyspark_version()).jsonValue(), table.version
+
+
+def open_stream(
+    rest: RestClient, options: StreamOptions, pinned: int | None
+) -> tuple[TableInfo, SchemaLog | None]:
+    """Return the metadata with a stream's columns, and its schema log if schemas are tracked.
+
+    Args:
+        rest: the server.
+        options: the query.
+        pinned: the version that `describe_stream` returned; None if Spark did not call it.
+
+    Raises:
+        UnsupportedTableError: the table is shared without its history.
+        DeltaSharingError: the request failed.
+    """
+    if pinned is not None and options.schema_tracking is None:
+        return _at(rest, options, pinned), None
+    info, log = _latest(rest, options)
+    if log is None or not log.entries:
+        # By version, so that a table without history is refused here and not at the first batch.
+        info = _at(rest, options, (info.version or 0) if pinned is None else pinned)
+    return info, log
+
+
+def metadata_at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo | None:
+    """Return the metadata of a version; None if the server no longer has it."""
+    try:
+        info = rest.table_metadata(options.table, options.query.formats, version=version)
+    except (BadRequestError, VersionMismatchError):
+        return None
+    return replace(info, version=version)
+
+
+def _latest(rest: RestClient, options: StreamOptions) -> tuple[TableInfo, SchemaLog | None]:
+    """Return the latest metadata.
+
+    With schema tracking: the last entry of the schema log, or that of the query's first version if it is empty.
+    """
+    table = options.table
+    info = rest.table_metadata(table, options.query.formats)
+    info = replace(info, version=rest.table_version(table) if info.version is None else info.version)
+    if options.schema_tracking is None:
+        return info, None
+    log = SchemaLog.read(options.schema_tracking, info.metadata.id)
+    if log.entries:
+        return log.entries[-1], log
+    start = options.starting_version if isinstance(options.starting_version, int) else None
+    if options.starting_timestamp is not None:
+        start = rest.table_version(table, options.starting_timestamp)
+    if start is not None and start < (info.version or 0):
+        info = _at(rest, options, start)
+    return info, log
+
+
+def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
+    try:
+        info = rest.table_metadata(options.table, options.query.formats, version=version)
+    except BadRequestError as error:
+        raise UnsupportedTableError(
+            f"a stream needs the history of {options.what}, and the provider does not share version {version} "
+            f"of it: {error}. Ask for it to be shared WITH HISTORY, or load it now and then without a stream"
+        ) from None
+    except VersionMismatchError:
+        # An older server, which describes no version but the latest.
+        info = rest.table_metadata(options.table, options.query.formats)
+    return replace(info, version=version if info.version is None else info.version)
+
+
+def _table_columns(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names if name not in CHANGE_COLUMNS)
