@@ -112,6 +112,7 @@ def test_listing_is_complete_in_both_formats(bench: Bench, client: str) -> None:
     assert result["requests"] == {"api": 1}
 
 
+@pytest.mark.slow
 def test_the_comparison_runs(bench: Bench, tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "compare.py"), "--scale", "tiny", "--clients", "ours,pyarrow"]
     command += ["--only", "local-arrow", "--repeat", "1", "--json", str(tmp_path / "runs.json")]

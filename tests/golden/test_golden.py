@@ -246,6 +246,7 @@ def test_each_column_alone(client: SharingClient, case: Case) -> None:
         assert plain(alone.column(0)) == plain(whole.column(name)), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", READABLE)
 def test_a_filter_on_each_column(client: SharingClient, case: Case) -> None:
     scan = client.table(case.table_name).scan(variant="json")

@@ -64,7 +64,9 @@ def same(mirror: Mirror, table: ds.SharedTable, spark: Any) -> None:
     assert sorted(map(repr, rows_of(found))) == sorted(map(repr, rows_of(table.scan().to_arrow())))
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a timestamp"])
+@pytest.mark.parametrize(
+    "beside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "beside a timestamp"]
+)
 @pytest.mark.parametrize("kind", SPELT)
 def test_values_in_any_spelling(kind: str, beside: bool, spark: Any, make: Make) -> None:
     """Spark decodes the folders of texts alone, and gives decimals the scale of their text."""

@@ -117,6 +117,7 @@ def test_a_frame_outlives_its_urls(spark: SparkSession, client: SharingClient, s
         assert 1 <= queries(server) < 12  # the workers share what one of them was told
 
 
+@pytest.mark.slow
 def test_the_data_source_outlives_its_urls(spark: SparkSession, server: SharingServer) -> None:
     if not hasattr(spark, "dataSource"):
         pytest.skip("Spark 3.5 has no Python data sources")

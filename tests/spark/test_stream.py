@@ -87,11 +87,9 @@ def batches(query: StreamingQuery) -> list[int]:
     return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "server",
-    [ServerOptions(), pytest.param(ServerOptions.like_reference(), marks=pytest.mark.slow)],
-    ids=["protocol", "reference"],
-    indirect=True,
+    "server", [ServerOptions(), ServerOptions.like_reference()], ids=["protocol", "reference"], indirect=True
 )
 def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
     """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
