@@ -8,8 +8,8 @@
 It serves local Delta tables over the Delta Sharing protocol, in both response formats, on loopback. It is
 no production server: one process, one token, no TLS, and the token gives access to every table.
 
-It shares no wire code with the client: it writes the JSON of the protocol itself, so that a field
-misspelt on one side cannot pass on both.
+It shares no wire code with the client. It writes the JSON of the protocol itself, so that a misspelled field on
+one side fails a test.
 """
 
 from __future__ import annotations

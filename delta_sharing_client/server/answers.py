@@ -1,14 +1,13 @@
-"""Requests for table data and their NDJSON answers, and the parsing of request parameters."""
+"""Requests for table data, and their answers in newline-delimited JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from delta_sharing_client.errors import DeltaLogError
@@ -21,9 +20,6 @@ from delta_sharing_client.server.sign import Signer
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
-_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
-_MAX_LONG: Final = 2**63 - 1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +28,7 @@ class TableRequest:
 
     Attributes:
         table: the table.
-        capabilities: what the client takes.
+        capabilities: the client's capabilities.
         options: the server's options.
         signer: the server's signer.
         base_url: `http://host:port`, as the client reached the server.
@@ -45,7 +41,7 @@ class TableRequest:
     base_url: str
 
     def links(self, table_id: str, chosen: str) -> Links:
-        """Return what makes the URLs and the file ids of an answer in a response format."""
+        """Return the writer of URLs and file ids of an answer in a response format."""
         by_format = {PARQUET: "md5", DELTA: "sha256"} if self.options.file_ids_by_format else {}
         return Links(
             signer=self.signer,
@@ -58,14 +54,7 @@ class TableRequest:
         )
 
     def need_history(self, what: str) -> None:
-        """Refuse if history is not shared.
-
-        Args:
-            what: what of the request needs it.
-
-        Raises:
-            Problem: 400.
-        """
+        """Raise `Problem` (400) if history is not shared; `what` needs it."""
         if not self.options.history:
             raise bad_request(f"{what} is not supported: history is not shared for table {self.table.full_name}.")
 
@@ -77,7 +66,7 @@ class Answer:
     Attributes:
         version: the `Delta-Table-Version`.
         format: the response format.
-        lines: the JSON objects, one per line, made as they are sent.
+        lines: the JSON objects, one per line, created as they are sent.
     """
 
     version: int
@@ -112,18 +101,17 @@ def end_stream_action(
 
 
 def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
-    """Yield the body of an answer in pieces of some size; it is never held as a whole.
+    """Yield the body of an answer in chunks of about 256 KiB.
 
-    A failure after the first piece cannot become a status any more: it ends the answer with an
-    EndStreamAction with the error, or cuts it for a client that did not ask for one.
+    After the first chunk the status has been sent. A later failure ends the answer with an EndStreamAction
+    that has the error, or cuts it off for a client that did not ask for one.
 
     Args:
         answer: the answer.
         request: the request it answers.
 
     Raises:
-        Problem: before the first piece, which the caller awaits before it sends the status.
-        DeltaLogError: likewise.
+        Problem, DeltaLogError: before the first chunk; the caller sends the status after it.
     """
     pending: list[bytes] = []
     size, begun = 0, False
@@ -155,76 +143,3 @@ def _problem(error: Exception, request: TableRequest) -> Problem:
 
 def _line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-
-
-def parse_timestamp(text: str, name: str) -> int:
-    """Return a timestamp of the protocol ("Timestamp Format") in milliseconds since the epoch.
-
-    Args:
-        text: ISO 8601 with a zone.
-        name: the parameter's name, for the error.
-
-    Raises:
-        Problem: 400.
-    """
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed.tzinfo is None or "T" not in text.upper():
-        raise bad_request(f"{name} must be an ISO 8601 timestamp in UTC, such as 2022-01-01T00:00:00Z.")
-    return (parsed - _EPOCH) // timedelta(milliseconds=1)
-
-
-def integer(value: object, name: str, *, minimum: int = 0) -> int | None:
-    """Return an optional whole number of a request.
-
-    Args:
-        value: a JSON value, or the text of a query parameter; None where it is absent.
-        name: the parameter's name, for the error.
-        minimum: the least value allowed.
-
-    Raises:
-        Problem: 400.
-    """
-    if value is None:
-        return None
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= _MAX_LONG:
-        raise bad_request(f"{name} must be a whole number, {minimum} or greater.")
-    return value
-
-
-def boolean(value: object, name: str) -> bool:
-    """Return an optional flag of a request; False where it is absent.
-
-    Args:
-        value: a JSON value, or the text of a query parameter.
-        name: the parameter's name, for the error.
-
-    Raises:
-        Problem: 400.
-    """
-    if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise bad_request(f"{name} must be true or false.")
-    return value
-
-
-def text(value: object, name: str) -> str | None:
-    """Return an optional text of a request; an empty one counts as absent.
-
-    Args:
-        value: a JSON value, or the text of a query parameter.
-        name: the parameter's name, for the error.
-
-    Raises:
-        Problem: 400.
-    """
-    if value is not None and not isinstance(value, str):
-        raise bad_request(f"{name} must be a string.")
-    return value or None

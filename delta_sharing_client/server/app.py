@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.secrets import Secret
-from delta_sharing_client.server.answers import Answer, TableRequest, encode, integer, text
+from delta_sharing_client.server.answers import Answer, TableRequest, encode
 from delta_sharing_client.server.async_queries import SubmittedQueries
 from delta_sharing_client.server.capabilities import HEADER, Capabilities
 from delta_sharing_client.server.catalog import Catalog
@@ -29,11 +29,18 @@ from delta_sharing_client.server.changes import feed_query, query_changes, range
 from delta_sharing_client.server.files import FileEndpoint
 from delta_sharing_client.server.listings import list_page
 from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.parameters import (
+    ChangesParameters,
+    ListingParameters,
+    PointInTime,
+    QueryBody,
+    ResultParameters,
+)
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
 from delta_sharing_client.server.recording import BODY_KEY
 from delta_sharing_client.server.reference import StubQueries, check_old_reader, forgetful, unauthorized
 from delta_sharing_client.server.sign import Signer
-from delta_sharing_client.server.snapshots import QueryBody, query_snapshot, table_metadata, table_version
+from delta_sharing_client.server.snapshots import query_snapshot, table_metadata, table_version
 
 PREFIX: Final = "/delta-sharing"
 
@@ -50,10 +57,10 @@ class Api:
     """The endpoints of the protocol.
 
     Attributes:
-        catalog: what is shared.
+        catalog: the shared tables.
         options: the server's options.
         token: the bearer token.
-        token_expires: when it expires, in seconds since the epoch.
+        token_expires: its expiration, in seconds since the epoch.
     """
 
     catalog: Catalog
@@ -86,7 +93,7 @@ class Api:
         files = FileEndpoint(catalog=self.catalog, signer=self.signer)
         data = Route("/files/{key}", files.answer, methods=["GET"])
         return Starlette(
-            # Data files first: theirs are by far the most requests.
+            # Data files first: most requests are for them.
             routes=[data, *tables, *listings],
             exception_handlers={HTTPException: _http_error},
         )
@@ -94,7 +101,7 @@ class Api:
     def _endpoint(
         self, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap an endpoint: check the token before, turn errors into answers after."""
+        """Wrap an endpoint: check the token, and convert errors to responses."""
 
         async def endpoint(request: Request) -> Response:
             try:
@@ -111,7 +118,7 @@ class Api:
                 return _problem_response(from_log_error(error, name))
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception:  # whatever it is, the client gets JSON and the operator the trace
+            except Exception:
                 _LOGGER.exception("%s %s failed", request.method, request.url.path)
                 return _problem_response(internal())
 
@@ -146,7 +153,7 @@ class Api:
     def _listing(self, request: Request, items: list[dict[str, Any]]) -> Response:
         page = list_page(
             items,
-            dict(request.query_params),
+            ListingParameters.parse(request.query_params),
             what=request.url.path,
             page_size=self.options.page_size,
             signer=self.signer,
@@ -155,15 +162,14 @@ class Api:
 
     async def _version(self, request: Request) -> Response:
         asked = await self._table_request(request)
-        timestamp = text(request.query_params.get("startingTimestamp"), "startingTimestamp")
-        version = await run_in_threadpool(table_version, asked, timestamp)
+        point = PointInTime.parse(request.query_params)
+        version = await run_in_threadpool(table_version, asked, point.starting_timestamp)
         return Response(headers={"delta-table-version": str(version)})
 
     async def _metadata(self, request: Request) -> Response:
         asked = await self._table_request(request)
-        version = integer(request.query_params.get("version"), "version")
-        timestamp = text(request.query_params.get("timestamp"), "timestamp")
-        return await _stream(await run_in_threadpool(table_metadata, asked, version, timestamp), asked)
+        point = PointInTime.parse(request.query_params)
+        return await _stream(await run_in_threadpool(table_metadata, asked, point), asked)
 
     async def _query(self, request: Request) -> Response:
         asked = await self._table_request(request)
@@ -172,8 +178,10 @@ class Api:
         body = QueryBody.parse(raw)
         if asked.capabilities.asynchronous and self.options.imitate == "reference":
             return _status(self.stub.submit(asked), forgetful(asked))
-        key = text(raw.get("idempotencyKey", raw.get("idempotency_key")), "idempotencyKey")
-        if asked.capabilities.asynchronous and key is not None and body.page_token is None:
+        key = raw.get("idempotencyKey", raw.get("idempotency_key"))
+        if asked.capabilities.asynchronous and key and body.page_token is None:
+            if not isinstance(key, str):
+                raise bad_request("idempotencyKey must be a string.")
             query = self.queries.submit(asked, raw, key)
             if query.pending:
                 return _status(query.status("pending"), asked)
@@ -192,7 +200,7 @@ class Api:
         query = self.queries.find(asked, request.path_params["query"])
         if query.pending:
             return _status(query.status("pending"), asked)
-        page = query.page(paging)
+        page = query.page(ResultParameters.parse(paging))
         try:
             return await _answer_query(asked, QueryBody.parse(page))
         except (Problem, DeltaLogError) as error:
@@ -201,14 +209,13 @@ class Api:
 
     async def _changes(self, request: Request) -> Response:
         asked = await self._table_request(request)
-        params = dict(request.query_params)
-        query = await run_in_threadpool(feed_query, asked, params)
+        query = await run_in_threadpool(feed_query, asked, ChangesParameters.parse(request.query_params))
         return await _stream(await run_in_threadpool(query_changes, asked, query), asked)
 
     async def _table_request(self, request: Request) -> TableRequest:
         names = [request.path_params[part] for part in ("share", "schema", "table")]
         host = request.headers.get("host", "")
-        # The URLs lead back to where the client came, also through a proxy or a tunnel.
+        # URLs of files use the host of the request, so that they work through proxies and tunnels.
         if not _HOST.fullmatch(host):
             raise bad_request("The Host header is malformed.")
         table = self.catalog.find(*names)
@@ -231,7 +238,6 @@ async def _answer_query(asked: TableRequest, body: QueryBody) -> Response:
 
 
 def _status(line: dict[str, Any], asked: TableRequest) -> Response:
-    """Answer with what stands in for a query's answer; it is for no version and in no format yet."""
     headers = {"delta-table-version": "0", HEADER: asked.capabilities.echo(asked.capabilities.formats[0])}
     return Response(json.dumps(line) + "\n", headers=headers, media_type=_LINES)
 
@@ -255,10 +261,10 @@ async def _stream(answer: Answer, request: TableRequest) -> Response:
     headers = {"delta-table-version": str(answer.version)}
     if request.options.prefer_format != "parquet":
         headers[HEADER] = request.capabilities.echo(answer.format)
-    pieces = encode(answer, request)
-    # A failure before the first piece is still a status.
-    first = await run_in_threadpool(next, pieces, b"")
-    return StreamingResponse(chain([first], pieces), headers=headers, media_type=_LINES)
+    chunks = encode(answer, request)
+    # A failure before the first chunk is reported by the status.
+    first = await run_in_threadpool(next, chunks, b"")
+    return StreamingResponse(chain([first], chunks), headers=headers, media_type=_LINES)
 
 
 def _problem_response(problem: Problem) -> Response:
@@ -268,7 +274,7 @@ def _problem_response(problem: Problem) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Answer a path or a method that there is no route for."""
+    """Answer a request without a route."""
     if not isinstance(error, HTTPException):
         return _problem_response(internal())
     code = {404: "ENDPOINT_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "BAD_REQUEST")

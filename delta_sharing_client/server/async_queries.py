@@ -10,22 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delta_sharing_client.server.answers import TableRequest, integer, text
+from delta_sharing_client.server.answers import TableRequest
+from delta_sharing_client.server.parameters import ResultParameters
 from delta_sharing_client.server.problems import Problem, bad_request
 
-#: How many queries are remembered; the oldest are forgotten first.
+#: Number of queries that are kept; the oldest are dropped first.
 _REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedQuery:
-    """A query that was submitted.
+    """A submitted query.
 
     Attributes:
         query_id: its id.
         table: the full name of its table.
-        body: the body of the request for it.
-        ready_at: when its answer is ready, on the monotonic clock.
+        body: the body of its request.
+        ready_at: the time at which its answer is ready, on the monotonic clock.
     """
 
     query_id: str
@@ -35,39 +36,27 @@ class SubmittedQuery:
 
     @property
     def pending(self) -> bool:
-        """Whether its answer is not ready yet."""
+        """Whether its answer is not ready."""
         return time.monotonic() < self.ready_at
 
-    def page(self, paging: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body that asks for one page of the answer.
-
-        Args:
-            paging: `maxFiles` and `pageToken` of the request for the page, as far as it has them.
-
-        Raises:
-            Problem: 400, one of them is malformed.
-        """
+    def page(self, asked: ResultParameters) -> dict[str, Any]:
+        """Return the body of a query for one page of the answer."""
         body = dict(self.body)
-        if (max_files := integer(paging.get("maxFiles"), "maxFiles", minimum=1)) is not None:
-            body["maxFiles"] = max_files
-        if (token := text(paging.get("pageToken"), "pageToken")) is not None:
-            body["pageToken"] = token
+        if asked.max_files is not None:
+            body["maxFiles"] = asked.max_files
+        if asked.page_token is not None:
+            body["pageToken"] = asked.page_token
             body.pop("includeRefreshToken", None)
         return body
 
     def status(self, state: str, message: str | None = None) -> dict[str, Any]:
-        """Return the line that stands in for the answer.
-
-        Args:
-            state: `pending` or `failed`.
-            message: why it failed.
-        """
+        """Return the status line (`pending` or `failed`) that is sent instead of the answer."""
         fields = {"queryId": self.query_id, "status": state}
         return {"queryStatus": fields if message is None else {**fields, "errorMessage": message}}
 
 
 class SubmittedQueries:
-    """The queries that were submitted. May be used by several threads."""
+    """Submitted queries; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -15,9 +15,9 @@ HEADER: Final = "delta-sharing-capabilities"
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
-# The newest reader version of the Delta protocol. What a later one requires is unknown.
+# The newest reader version of the Delta protocol.
 _READER_VERSION: Final = 3
-# What these ask of a reader concerns the log, not the files that a server hands out.
+# Features whose requirements concern readers of the log, not of data files.
 _LOG_ONLY: Final = {"v2checkpoint", "vacuumprotocolcheck", "catalogmanaged", "catalogowned-preview"}
 
 
@@ -26,10 +26,10 @@ class Capabilities:
     """The capabilities of a client; everything in lower case.
 
     Attributes:
-        formats: the response formats it takes.
-        reader_features: the reader features it can handle in delta format.
-        end_stream_action: it wants an EndStreamAction.
-        asynchronous: it takes answers to a query that come later, and this server gives them.
+        formats: the accepted response formats.
+        reader_features: the supported reader features in delta format.
+        end_stream_action: whether to send an EndStreamAction.
+        asynchronous: whether client and server support asynchronous queries.
     """
 
     formats: tuple[str, ...] = (PARQUET,)
@@ -59,11 +59,7 @@ class Capabilities:
         )
 
     def echo(self, chosen: str) -> str:
-        """Return the header of the response.
-
-        Args:
-            chosen: the format of the response.
-        """
+        """Return the header of a response in the format `chosen`."""
         parts = [f"responseformat={chosen}"]
         if chosen == DELTA and self.reader_features:
             parts.append("readerfeatures=" + ",".join(self.reader_features))

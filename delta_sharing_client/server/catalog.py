@@ -1,9 +1,9 @@
 """The catalog: shares, schemas and tables by name, found in local directories.
 
-A Delta table is any directory that holds `_delta_log`. In a directory given to the server, the path down
-to a table is its name, read from the right: `share/schema/table`, `schema/table` (in the default share) or
-`table` (in the default share and schema); if the directory is itself a table, its own name is the table's.
-Deeper directories, and names that begin with `.` or `_`, are not looked at. A table with an empty log is left out.
+A Delta table is a directory with a `_delta_log`. The path of a table below the server's directory is its name:
+`share/schema/table`, `schema/table` (in the default share) or `table` (in the default share and schema). If the
+directory is a table itself, its own name is the table's. Deeper directories, names that begin with `.` or `_`, and
+tables with an empty log are skipped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ServedTable:
         return f"{self.share}.{self.schema}.{self.name}"
 
     def item(self) -> dict[str, Any]:
-        """Return the table as it stands in a listing."""
+        """Return the table's item in a listing."""
         return {
             "name": self.name,
             "schema": self.schema,
@@ -73,7 +73,7 @@ _Paths: TypeAlias = Mapping[_Names, _Path]
 class Catalog:
     """The shared tables by name; lookups are case-insensitive, listings sorted by name.
 
-    Tables that are added or removed later are found by `refresh`. May be used by several threads.
+    `refresh` finds tables that were added or removed. Thread-safe.
     """
 
     def __init__(self, find: Callable[[], _Paths]) -> None:
@@ -83,8 +83,8 @@ class Catalog:
             find: returns the tables' local directories by share, schema and table name.
 
         Raises:
-            ValueError: a name is malformed, or stands twice.
-            DeltaTableNotFoundError: a directory holds no Delta table.
+            ValueError: a name is malformed or not unique.
+            DeltaTableNotFoundError: a directory has no Delta table.
         """
         self._find = find
         self._tables: dict[_Names, ServedTable] = {}
@@ -98,23 +98,23 @@ class Catalog:
             tables: local directories by `share.schema.table`.
 
         Raises:
-            ValueError: a name is malformed, or stands twice.
-            DeltaTableNotFoundError: a directory holds no Delta table.
+            ValueError: a name is malformed or not unique.
+            DeltaTableNotFoundError: a directory has no Delta table.
         """
         return cls(lambda: {split_name(name): path for name, path in tables.items()})
 
     @classmethod
     def scan(cls, directory: str | os.PathLike[str], *, default_share: str, default_schema: str) -> Catalog:
-        """Share every Delta table in a directory, by the rule of this module.
+        """Share all Delta tables in a directory.
 
         Args:
             directory: the directory.
-            default_share: the share of tables that lie less than three levels down.
-            default_schema: the schema of tables that lie less than two levels down.
+            default_share: the share of tables less than three levels down.
+            default_schema: the schema of tables less than two levels down.
 
         Raises:
             ValueError: a directory's name cannot be the name of a table, schema or share.
-            DeltaTableNotFoundError: there is no such directory, or no Delta table in it.
+            DeltaTableNotFoundError: the directory does not exist, or has no Delta table.
         """
         root = Path(directory)
         if not root.is_dir():
@@ -129,7 +129,7 @@ class Catalog:
         return catalog
 
     def refresh(self) -> None:
-        """Look for tables that were added or removed; one that cannot be shared is left out and logged."""
+        """Find tables that were added or removed; skip and log one that cannot be shared."""
         try:
             found = self._find()
         except (ValueError, OSError) as error:
@@ -162,7 +162,7 @@ class Catalog:
                     f"the table in {root} cannot be shared: {part!r} is no name of a share, schema or table "
                     "(no space, slash or control character, and a dot in a share's name only)"
                 )
-        # The links that are made from a log never lead out of the table's directory.
+        # `links` checks that no path leads out of the table's directory.
         log = DeltaLog.for_table(root, allow_absolute_paths=True, any_features=True)
         log.latest_version()
         return ServedTable(share=share, schema=schema, name=name, path=root, log=log)
@@ -173,7 +173,7 @@ class Catalog:
         return tuple(self._tables.values())
 
     def shares(self) -> list[dict[str, Any]]:
-        """Return the shares as they stand in a listing."""
+        """Return the items of the listing of shares."""
         names = {key[0]: table.share for key, table in reversed(self._tables.items())}
         return [{"name": name, "id": _stable_id(name)} for _, name in sorted(names.items())]
 
@@ -181,7 +181,7 @@ class Catalog:
         """Return one share.
 
         Raises:
-            Problem: there is no such share.
+            Problem: the share does not exist.
         """
         for item in self.shares():
             if item["name"].lower() == share.lower():
@@ -189,20 +189,20 @@ class Catalog:
         raise not_found(f"There is no share {share!r}.")
 
     def schemas(self, share: str) -> list[dict[str, Any]]:
-        """Return the schemas of a share as they stand in a listing.
+        """Return the items of the listing of a share's schemas.
 
         Raises:
-            Problem: there is no such share.
+            Problem: the share does not exist.
         """
         name = self.share(share)["name"]
         schemas = {key[1]: t.schema for key, t in reversed(self._tables.items()) if key[0] == share.lower()}
         return [{"name": schema, "share": name} for _, schema in sorted(schemas.items())]
 
     def list_tables(self, share: str, schema: str | None) -> list[dict[str, Any]]:
-        """Return the tables of a schema, or of a whole share, as they stand in a listing.
+        """Return the items of the listing of the tables of a schema, or of a share.
 
         Raises:
-            Problem: there is no such share or schema.
+            Problem: the share or schema does not exist.
         """
         self.share(share)
         wanted = (share.lower(), None if schema is None else schema.lower())
@@ -216,14 +216,14 @@ class Catalog:
         return items
 
     def find(self, share: str, schema: str, name: str) -> ServedTable | None:
-        """Return one table, or None if there is none of that name."""
+        """Return a table by name; None if it does not exist."""
         return self._tables.get(_key(share, schema, name))
 
     def table(self, share: str, schema: str, name: str) -> ServedTable:
         """Return one table.
 
         Raises:
-            Problem: there is no such table.
+            Problem: the table does not exist.
         """
         table = self.find(share, schema, name)
         if table is None:
@@ -232,7 +232,7 @@ class Catalog:
 
 
 def split_name(full_name: str) -> tuple[str, str, str]:
-    """Split `share.schema.table` from the right: a share's name may hold dots.
+    """Split `share.schema.table` from the right: a share's name may contain dots.
 
     Raises:
         ValueError: the name is malformed.

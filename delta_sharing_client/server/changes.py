@@ -5,7 +5,7 @@ Serves "Read Change Data Feed from a Table", and "Read Data from a Table" with `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -13,19 +13,15 @@ from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, P
 from delta_sharing_client.server.answers import (
     Answer,
     TableRequest,
-    boolean,
     end_stream_action,
-    integer,
-    parse_timestamp,
-    text,
 )
 from delta_sharing_client.server.capabilities import DELTA, choose_format
+from delta_sharing_client.server.parameters import ChangesParameters, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.reference import check_old_reader
-from delta_sharing_client.server.response_lines import Wire, make_wire
-from delta_sharing_client.server.snapshots import QueryBody, digest, page_limit
+from delta_sharing_client.server.response_lines import LineFormat, line_format
+from delta_sharing_client.server.snapshots import page_limit
 
-_PAGING: Final = {"maxFiles", "pageToken"}
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
 _FileAction: TypeAlias = AddFile | RemoveFile | CdcFile
@@ -33,17 +29,17 @@ _FileAction: TypeAlias = AddFile | RemoveFile | CdcFile
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeQuery:
-    """Which changes are asked for.
+    """A range of versions.
 
     Attributes:
         start: the first version.
         end: the last version, inclusive.
-        change_feed: row-level changes (with change files) rather than files added and removed.
+        change_feed: return row-level changes (with change files) instead of files added and removed.
         historical_metadata: include the metadata at `start`, and every change of it after that.
         historical_protocol: include every change of the protocol after `start`.
         max_files: the `maxFiles` of the request.
         page_token: the `pageToken` of the request.
-        purpose: what a page token of this query is bound to.
+        purpose: the text that page tokens of this query are bound to.
     """
 
     start: int
@@ -58,28 +54,22 @@ class ChangeQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One line to come: an action, and the version it stands in."""
+    """A line of the answer: an action and its commit."""
 
     commit: Commit
     action: _FileAction | Metadata | Protocol
 
 
-def feed_query(request: TableRequest, params: Mapping[str, str]) -> ChangeQuery:
+def feed_query(request: TableRequest, asked: ChangesParameters) -> ChangeQuery:
     """Return the query of `GET /changes`.
-
-    Args:
-        request: the request.
-        params: the query string.
 
     Raises:
         Problem: 400.
     """
     request.need_history("Reading the changes of a table")
     log = request.table.log
-    start = integer(params.get("startingVersion"), "startingVersion")
-    end = integer(params.get("endingVersion"), "endingVersion")
-    start_time = text(params.get("startingTimestamp"), "startingTimestamp")
-    end_time = text(params.get("endingTimestamp"), "endingTimestamp")
+    start, start_time = asked.starting_version, asked.starting_timestamp
+    end, end_time = asked.ending_version, asked.ending_timestamp
     if (start is None) == (start_time is None):
         raise bad_request("Exactly one of startingVersion and startingTimestamp must be given.")
     if end is not None and end_time is not None:
@@ -88,16 +78,15 @@ def feed_query(request: TableRequest, params: Mapping[str, str]) -> ChangeQuery:
         start = log.version_at_or_after(parse_timestamp(start_time, "startingTimestamp"))
     if end_time is not None:
         end = log.version_at_or_before(parse_timestamp(end_time, "endingTimestamp"))
-    same = digest({name: value for name, value in params.items() if name not in _PAGING})
     return ChangeQuery(
         start=start or 0,
         end=end,
         change_feed=True,
-        historical_metadata=boolean(params.get("includeHistoricalMetadata"), "includeHistoricalMetadata"),
-        historical_protocol=boolean(params.get("includeHistoricalProtocol"), "includeHistoricalProtocol"),
-        max_files=integer(params.get("maxFiles"), "maxFiles", minimum=1),
-        page_token=text(params.get("pageToken"), "pageToken"),
-        purpose=f"changes {request.table.full_name} {same}",
+        historical_metadata=asked.include_historical_metadata,
+        historical_protocol=asked.include_historical_protocol,
+        max_files=asked.max_files,
+        page_token=asked.page_token,
+        purpose=f"changes {request.table.full_name} {asked.digest}",
     )
 
 
@@ -162,21 +151,21 @@ def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
     if next_first is not None:
         state = {"end": end, "first": next_first, "metadata_version": metadata_version, "format": chosen}
         page_token = request.signer.make_token(query.purpose, state)
-    wire = make_wire(chosen, request.links(shown.metadata.id, chosen))
+    writer = line_format(chosen, request.links(shown.metadata.id, chosen))
 
     def lines() -> Iterator[dict[str, Any]]:
-        yield wire.protocol(shown.protocol)
+        yield writer.protocol(shown.protocol)
         version = shown.version if query.historical_metadata else None
-        yield wire.metadata(shown.metadata, version=version, totals=None if query.historical_metadata else shown)
+        yield writer.metadata(shown.metadata, version=version, totals=None if query.historical_metadata else shown)
         for entry in page:
-            yield _line(request, wire, entry)
-        yield from end_stream_action(request, links=wire.links, page_token=page_token)
+            yield _line(request, writer, entry)
+        yield from end_stream_action(request, links=writer.links, page_token=page_token)
 
     return Answer(version=query.start, format=chosen, lines=lines())
 
 
 def _entries(request: TableRequest, query: ChangeQuery, begin: Snapshot, end: int) -> Iterator[_Entry]:
-    """Yield the actions of the range in the order of the versions; metadata before files."""
+    """Yield the actions of the range by version, metadata before files."""
     enabled = _has_feed(begin.metadata)
     for commit in request.table.log.changes(query.start, end):
         heads = [action for action in commit.actions if isinstance(action, Metadata | Protocol)]
@@ -190,7 +179,7 @@ def _entries(request: TableRequest, query: ChangeQuery, begin: Snapshot, end: in
             )
         changed: list[_FileAction] = []
         if query.change_feed:
-            # A version that has change files gives those alone.
+            # If a version has change files, only they describe its changes.
             changed = [action for action in commit.actions if isinstance(action, CdcFile)]
         if not changed:
             changed = [a for a in commit.actions if isinstance(a, AddFile | RemoveFile) and a.data_change]
@@ -203,7 +192,7 @@ def _has_feed(metadata: Metadata) -> bool:
 
 
 def _states(begin: Snapshot, shown: Snapshot, entries: list[_Entry]) -> list[tuple[Protocol, Metadata]]:
-    """Return every protocol and metadata that was in force in the range."""
+    """Return all protocols and metadata that were valid in the range."""
     protocol, metadata = begin.protocol, begin.metadata
     states = [(protocol, metadata), (shown.protocol, shown.metadata)]
     for entry in entries:
@@ -218,7 +207,7 @@ def _states(begin: Snapshot, shown: Snapshot, entries: list[_Entry]) -> list[tup
 
 
 def _requested(query: ChangeQuery, entries: list[_Entry], chosen: str) -> list[_Entry]:
-    """Leave out the protocols and the metadata that were not asked for, and those of the first line."""
+    """Return the entries without unrequested protocols and metadata."""
 
     def requested(entry: _Entry) -> bool:
         if isinstance(entry.action, Metadata):
@@ -231,7 +220,7 @@ def _requested(query: ChangeQuery, entries: list[_Entry], chosen: str) -> list[_
 
 
 def _page(entries: list[_Entry], first: int, limit: int | None) -> tuple[list[_Entry], int | None]:
-    """Return one page, which is full when it has `limit` files, and where the next begins."""
+    """Return a page of up to `limit` files, and the index of the next one."""
     files = 0
     for index in range(first, len(entries)):
         if isinstance(entries[index].action, AddFile | RemoveFile | CdcFile):
@@ -241,14 +230,14 @@ def _page(entries: list[_Entry], first: int, limit: int | None) -> tuple[list[_E
     return entries[first:], None
 
 
-def _line(request: TableRequest, wire: Wire, entry: _Entry) -> dict[str, Any]:
+def _line(request: TableRequest, writer: LineFormat, entry: _Entry) -> dict[str, Any]:
     action, commit = entry.action, entry.commit
     if isinstance(action, Metadata):
-        return wire.metadata(action, version=commit.version)
+        return writer.metadata(action, version=commit.version)
     if isinstance(action, Protocol):
-        return wire.protocol(action, version=commit.version)
+        return writer.protocol(action, version=commit.version)
     added = None
     if isinstance(action, RemoveFile) and action.size is None and commit.version > 0:
-        # Old writers don't repeat the size and the partition values of what they remove.
+        # Old writers omit the size and the partition values of removed files.
         added = request.table.log.snapshot_at(commit.version - 1).state.adds.get(action.key)
-    return wire.change(action, version=commit.version, timestamp=commit.timestamp, added=added)
+    return writer.file(action, version=commit.version, timestamp=commit.timestamp, added=added, change=True)

@@ -1,6 +1,6 @@
-"""The embedded server's event loop: uvicorn, stopped without the pauses of its own shutdown.
+"""The event loop of the embedded server: uvicorn with a faster shutdown.
 
-`uvicorn.Server` looks for a request to stop ten times a second, and its shutdown takes at least 0.1 s.
+`uvicorn.Server` checks ten times a second whether to stop, and its shutdown takes at least 0.1 s.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import uvicorn
 
-#: Seconds that answers under way may take after a request to stop.
+#: Seconds that responses in progress may take after a request to stop.
 _GRACE: Final = 1.0
 _TICK: Final = 0.1
 _POLL: Final = 0.002
 
 
 class EventLoopServer(uvicorn.Server):
-    """A `uvicorn.Server` that runs on a thread of its own and is stopped from another one."""
+    """A `uvicorn.Server` that runs on one thread and is stopped from another."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -32,7 +32,7 @@ class EventLoopServer(uvicorn.Server):
         asyncio.run(self.serve(sockets=[listener]))
 
     def request_stop(self) -> None:
-        """Ask the server to stop; from any thread."""
+        """Stop the server; may be called from any thread."""
         self.should_exit = True
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended already
@@ -48,7 +48,7 @@ class EventLoopServer(uvicorn.Server):
                 await asyncio.wait_for(self._stop.wait(), _TICK)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the listeners and idle connections; answers under way have a second to end."""
+        """Close the listeners and idle connections, and wait a second for responses in progress."""
         for server in self.servers:
             server.close()
         for listener in sockets or []:

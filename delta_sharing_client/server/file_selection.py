@@ -1,7 +1,7 @@
 """Data skipping by partition values (`jsonPredicateHints`) and by row counts (`limitHint`).
 
-Both are best effort ("Read Data from a Table"). A predicate on a column that is no
-partition column may be true in every file. `predicateHints` are ignored.
+Both are best effort ("Read Data from a Table"). Predicates on other columns skip no file. `predicateHints` are
+ignored.
 """
 
 from __future__ import annotations
@@ -31,13 +31,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) -> Sequence[AddFile]:
-    """Return the files that a query names.
-
-    Args:
-        snapshot: the snapshot.
-        json_hints: the `jsonPredicateHints` of the query; ignored if they cannot be evaluated.
-        limit: its `limitHint`.
-    """
+    """Return the files that may match a query's `jsonPredicateHints`, up to its `limitHint` of rows."""
     files: Sequence[AddFile] = snapshot.files
     if json_hints is not None:
         try:
@@ -51,7 +45,7 @@ def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) 
 
 
 def _partition_keys(snapshot: Snapshot) -> _Keys:
-    """Return under which names a partition column's value may stand, by the column's name in lower case."""
+    """Return the possible names of a partition column's value, by the column's name in lower case."""
     partitions = {name.lower() for name in snapshot.metadata.partition_columns}
     fields = [
         field for field in json.loads(snapshot.schema_string)["fields"] if field["name"].lower() in partitions
@@ -133,7 +127,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def _first_rows(files: Sequence[AddFile], limit: int) -> Sequence[AddFile]:
-    """Return the first files that surely hold `limit` rows; a file without a row count counts for none."""
+    """Return the first files with at least `limit` rows; a file without a row count has none."""
     rows, count = 0, 0
     for add in files:
         if rows >= limit:

@@ -25,7 +25,7 @@ _MISMATCH: Final = "The request signature we calculated does not match the signa
 
 
 class _FilePart(FileResponse):
-    """Part of a file, read in pieces so large that the event loop is no bottleneck."""
+    """A response with a file or a range of it, read in large chunks to spare the event loop."""
 
     chunk_size = 1024 * 1024
 

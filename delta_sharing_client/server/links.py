@@ -1,4 +1,4 @@
-"""Signed URLs for the files of a table, and the ids that go with them."""
+"""Signed URLs and ids of a table's files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,14 @@ _ANY_BYTES: Final = ("utf-8", "surrogateescape")
 
 
 def file_key(table: ServedTable, path: Path) -> str:
-    """Return the key of a file in its URL: the table's name and the path within the table, encoded.
-
-    Args:
-        table: the table.
-        path: the file's local path.
+    """Return the key of a file in its URL: the encoded name of the table and path within it.
 
     Raises:
-        Problem: 403, the path leads out of the table's directory.
+        Problem: 403, the path is outside the table's directory.
     """
     local = os.path.normpath(path)
     root = str(table.path) + os.sep
-    # Mostly only the text is checked here, once per file of a listing; links are resolved when it is read.
+    # Links are resolved when the file is read; here only if the text of the path is outside of the table.
     if not local.startswith(root):
         local = str(Path(local).resolve())
     if not local.startswith(root):
@@ -39,12 +35,7 @@ def file_key(table: ServedTable, path: Path) -> str:
 
 
 def find_file(catalog: Catalog, key: str) -> Path | None:
-    """Return the real path of a file, or None if its table is not shared, or it is gone or leads elsewhere.
-
-    Args:
-        catalog: what is shared.
-        key: the file's key, which this server signed.
-    """
+    """Return the real path of a file by its key; None if its table is not shared, or it is not in its table."""
     try:
         full_name, _, relative = urlsafe_b64decode(key + "=" * (-len(key) % 4)).decode(*_ANY_BYTES).partition("/")
         table = catalog.find(*split_name(full_name))
@@ -57,7 +48,7 @@ def find_file(catalog: Catalog, key: str) -> Path | None:
 
 
 class Links:
-    """Makes the URLs of one answer; all of them expire at the same time."""
+    """URLs and ids of the files of one answer; all URLs expire at the same time."""
 
     def __init__(
         self,
@@ -70,16 +61,16 @@ class Links:
         path_hash: str | None = None,
         vector_ids: bool = True,
     ) -> None:
-        """Make the links of an answer.
+        """Set up the links of an answer.
 
         Args:
             signer: the server's signer.
             base_url: `http://host:port`, as the client reached the server.
             table: the table.
             table_id: the id in the table's metadata.
-            expires: when the URLs expire, in milliseconds since the epoch.
-            path_hash: the hash of a file's path that is its id; None for one of the table's id and the path.
-            vector_ids: give the files of deletion vectors ids.
+            expires: the URLs' expiration, in milliseconds since the epoch.
+            path_hash: the hash of a file's path that is its id; None for a hash of the table's id and the path.
+            vector_ids: whether the files of deletion vectors have ids.
         """
         self.expires = expires
         self.used = False
@@ -91,17 +82,17 @@ class Links:
         self._vector_ids = vector_ids
 
     def file_id(self, path: str) -> str:
-        """Return the id of a file in the protocol: the same in every answer, also after a restart."""
+        """Return the id of a file; it is the same in every answer and after a restart."""
         if self._path_hash is not None:
             return hashlib.new(self._path_hash, path.encode(*_ANY_BYTES)).hexdigest()
         return hashlib.sha256(f"{self._table_id}\0{path}".encode(*_ANY_BYTES)).hexdigest()
 
     def url(self, path: str) -> str:
-        """Return a signed URL for a path as it stands in the log."""
+        """Return a signed URL for a path of the log."""
         return self._sign(resolve_path(self._table.path, path))
 
     def vector(self, vector: DeletionVector) -> tuple[str | None, str] | None:
-        """Return the id of a vector's file, if ids are given, and its signed URL; None for an inline vector."""
+        """Return the id (or None) and the signed URL of a vector's file; None for an inline vector."""
         path = deletion_vector_path(self._table.path, vector)
         if path is None:
             return None

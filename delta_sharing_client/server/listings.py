@@ -1,4 +1,4 @@
-"""The listings of shares, schemas and tables, page by page.
+"""Pages of the listings of shares, schemas and tables.
 
 Serves "List Shares", "Get Share", "List Schemas in a Share", "List Tables in a Schema" and "List all
 Tables in a Share".
@@ -6,34 +6,32 @@ Tables in a Share".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from delta_sharing_client.server.answers import integer, text
+from delta_sharing_client.server.parameters import ListingParameters
 from delta_sharing_client.server.sign import Signer
 
 
 def list_page(
-    items: Sequence[dict[str, Any]], params: Mapping[str, str], *, what: str, page_size: int, signer: Signer
+    items: Sequence[dict[str, Any]], asked: ListingParameters, *, what: str, page_size: int, signer: Signer
 ) -> dict[str, Any]:
     """Return one page of a listing.
 
     Args:
-        items: everything there is, in a fixed order.
-        params: the query string, with `maxResults` and `pageToken`.
-        what: what is listed; a page token is bound to it.
-        page_size: the most items of a page.
+        items: all items, in a fixed order.
+        asked: the parameters of the request.
+        what: the path of the listing; a page token is bound to it.
+        page_size: maximum items of a page.
         signer: the server's signer.
 
     Raises:
-        Problem: 400, a parameter is malformed, or the token is for another listing.
+        Problem: 400, the token is for another listing.
     """
-    limit = integer(params.get("maxResults"), "maxResults")
-    token = text(params.get("pageToken"), "pageToken")
     first = 0
-    if token is not None:
-        first = signer.open_token(f"list {what.lower()}", token, "pageToken")["first"]
-    size = page_size if limit is None else min(limit, page_size)
+    if asked.page_token is not None:
+        first = signer.open_token(f"list {what.lower()}", asked.page_token, "pageToken")["first"]
+    size = page_size if asked.max_results is None else min(asked.max_results, page_size)
     page: dict[str, Any] = {"items": list(items[first : first + size])}
     if first + size < len(items):
         page["nextPageToken"] = signer.make_token(f"list {what.lower()}", {"first": first + size})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
 
 
-class Problem(Exception):  # noqa: N818 - it is an answer, not a failure of the server
-    """A request that cannot be answered as asked.
+class Problem(Exception):  # noqa: N818 - a response, not a failure of the server
+    """An error response.
 
     Args:
         status: the HTTP status.
@@ -22,17 +22,17 @@ class Problem(Exception):  # noqa: N818 - it is an answer, not a failure of the 
 
 
 def bad_request(message: str) -> Problem:
-    """400: a parameter is malformed or cannot be honoured."""
+    """400: a parameter is malformed or not supported."""
     return Problem(400, "INVALID_PARAMETER_VALUE", message)
 
 
 def not_found(message: str) -> Problem:
-    """404: there is no such thing."""
+    """404: the resource does not exist."""
     return Problem(404, "RESOURCE_DOES_NOT_EXIST", message)
 
 
 def forbidden(message: str) -> Problem:
-    """403: there may be such a thing, but it is not shared."""
+    """403: the resource is not shared."""
     return Problem(403, "PERMISSION_DENIED", message)
 
 
@@ -42,17 +42,12 @@ def unauthenticated(message: str) -> Problem:
 
 
 def internal(message: str = "The server failed to answer this request.") -> Problem:
-    """500: the server or the table is broken."""
+    """500: the server failed, or the table is damaged."""
     return Problem(500, "INTERNAL_ERROR", message)
 
 
 def from_log_error(error: DeltaLogError, table_name: str) -> Problem:
-    """Return the answer for an error of the table's log, without the table's path.
-
-    Args:
-        error: the error of the log.
-        table_name: the table's shared name.
-    """
+    """Return the response for an error of a table's log, without local paths."""
     reason = str(error).removeprefix(f"{error.path}: ")
     if isinstance(error, VersionNotFoundError):
         return bad_request(f"Table {table_name}: {reason}.")

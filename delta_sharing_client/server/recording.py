@@ -1,4 +1,4 @@
-"""A record of the newest requests, so that a test can count them and the bytes they cost."""
+"""Recorded requests, with their responses' sizes, for tests."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class RecordedRequest:
         path: the decoded path.
         query: the query parameters.
         body: the JSON body of a query, None for other requests.
-        capabilities: the `delta-sharing-capabilities` header, where there was one.
-        range: the `Range` header, where there was one.
-        has_authorization: there was an `Authorization` header.
-        status: the status of the answer; 0 while there is none.
-        bytes_sent: how many bytes of the body have been sent.
+        capabilities: the `delta-sharing-capabilities` header, if any.
+        range: the `Range` header, if any.
+        has_authorization: whether there was an `Authorization` header.
+        status: the status of the response; 0 before it is sent.
+        bytes_sent: bytes of the response's body sent so far.
     """
 
     method: str
@@ -49,16 +49,16 @@ class RecordedRequest:
 
     @property
     def is_file(self) -> bool:
-        """Whether it was for a data file, rather than for the API."""
+        """Whether it was for a data file and not for the API."""
         return self.path.startswith("/files/")
 
 
 class Recorder:
-    """An ASGI middleware that keeps a record of the newest requests, from the moment each comes in.
+    """ASGI middleware that records the newest requests.
 
     Args:
         app: the application.
-        limit: how many requests are kept.
+        limit: number of requests to keep.
     """
 
     def __init__(self, app: App, *, limit: int) -> None:
@@ -80,7 +80,7 @@ class Recorder:
             self._records.clear()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and note what is sent before it leaves, so that no client knows sooner."""
+        """Handle a request; record each part of the response before it is sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,7 +1,7 @@
-"""The reference sharing server's deviations from the protocol's text (`ServerOptions.like_reference`).
+"""Deviations of the reference sharing server from the protocol (`ServerOptions.like_reference`).
 
-It has two readers. The old one, Delta Standalone, takes tables of reader version 1 only. The new one takes every
-table, and is used for a snapshot unless the query asks for something that it cannot do.
+It has two readers. The old one, Delta Standalone, reads tables of reader version 1 only. The new one reads all
+tables. It is used for snapshots, unless the query has an option that it does not support.
 """
 
 from __future__ import annotations
@@ -24,14 +24,7 @@ _OLD_READER: Final = 1
 
 
 def check_old_reader(request: TableRequest) -> None:
-    """Refuse a table that Delta Standalone cannot read; it looks at the table's latest protocol first.
-
-    Args:
-        request: a request that the old reader answers.
-
-    Raises:
-        Problem: 400 `UNSUPPORTED_OPERATION`.
-    """
+    """Raise `Problem` (400) for a table whose latest protocol Delta Standalone cannot read."""
     if request.options.imitate != "reference":
         return
     protocol = request.table.log.snapshot().protocol
@@ -46,19 +39,19 @@ def check_old_reader(request: TableRequest) -> None:
 
 
 def unauthorized() -> Response:
-    """Return the answer to a wrong token: no JSON."""
+    """Return the response to a wrong token: plain text."""
     return PlainTextResponse("401 Unauthorized", status_code=401)
 
 
 class StubQueries:
-    """Asynchronous queries that remember nothing of what was asked for but the table. Thread-safe."""
+    """Asynchronous queries of which only the table is kept; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._polls: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def submit(self, request: TableRequest) -> dict[str, Any]:
-        """Return the line that answers a query."""
+        """Return the status line of a new query."""
         query_id = secrets.token_hex(16)
         with self._lock:
             self._polls[request.table.full_name, query_id] = 0
@@ -67,7 +60,7 @@ class StubQueries:
         return _pending(query_id)
 
     def poll(self, request: TableRequest, query_id: str) -> dict[str, Any] | None:
-        """Return the line that answers a poll, or None if the answer is ready.
+        """Return the status line of a query; None if its answer is ready.
 
         Raises:
             Problem: 404, the table has no query of that id.
@@ -81,7 +74,7 @@ class StubQueries:
 
 
 def forgetful(request: TableRequest) -> TableRequest:
-    """Return a request as the stub of asynchronous queries answers it: by the old reader, in parquet format."""
+    """Return a request without capabilities: asynchronous queries are answered in parquet format."""
     return replace(request, capabilities=Capabilities())
 
 

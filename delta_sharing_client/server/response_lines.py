@@ -1,14 +1,13 @@
 """The JSON objects of an answer, in both response formats.
 
-Serves "API Response Format in Parquet" and "API Response Format in Delta". Each method returns one
-object; the caller writes it as one line.
+Serves "API Response Format in Parquet" and "API Response Format in Delta".
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import (
     AddFile,
@@ -23,54 +22,58 @@ from delta_sharing_client.server.capabilities import DELTA
 from delta_sharing_client.server.links import Links
 from delta_sharing_client.server.problems import internal
 
+FileAction: TypeAlias = AddFile | RemoveFile | CdcFile
 
-class Wire(abc.ABC):
-    """Writes the actions of a table in one response format.
+_PARQUET_NAMES: Final = {AddFile: "add", RemoveFile: "remove", CdcFile: "cdf"}
+_DELTA_NAMES: Final = {AddFile: "add", RemoveFile: "remove", CdcFile: "cdc"}
 
-    Args:
-        links: makes the URLs.
-    """
+
+class LineFormat(abc.ABC):
+    """Converts actions to the lines of a response format; `links` creates the URLs."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
 
     @abc.abstractmethod
     def protocol(self, protocol: Protocol, *, version: int | None = None) -> dict[str, Any]:
-        """Return the protocol line; `version` for one seen in the log of a range."""
+        """Return the line of a protocol; `version` for a historical one."""
 
     @abc.abstractmethod
     def metadata(
         self, metadata: Metadata, *, version: int | None = None, totals: Snapshot | None = None
     ) -> dict[str, Any]:
-        """Return the metadata line.
+        """Return the line of metadata.
 
         Args:
             metadata: the metadata.
-            version: the version it belongs to, where the request was for one.
+            version: its version, if the request was for one.
             totals: the snapshot whose size and number of files are included.
         """
 
     @abc.abstractmethod
-    def file(self, add: AddFile, *, version: int | None, timestamp: int | None) -> dict[str, Any]:
-        """Return the line of a file of a snapshot."""
-
-    @abc.abstractmethod
-    def change(
-        self, action: AddFile | RemoveFile | CdcFile, *, version: int, timestamp: int, added: AddFile | None
+    def file(
+        self,
+        action: FileAction,
+        *,
+        version: int | None,
+        timestamp: int | None,
+        added: AddFile | None = None,
+        change: bool = False,
     ) -> dict[str, Any]:
-        """Return the line of a file of a range of versions.
+        """Return the line of a file.
 
         Args:
             action: the action.
-            version: the version it was committed in.
-            timestamp: when, in milliseconds since the epoch.
-            added: what `action` removes, where the remove itself has no size and partition values.
+            version: its version.
+            timestamp: the time of its commit, in milliseconds since the epoch.
+            added: the removed file, if the remove action itself lacks size and partition values.
+            change: whether the answer is a range of versions rather than a snapshot.
         """
 
 
-def make_wire(chosen: str, links: Links) -> Wire:
-    """Return the writer for a response format."""
-    return DeltaWire(links) if chosen == DELTA else ParquetWire(links)
+def line_format(chosen: str, links: Links) -> LineFormat:
+    """Return the lines' format for a response format."""
+    return _DeltaLines(links) if chosen == DELTA else _ParquetLines(links)
 
 
 def _totals(totals: Snapshot | None) -> dict[str, Any]:
@@ -81,17 +84,13 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class ParquetWire(Wire):
-    """The format of tables without advanced features."""
-
+class _ParquetLines(LineFormat):
     def protocol(self, protocol: Protocol, *, version: int | None = None) -> dict[str, Any]:
-        """Return the protocol line."""
         return {"protocol": {"minReaderVersion": 1}}
 
     def metadata(
         self, metadata: Metadata, *, version: int | None = None, totals: Snapshot | None = None
     ) -> dict[str, Any]:
-        """Return the metadata line."""
         has_changes = metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
         fields = _present(
             id=metadata.id,
@@ -100,34 +99,25 @@ class ParquetWire(Wire):
             format={"provider": metadata.format.provider},
             schemaString=metadata.schema_string,
             partitionColumns=list(metadata.partition_columns),
-            # The one property in this format, without its prefix.
+            # The only property in this format; its prefix is omitted.
             configuration={"enableChangeDataFeed": "true"} if has_changes else {},
             version=version,
         )
         return {"metaData": fields | _totals(totals)}
 
-    def file(self, add: AddFile, *, version: int | None, timestamp: int | None) -> dict[str, Any]:
-        """Return the line of a file of a snapshot."""
-        return {"file": self._fields(add, None, version, timestamp)}
-
-    def change(
-        self, action: AddFile | RemoveFile | CdcFile, *, version: int, timestamp: int, added: AddFile | None
-    ) -> dict[str, Any]:
-        """Return the line of a file of a range of versions."""
-        name = {AddFile: "add", RemoveFile: "remove", CdcFile: "cdf"}[type(action)]
-        return {name: self._fields(action, added, version, timestamp)}
-
-    def _fields(
+    def file(
         self,
-        action: AddFile | RemoveFile | CdcFile,
-        added: AddFile | None,
+        action: FileAction,
+        *,
         version: int | None,
         timestamp: int | None,
+        added: AddFile | None = None,
+        change: bool = False,
     ) -> dict[str, Any]:
         described = action if action.size is not None or added is None else added
         if described.size is None:
-            raise internal("A version of the table removes a file without saying what it held.")
-        return _present(
+            raise internal("A version of the table removes a file without its size and partition values.")
+        fields = _present(
             url=self.links.url(action.path),
             id=self.links.file_id(action.path),
             partitionValues=described.partition_values,
@@ -137,40 +127,27 @@ class ParquetWire(Wire):
             timestamp=timestamp,
             expirationTimestamp=self.links.expires,
         )
+        return {_PARQUET_NAMES[type(action)] if change else "file": fields}
 
 
-class DeltaWire(Wire):
-    """The format that wraps the actions of the log."""
-
+class _DeltaLines(LineFormat):
     def protocol(self, protocol: Protocol, *, version: int | None = None) -> dict[str, Any]:
-        """Return the protocol line."""
         return {"protocol": {"deltaProtocol": _without_nulls(protocol.raw)} | _present(version=version)}
 
     def metadata(
         self, metadata: Metadata, *, version: int | None = None, totals: Snapshot | None = None
     ) -> dict[str, Any]:
-        """Return the metadata line."""
         fields = {"deltaMetadata": _without_nulls(metadata.raw)} | _present(version=version)
         return {"metaData": fields | _totals(totals)}
 
-    def file(self, add: AddFile, *, version: int | None, timestamp: int | None) -> dict[str, Any]:
-        """Return the line of a file of a snapshot."""
-        return self._wrap("add", add, None, version, timestamp)
-
-    def change(
-        self, action: AddFile | RemoveFile | CdcFile, *, version: int, timestamp: int, added: AddFile | None
-    ) -> dict[str, Any]:
-        """Return the line of a file of a range of versions."""
-        name = {AddFile: "add", RemoveFile: "remove", CdcFile: "cdc"}[type(action)]
-        return self._wrap(name, action, added, version, timestamp)
-
-    def _wrap(
+    def file(
         self,
-        name: str,
-        action: AddFile | RemoveFile | CdcFile,
-        added: AddFile | None,
+        action: FileAction,
+        *,
         version: int | None,
         timestamp: int | None,
+        added: AddFile | None = None,
+        change: bool = False,
     ) -> dict[str, Any]:
         single = _without_nulls(action.raw) | {"path": self.links.url(action.path)}
         if isinstance(action, RemoveFile) and action.size is None and added is not None:
@@ -191,7 +168,7 @@ class DeltaWire(Wire):
                 timestamp=timestamp,
                 expirationTimestamp=self.links.expires,
                 size=single.get("size"),
-                deltaSingleAction={name: single},
+                deltaSingleAction={_DELTA_NAMES[type(action)]: single},
             )
         }
 
@@ -204,5 +181,5 @@ class DeltaWire(Wire):
 
 
 def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out absent fields, which some writers spell as null; values of maps stay as they are."""
+    """Omit fields that are null: some writers write absent fields so. Values of maps are kept."""
     return {name: value for name, value in raw.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`SharingServer`: starts the server on a thread, gives its endpoint and profile, and stops it."""
+"""`SharingServer`: the embedded server on a thread, with its endpoint, profile and recorded requests."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from delta_sharing_client.server.recording import RecordedRequest, Recorder
 if TYPE_CHECKING:
     from delta_sharing_client.server.event_loop import EventLoopServer
 
-#: Seconds after which a start or a stop counts as failed, on a busy machine too.
+#: Seconds after which a start or a stop has failed, on a busy machine too.
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 60.0
 _BACKLOG: Final = 1024
 
 
 class SharingServer:
-    """An embedded Delta Sharing server on a thread of its own.
+    """An embedded Delta Sharing server, which runs on a thread.
 
         with SharingServer("warehouse") as server:
             client = SharingClient(server.profile)
 
     Args:
-        tables: a directory, in which every directory with a `_delta_log` is a shared table: its path below is
-            `share/schema/table`, `schema/table` (then in share `local`) or `table` (then in schema `default` of
-            share `local`). Or a mapping of `share.schema.table` to a table's directory. A table that is added to
-            the directory or to the mapping later is shared from then on.
+        tables: a directory, in which each directory with a `_delta_log` is a shared table. Its path is
+            `share/schema/table`, `schema/table` (in the share `local`) or `table` (in the schema `default` of the
+            share `local`). Or a mapping of `share.schema.table` to a table's directory. Tables that are added to
+            the directory or to the mapping later are shared too.
         options: the options; the defaults if None.
         **changes: single options, such as `port=8080`; see `ServerOptions`.
 
     Raises:
         MissingDependencyError: the extra `server` is not installed.
         DeltaTableNotFoundError: there is no Delta table to share.
-        ValueError: a name or an option makes no sense.
+        ValueError: a name or an option is invalid.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class SharingServer:
         self._port = options.port
 
     def start(self) -> SharingServer:
-        """Start to listen, and return when requests are answered.
+        """Start the server, and return when it answers requests.
 
         Raises:
-            OSError: the port is in use, or may not be used.
-            RuntimeError: the server runs already, or does not come up.
+            OSError: the port is in use, or not permitted.
+            RuntimeError: the server runs already, or does not start.
         """
         import uvicorn
 
@@ -123,7 +123,7 @@ class SharingServer:
         return self
 
     def stop(self) -> None:
-        """Stop to listen, end open connections and wait for the thread; nothing if the server does not run."""
+        """Close the port and open connections, and wait for the thread; do nothing if the server does not run."""
         if self._server is None or self._thread is None:
             return
         self._server.request_stop()
@@ -131,7 +131,7 @@ class SharingServer:
         self._server = self._thread = None
 
     def wait(self) -> None:
-        """Wait until the server stops; for a program that does nothing else."""
+        """Wait until the server stops."""
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(timeout=0.2)
 
@@ -145,22 +145,22 @@ class SharingServer:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the server, as it stands in a profile.
+        """The server's URL, as in a profile.
 
         Raises:
-            RuntimeError: the server was never started, and takes any free port.
+            RuntimeError: the server was not started, and its port is 0.
         """
         if self._port == 0:
             raise RuntimeError("the server has no address before it is started")
-        # "Every address" is no address that a client can connect to.
-        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked for, not bound to
+        # Clients cannot connect to the address that stands for all addresses.
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
         host = anywhere.get(self.options.host, self.options.host)
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{self._port}/delta-sharing"
 
     @property
     def profile(self) -> dict[str, Any]:
-        """A profile for the server; it holds the token in the clear, because clients need it so."""
+        """A profile for the server, with the token as plain text."""
         expires = datetime.fromtimestamp(int(self._expires), UTC).replace(tzinfo=None)
         return {
             "shareCredentialsVersion": 1,
@@ -170,16 +170,13 @@ class SharingServer:
         }
 
     def write_profile(self, path: str | os.PathLike[str]) -> Path:
-        """Write the profile to a file that only its owner can read.
-
-        Args:
-            path: the file; one that is there is replaced as a whole.
+        """Write the profile to a file that only its owner can read; replace an existing file atomically.
 
         Returns:
             The path.
         """
         target = Path(path)
-        # mkstemp makes the file readable for its owner only, from the first moment on.
+        # mkstemp creates a file that only its owner can read.
         descriptor, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=".profile-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -204,12 +201,12 @@ class SharingServer:
     def requests(self) -> list[RecordedRequest]:
         """The requests since the start or the last `reset_requests`, oldest first.
 
-        The last `ServerOptions.recorded_requests` of them are held.
+        The server keeps the last `ServerOptions.recorded_requests`.
         """
         return self._recorder.requests
 
     def reset_requests(self) -> None:
-        """Forget the requests so far."""
+        """Delete the recorded requests."""
         self._recorder.reset()
 
     @representation
@@ -219,7 +216,7 @@ class SharingServer:
 
 
 def _import_api() -> Any:
-    """Import the application, which needs the extra."""
+    """Import the application, which requires the extra."""
     for package in ("uvicorn", "starlette", "itsdangerous"):
         try:
             importlib.import_module(package)
@@ -233,9 +230,9 @@ def _import_api() -> Any:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bind first and in the caller's thread: that is where an error about the port belongs."""
+    """Bind in the caller's thread, so that the caller gets errors of the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol given, asyncio turns Nagle's algorithm off, which delays the end of an answer by 40 ms.
+    # asyncio disables Nagle's algorithm, which delays responses by 40 ms, only if the protocol is given.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":

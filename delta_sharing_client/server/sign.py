@@ -1,7 +1,7 @@
 """Signed tokens and signed URLs.
 
-Page and refresh tokens carry what they continue. A signature covers that and the token's purpose: a token cannot
-be made up, changed, or used for something else. File URLs are signed the same way.
+A page or refresh token contains the state of its query. The signature covers the state and the token's purpose, so
+that a token cannot be forged, changed or used for another query. File URLs are signed in the same way.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import itsdangerous
 
 from delta_sharing_client.server.problems import bad_request
 
-#: Where the signature stands in a file URL: as S3 spells it, by which some readers know a pre-signed URL.
+#: The parameter with the signature of a file URL; some readers recognize pre-signed URLs by this name of S3.
 SIGNATURE: Final = "X-Amz-Signature"
 
 
 class Signer:
-    """Signs with a key that lives as long as the server."""
+    """Signs tokens and URLs with a key that is created with the server."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -29,22 +29,22 @@ class Signer:
         """Return an opaque token.
 
         Args:
-            purpose: what the token is for; it is signed along and must be the same on opening.
+            purpose: a text that is signed too, and must be equal in `open_token`.
             payload: JSON-serialisable content.
         """
         token = self._tokens(purpose).dumps(payload)
         return token if isinstance(token, str) else token.decode()
 
     def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
-        """Return what a token of an earlier answer carries.
+        """Return the payload of a token.
 
         Args:
-            purpose: what the token must be for.
-            token: the token as the client sent it.
-            what: the token's name in the protocol.
+            purpose: the purpose of the token.
+            token: the token.
+            what: its name in the protocol.
 
         Raises:
-            Problem: 400, the token is for something else, or not from this server.
+            Problem: 400, the token has another purpose, or is not from this server.
         """
         try:
             payload: dict[str, Any] = self._tokens(purpose).loads(token)
@@ -57,12 +57,12 @@ class Signer:
 
         Args:
             key: the file's key in the URL's path.
-            expires: when the URL expires, in milliseconds since the epoch.
+            expires: the URL's expiration, in milliseconds since the epoch.
         """
         return self._urls.get_signature(f"{key}?{expires}").decode()
 
     def check_url(self, key: str, expires: str, signature: str) -> bool:
-        """Return whether the signature of a file URL is good; whether it has expired is another question."""
+        """Return whether the signature of a file URL is valid, expired or not."""
         try:
             return self._urls.verify_signature(f"{key}?{expires}", signature)
         except ValueError:

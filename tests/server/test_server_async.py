@@ -69,14 +69,14 @@ def test_a_table_is_loaded_page_by_page(server: SharingServer) -> None:
     assert len(others) >= 3
 
 
-def test_by_default_the_answer_comes_at_once(server: SharingServer) -> None:
+def test_queries_are_answered_at_once_by_default(server: SharingServer) -> None:
     server.reset_requests()
     with SharingClient(server.profile) as client:
         assert client.table(TABLE).scan().count() == 5
     assert set(paths(server)) == {"query"}
 
 
-def test_filters_limits_and_versions_go_with_the_query(server: SharingServer) -> None:
+def test_an_asynchronous_query_keeps_filters_limits_and_versions(server: SharingServer) -> None:
     with SharingClient(server.profile, options=OPTIONS) as client:
         table = client.table(TABLE)
         assert table.scan(version=1).to_arrow().num_rows == 2
@@ -84,12 +84,12 @@ def test_filters_limits_and_versions_go_with_the_query(server: SharingServer) ->
         assert table.scan(limit=3).to_arrow().num_rows == 3
 
 
-def test_a_query_that_fails_later(server: SharingServer) -> None:
+def test_a_failed_query_reports_its_error(server: SharingServer) -> None:
     with SharingClient(server.profile, options=OPTIONS) as client, pytest.raises(QueryError, match="99"):
         client.table(TABLE).scan(version=99).to_arrow()
 
 
-def test_a_client_that_does_not_offer_it_is_answered_at_once(server: SharingServer) -> None:
+def test_a_client_without_the_capability_is_answered_at_once(server: SharingServer) -> None:
     for capabilities, body in (
         ("responseformat=parquet", {"idempotencyKey": "k1"}),
         (CAPABILITIES, {}),
@@ -101,7 +101,7 @@ def test_a_client_that_does_not_offer_it_is_answered_at_once(server: SharingServ
 
 
 @pytest.mark.parametrize("spelling", ["idempotencyKey", "idempotency_key"])
-def test_tries_with_one_key_are_one_query(slow_server: SharingServer, spelling: str) -> None:
+def test_requests_with_one_idempotency_key_are_one_query(slow_server: SharingServer, spelling: str) -> None:
     answers = [post(slow_server, "/query", {spelling: f"one-{spelling}"}) for _ in range(2)]
     first, second = (answer.json()["queryStatus"] for answer in answers)
     assert first == second
@@ -112,12 +112,12 @@ def test_tries_with_one_key_are_one_query(slow_server: SharingServer, spelling: 
     assert refused.status_code == 400
 
 
-def test_a_query_that_there_is_not(server: SharingServer) -> None:
+def test_an_unknown_query_id_answers_404(server: SharingServer) -> None:
     answer = post(server, "/queries/nope", {})
     assert answer.status_code == 404
     assert answer.json()["errorCode"] == "RESOURCE_DOES_NOT_EXIST"
 
 
-def test_the_option_has_to_be_positive(table: Path) -> None:
+def test_query_time_must_be_positive(table: Path) -> None:
     with pytest.raises(ValueError, match="query_time"):
         SharingServer({TABLE: table}, query_time=timedelta(0))

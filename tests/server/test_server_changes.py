@@ -65,7 +65,7 @@ def test_change_feed(caller: Caller, headers: dict[str, str] | None, cdf: str) -
     assert told(caller.changes("s.s.t", headers, startingVersion=4, endingVersion=99)) == [("remove", 4)]
 
 
-def test_fields_of_a_change(caller: Caller) -> None:
+def test_a_change_has_the_fields_of_the_protocol(caller: Caller) -> None:
     lines = caller.changes("s.s.t", startingVersion=0)
     change = lines.all("cdf")[0]
     assert set(change) == {"url", "id", "partitionValues", "size", "timestamp", "version", "expirationTimestamp"}
@@ -97,7 +97,7 @@ def test_latest_metadata_by_default(caller: Caller) -> None:
     assert '"b"' in caller.changes("s.s.t", startingVersion=0, endingVersion=0).metadata["schemaString"]
 
 
-def test_by_time(caller: Caller, table: Path) -> None:
+def test_changes_between_timestamps(caller: Caller, table: Path) -> None:
     import os
 
     for version in range(5):
@@ -134,7 +134,7 @@ def test_by_time(caller: Caller, table: Path) -> None:
         ({"startingVersion": 0, "pageToken": "x"}, "pageToken"),
     ],
 )
-def test_bad_parameters(caller: Caller, params: dict[str, Any], word: str) -> None:
+def test_malformed_parameters_of_changes_are_refused(caller: Caller, params: dict[str, Any], word: str) -> None:
     assert word in caller.changes("s.s.t", **params).error(400)
 
 
@@ -197,7 +197,9 @@ def test_page_tokens_are_bound_to_their_range(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("headers", [None, DELTA])
-def test_removes_of_old_writers(tmp_path: Path, serve: Any, headers: dict[str, str] | None) -> None:
+def test_a_remove_without_size_gets_it_from_the_added_file(
+    tmp_path: Path, serve: Any, headers: dict[str, str] | None
+) -> None:
     """A remove that does not repeat the file's size and partition gets them from the file's add."""
     meta = metadata(column("a", "long"), column("p", "string"), partitions=["p"], configuration=FEED)
     table = write_table(tmp_path / "u", [protocol(), meta, add("p=x/f", partition={"p": "x"})], [remove("p=x/f")])
@@ -207,12 +209,14 @@ def test_removes_of_old_writers(tmp_path: Path, serve: Any, headers: dict[str, s
     assert action["size"] == 10
 
 
-def test_remove_of_an_unknown_file(tmp_path: Path, serve: Any) -> None:
+def test_a_remove_of_an_unknown_file_answers_500(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "u", [protocol(), metadata(configuration=FEED)], [remove("f")])
-    assert "without saying what it held" in serve({"s.s.u": table}).changes("s.s.u", startingVersion=1).error(500)
+    assert "without its size and partition values" in serve({"s.s.u": table}).changes(
+        "s.s.u", startingVersion=1
+    ).error(500)
 
 
-def test_feature_that_came_in_the_range(tmp_path: Path, serve: Any) -> None:
+def test_a_feature_added_within_the_range_is_required(tmp_path: Path, serve: Any) -> None:
     table = write_table(
         tmp_path / "u",
         [protocol(), metadata(configuration=FEED), add("f0")],
@@ -226,7 +230,7 @@ def test_feature_that_came_in_the_range(tmp_path: Path, serve: Any) -> None:
     assert len(caller.changes("s.s.u", able, startingVersion=0).files) == 2
 
 
-def test_against_deltalake(sample: Caller, sample_directory: Path) -> None:
+def test_the_change_feed_equals_that_of_deltalake(sample: Caller, sample_directory: Path) -> None:
     """The rows of the change feed, counted by version and kind, are those that deltalake reads."""
     path = sample_directory / "retail/sales/orders"
     theirs = pa.table(DeltaTable(path).load_cdf(starting_version=0).read_all())

@@ -90,14 +90,14 @@ def test_a_range_of_thousands_of_digits_is_refused(served: tuple[Caller, str, by
 
 
 @pytest.mark.parametrize("header", [f"bytes={BIG}-", f"bytes={BIG}-{BIG + 5}", "bytes=-0"])
-def test_ranges_behind_the_end(served: tuple[Caller, str, bytes], header: str) -> None:
+def test_ranges_after_the_end_are_refused(served: tuple[Caller, str, bytes], header: str) -> None:
     caller, url, _ = served
     response = caller.file(url, Range=header)
     assert response.status_code == 416
     assert response.headers["content-range"] == f"bytes */{BIG}"
 
 
-def test_conditions(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
+def test_if_match_and_if_range(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
     caller, url, content = served
     etag = caller.file(url, "HEAD").headers["etag"]
     assert caller.file(url, If_Match=etag).status_code == 200
@@ -121,7 +121,7 @@ def test_empty_file(tmp_path: Path, serve: Any) -> None:
     assert caller.file(url, Range="bytes=0-").status_code == 416
 
 
-def test_signatures(served: tuple[Caller, str, bytes]) -> None:
+def test_a_wrong_signature_is_refused(served: tuple[Caller, str, bytes]) -> None:
     caller, url, _ = served
     base, _, query = url.partition("?")
     expires, signature = (part.split("=")[1] for part in query.split("&"))
@@ -141,7 +141,7 @@ def test_signatures(served: tuple[Caller, str, bytes]) -> None:
     assert caller.file(url, "POST").status_code == 405
 
 
-def test_expired(tmp_path: Path, serve: Any, wall_clock: WallClock) -> None:
+def test_an_expired_url_is_refused(tmp_path: Path, serve: Any, wall_clock: WallClock) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
     caller = serve({"s.s.t": table}, url_lifetime=timedelta(minutes=1))
     file = caller.query("s.s.t").files[0]
@@ -152,14 +152,14 @@ def test_expired(tmp_path: Path, serve: Any, wall_clock: WallClock) -> None:
     assert file["expirationTimestamp"] <= wall_clock() * 1000
 
 
-def test_gone(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
+def test_a_deleted_file_answers_404(served: tuple[Caller, str, bytes], tmp_path: Path) -> None:
     caller, url, _ = served
     (tmp_path / "t" / "big").unlink()
     check_error(caller.file(url), 404, "NoSuchKey")
     assert str(tmp_path) not in caller.file(url).text
 
 
-def test_no_token_is_needed_and_it_is_recorded(served: tuple[Caller, str, bytes]) -> None:
+def test_signed_urls_need_no_bearer_token(served: tuple[Caller, str, bytes]) -> None:
     caller, url, _ = served
     caller.server.reset_requests()
     caller.file(url)
@@ -171,7 +171,7 @@ def test_no_token_is_needed_and_it_is_recorded(served: tuple[Caller, str, bytes]
     "path",
     ["../secret", "%2E%2E/secret", "a/../../secret", "/etc/passwd", "file:///etc/passwd", "../t2/f", "../t"],
 )
-def test_paths_out_of_the_table(tmp_path: Path, serve: Any, path: str) -> None:
+def test_paths_outside_the_table_are_refused(tmp_path: Path, serve: Any, path: str) -> None:
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "t2").mkdir()
     (tmp_path / "t2" / "f").write_text("secret")
@@ -184,7 +184,7 @@ def test_path_on_another_store(tmp_path: Path, serve: Any) -> None:
     serve({"s.s.t": table}).query("s.s.t").error(500)
 
 
-def test_links_out_of_the_table(tmp_path: Path, serve: Any) -> None:
+def test_links_outside_the_table_are_refused(tmp_path: Path, serve: Any) -> None:
     (tmp_path / "secret").write_text("secret")
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("link"), add("dir/secret"), add("inside")])
     (table / "link").unlink()
@@ -213,7 +213,7 @@ def test_table_behind_a_link(tmp_path: Path, serve: Any) -> None:
     assert {caller.file(file["url"]).status_code for file in caller.query("s.s.t").files} == {200}
 
 
-def test_directory_is_no_file(tmp_path: Path, serve: Any) -> None:
+def test_a_directory_answers_404(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
     (table / "f").unlink()
     (table / "f").mkdir()
@@ -254,7 +254,7 @@ def test_any_file_name_is_found_by_its_url(tmp_path: Path, serve: Any, name: str
     assert caller.file(url).content.decode() == name
 
 
-def test_a_file_of_a_table_that_is_no_longer_shared_is_gone(tmp_path: Path, serve: Any) -> None:
+def test_a_file_of_a_table_no_longer_shared_answers_404(tmp_path: Path, serve: Any) -> None:
     tables = {"s.s.t": write_table(tmp_path / "t", [protocol(), metadata(), add("f")])}
     caller = serve(tables)
     url = caller.query("s.s.t").files[0]["url"]

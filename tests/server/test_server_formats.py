@@ -78,7 +78,7 @@ def test_deletion_vectors_become_urls(with_vectors: Caller) -> None:
         ("responseformat=avro", ["responseformat"]),
     ],
 )
-def test_refusals_name_the_features(with_vectors: Caller, header: str | None, words: list[str]) -> None:
+def test_a_refused_table_names_its_features(with_vectors: Caller, header: str | None, words: list[str]) -> None:
     for answer in (
         with_vectors.query("s.s.t", caps(header) if header else None),
         with_vectors.get(f"{at('s.s.t')}/metadata", caps(header) if header else None),
@@ -87,7 +87,7 @@ def test_refusals_name_the_features(with_vectors: Caller, header: str | None, wo
         assert all(word in message for word in words), message
 
 
-def test_limit_takes_deleted_rows_off(with_vectors: Caller) -> None:
+def test_a_limit_does_not_count_deleted_rows(with_vectors: Caller) -> None:
     headers = caps("responseformat=delta;readerfeatures=deletionvectors")
     counts = [len(with_vectors.query("s.s.t", headers, limitHint=n).files) for n in (0, 1, 4, 5, 7, 8, 1000)]
     assert counts == [0, 1, 1, 2, 2, 3, 3]
@@ -144,7 +144,7 @@ def test_column_mapping(tmp_path: Path, serve: Any, reader: int) -> None:
         (3, ["v2Checkpoint", "vacuumProtocolCheck"], {}),
     ],
 )
-def test_features_that_parquet_format_can_carry(
+def test_features_supported_by_parquet_format(
     tmp_path: Path, serve: Any, version: int, features: list[str], configuration: dict[str, str]
 ) -> None:
     table = write_table(
@@ -187,7 +187,7 @@ def test_choice_of_format(tmp_path: Path, serve: Any, prefer: str, header: str |
     assert shown == (None if prefer == "parquet" else f"responseformat={chosen}")
 
 
-def test_file_ids_are_one_for_both_formats_or_one_for_each(tmp_path: Path, serve: Any) -> None:
+def test_file_ids_are_shared_by_the_formats_unless_an_option_separates_them(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
 
     def ids(caller: Caller) -> list[str]:
@@ -208,7 +208,7 @@ def test_parquet_only_server_refuses_advanced_tables(tmp_path: Path, serve: Any)
     ).error(400)
 
 
-def test_nulls_of_the_log(tmp_path: Path, serve: Any) -> None:
+def test_null_fields_of_the_log_are_omitted(tmp_path: Path, serve: Any) -> None:
     """Absent fields that a writer spells as null are left out; null partition values stay null."""
     columns = [column("p", "string"), column("a", "long")]
     table = write_table(

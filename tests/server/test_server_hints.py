@@ -38,7 +38,7 @@ def words(node: Any) -> set[str]:
 
 
 @pytest.mark.parametrize(("hint", "expected"), JSON_CASES, ids=lambda value: json.dumps(value)[:80])
-def test_json_hints_leave_out_files_by_their_partition_values(
+def test_json_hints_skip_files_by_partition_values(
     partitioned: Caller, hint: dict[str, Any], expected: list[int]
 ) -> None:
     found = numbers(partitioned, jsonPredicateHints=json.dumps(hint))
@@ -48,7 +48,7 @@ def test_json_hints_leave_out_files_by_their_partition_values(
 
 
 @pytest.mark.parametrize("hint", BAD_HINTS)
-def test_json_hints_that_cannot_be_evaluated_leave_everything_in(partitioned: Caller, hint: str) -> None:
+def test_json_hints_that_cannot_be_evaluated_skip_no_file(partitioned: Caller, hint: str) -> None:
     assert numbers(partitioned, jsonPredicateHints=hint) == [0, 1, 2, 3]
 
 
@@ -95,7 +95,7 @@ def test_numbers_with_huge_exponents_are_never_expanded(tmp_path: Any, serve: An
             assert numbers(caller, jsonPredicateHints=hint, limitHint=5) == [0]
 
 
-def test_limits_count_the_rows_of_the_files_that_hints_leave_in(tmp_path: Any, serve: Any) -> None:
+def test_limits_count_the_rows_of_matching_files(tmp_path: Any, serve: Any) -> None:
     stats: list[Any] = [{"numRecords": 10}, {"numRecords": 10}, {"numRecords": 10}, None, "not json", {}]
     files = [add(f"f{n}", partition={"p": str(n)}, stats=value) for n, value in enumerate(stats)]
     caller = serve(

@@ -30,7 +30,7 @@ def shop(tmp_path: Path, serve: Any) -> Caller:
     )
 
 
-def test_shares(shop: Caller) -> None:
+def test_shares_are_listed_by_name(shop: Caller) -> None:
     answer = shop.get("/shares")
     assert names(answer) == ["a-one", "B.two"]
     assert len({item["id"] for item in answer.json["items"]}) == 2
@@ -38,7 +38,7 @@ def test_shares(shop: Caller) -> None:
     assert one.json == {"share": answer.json["items"][0]}
 
 
-def test_schemas_and_tables(shop: Caller) -> None:
+def test_schemas_and_tables_are_listed_by_name(shop: Caller) -> None:
     schemas = shop.get("/shares/b.TWO/schemas")
     assert schemas.json == {"items": [{"name": "r", "share": "B.two"}, {"name": "s", "share": "B.two"}]}
     tables = shop.get("/shares/b%2Etwo/schemas/R/tables")
@@ -55,12 +55,12 @@ def test_schemas_and_tables(shop: Caller) -> None:
 @pytest.mark.parametrize(
     "path", ["/shares/nope", "/shares/nope/schemas", "/shares/nope/all-tables", "/shares/a-one/schemas/x/tables"]
 )
-def test_unknown_names(shop: Caller, path: str) -> None:
+def test_unknown_names_answer_404(shop: Caller, path: str) -> None:
     assert "There is no" in shop.get(path).error(404)
     assert "nope" in shop.get(path).error(404) or "'x'" in shop.get(path).error(404)
 
 
-def test_unknown_endpoint_and_method(shop: Caller) -> None:
+def test_an_unknown_endpoint_or_method_is_refused(shop: Caller) -> None:
     assert shop.get("/share").error(404) == "There is no such endpoint."
     answer = shop.call("POST", "/shares")
     assert answer.error(405)
@@ -96,7 +96,7 @@ def test_page_size_of_the_server(tmp_path: Path, serve: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", ["-1", "x", "1.5", "²", "99999999999999999999"])
-def test_bad_max_results(shop: Caller, bad: str) -> None:
+def test_malformed_max_results_is_refused(shop: Caller, bad: str) -> None:
     assert "maxResults" in shop.get("/shares", maxResults=bad).error(400)
 
 
@@ -114,13 +114,13 @@ def test_page_tokens_are_bound_to_their_listing(shop: Caller) -> None:
         assert "pageToken" in shop.get(path, pageToken=bad).error(400)
 
 
-def test_all_tables_can_be_missing(tmp_path: Path, serve: Any) -> None:
+def test_all_tables_can_be_disabled(tmp_path: Path, serve: Any) -> None:
     caller = serve({"s.s.t": write_table(tmp_path / "t", [protocol(), metadata()])}, all_tables=False)
     caller.get("/shares/s/all-tables").error(404)
     assert names(caller.get("/shares/s/schemas/s/tables")) == ["t"]
 
 
-def test_directory_layout(tmp_path: Path) -> None:
+def test_names_of_tables_come_from_their_directories(tmp_path: Path) -> None:
     for place in ("share/schema/three", "schema2/two", "one", "_hidden/x", ".h/x", "a/b/c/four"):
         write_table(tmp_path / place, [protocol(), metadata()])
     write_table(tmp_path / "one" / "inside", [protocol(), metadata()])
@@ -132,14 +132,14 @@ def test_directory_layout(tmp_path: Path) -> None:
     assert renamed.tables == ("s.d.one", "s.schema2.two", "share.schema.three")
 
 
-def test_an_empty_log_stops_no_other_table(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_with_an_empty_log_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_table(tmp_path / "one", [protocol(), metadata()])
     (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
     assert SharingServer(tmp_path).tables == ("local.default.one",)
     assert "not shared" in caplog.text
 
 
-def test_nothing_to_share(tmp_path: Path) -> None:
+def test_a_directory_without_tables_raises(tmp_path: Path) -> None:
     with pytest.raises(DeltaTableNotFoundError, match="no Delta table in this directory"):
         SharingServer(tmp_path)
     with pytest.raises(DeltaTableNotFoundError, match="no such directory"):
@@ -149,13 +149,13 @@ def test_nothing_to_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a", "a..b", ".b.c", "a b.c.d", "a.b/c.d", "a.b.c\n"])
-def test_bad_names(tmp_path: Path, name: str) -> None:
+def test_malformed_table_names_raise(tmp_path: Path, name: str) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata()])
     with pytest.raises(ValueError, match=r"share\.schema\.table"):
         SharingServer({name: table})
 
 
-def test_names_that_clash_or_cannot_be_shared(tmp_path: Path) -> None:
+def test_equal_or_forbidden_names_raise(tmp_path: Path) -> None:
     table = write_table(tmp_path / "x.y", [protocol(), metadata()])
     with pytest.raises(ValueError, match="case-insensitive"):
         SharingServer({"a.b.c": table, "A.B.C": table})
@@ -196,7 +196,7 @@ def test_a_table_that_is_added_to_the_mapping_is_shared(tmp_path: Path, serve: A
     assert names(caller.get("/shares/s/schemas/d/tables")) == ["one", "two"]
 
 
-def test_what_is_added_and_cannot_be_shared_leaves_the_others_as_they_are(
+def test_a_new_table_that_cannot_be_shared_is_skipped(
     tmp_path: Path, serve: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = [protocol(), metadata(), add("f")]

@@ -24,7 +24,7 @@ def file_count(sample_directory: Path) -> int:
     return len(DeltaTable(sample_directory / "retail/sales/orders").file_uris())
 
 
-def test_version(sample: Caller, sample_directory: Path) -> None:
+def test_the_latest_version_is_in_the_header(sample: Caller, sample_directory: Path) -> None:
     assert sample.get(f"{at(ORDERS)}/version").version == "7"
     head = sample.call("HEAD", at("RETAIL.Sales.ORDERS"))
     assert (head.status, head.version) == (200, "7")
@@ -32,7 +32,7 @@ def test_version(sample: Caller, sample_directory: Path) -> None:
     sample.get(at("retail.sales.nope") + "/version").error(404)
 
 
-def test_version_at_a_time(sample: Caller, sample_directory: Path) -> None:
+def test_the_version_at_a_timestamp(sample: Caller, sample_directory: Path) -> None:
     history = DeltaTable(sample_directory / "retail/sales/orders").history()
     assert len(history) == 8
     version = f"{at(ORDERS)}/version"
@@ -161,7 +161,7 @@ def test_time_travel(sample: Caller) -> None:
         ({"somethingNew": 1, "version": None, "predicateHints": None, "limitHint": None}, None),
     ],
 )
-def test_bodies(sample: Caller, body: dict[str, Any], word: str | None) -> None:
+def test_fields_of_a_query_are_validated(sample: Caller, body: dict[str, Any], word: str | None) -> None:
     answer = sample.query(ORDERS, **body)
     if word is None:
         assert answer.status == 200
@@ -170,7 +170,7 @@ def test_bodies(sample: Caller, body: dict[str, Any], word: str | None) -> None:
 
 
 @pytest.mark.parametrize("raw", ["{", "[]", "3", '"x"', "[" * 100_000, b"\xff"])
-def test_malformed_bodies(sample: Caller, raw: Any) -> None:
+def test_malformed_bodies_are_refused(sample: Caller, raw: Any) -> None:
     assert "body" in sample.call("POST", f"{at(ORDERS)}/query", data=raw).error(400)
 
 
@@ -178,7 +178,7 @@ def test_empty_body_is_a_query_for_everything(sample: Caller, file_count: int) -
     assert len(sample.call("POST", f"{at(ORDERS)}/query", data=b"").files) == file_count
 
 
-def test_body_that_is_too_large(sample: Caller) -> None:
+def test_a_body_above_the_limit_is_refused(sample: Caller) -> None:
     assert "too large" in sample.call("POST", f"{at(ORDERS)}/query", data=b" " * (17 << 20)).error(400)
 
 
@@ -193,7 +193,7 @@ def test_end_stream_action(sample: Caller, headers: dict[str, str]) -> None:
     assert answer.headers["delta-sharing-capabilities"].endswith("includeendstreamaction=true")
 
 
-def test_no_end_stream_action_unasked(sample: Caller) -> None:
+def test_no_end_stream_action_without_the_capability(sample: Caller) -> None:
     answer = sample.query(ORDERS)
     assert not answer.all("endStreamAction")
     assert "includeendstreamaction" not in answer.headers["delta-sharing-capabilities"]
@@ -245,7 +245,7 @@ def test_page_tokens_are_bound_to_their_query(sample: Caller) -> None:
     assert "pageToken" in sample.query(ORDERS, END, pageToken=listing).error(400)
 
 
-def test_pages_of_the_servers_own(sample_directory: Path, file_count: int, serve: Any) -> None:
+def test_the_server_limits_the_files_of_a_page(sample_directory: Path, file_count: int, serve: Any) -> None:
     caller = serve(sample_directory, max_files_per_page=4)
     assert len(caller.query(ORDERS, END).files) == 4
     assert len(caller.query(ORDERS, END, maxFiles=3).files) == 3
@@ -269,7 +269,7 @@ def test_refresh_tokens(tmp_path: Path, serve: Any) -> None:
     assert "refreshToken" in caller.query("s.s.t", refreshToken="made-up").error(400)
 
 
-def test_without_end_stream_action(sample_directory: Path, file_count: int, serve: Any) -> None:
+def test_an_older_server_sends_no_end_stream_action(sample_directory: Path, file_count: int, serve: Any) -> None:
     caller = serve(sample_directory, send_end_stream_action=False)
     answer = caller.query(ORDERS, END, maxFiles=1, includeRefreshToken=True)
     assert len(answer.files) == file_count
@@ -277,7 +277,7 @@ def test_without_end_stream_action(sample_directory: Path, file_count: int, serv
     assert answer.headers["delta-sharing-capabilities"] == "responseformat=parquet"
 
 
-def test_without_history(sample_directory: Path, serve: Any) -> None:
+def test_a_server_without_history_refuses_versions(sample_directory: Path, serve: Any) -> None:
     caller = serve(sample_directory, history=False)
     assert caller.query(ORDERS).version == "7"
     for answer in (
@@ -291,7 +291,7 @@ def test_without_history(sample_directory: Path, serve: Any) -> None:
         assert "history is not shared" in answer.error(400)
 
 
-def test_broken_tables(tmp_path: Path, serve: Any) -> None:
+def test_damaged_logs_answer_500(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f")])
     caller = serve({"s.s.t": table})
     (table / "_delta_log" / f"{1:020}.json").write_text("{")
@@ -302,14 +302,14 @@ def test_broken_tables(tmp_path: Path, serve: Any) -> None:
     assert "no longer there" in caller.query("s.s.t").error(404)
 
 
-def test_failure_before_the_answer(tmp_path: Path, serve: Any) -> None:
+def test_a_failure_before_the_first_chunk_is_a_status(tmp_path: Path, serve: Any) -> None:
     table = write_table(tmp_path / "t", [protocol(), metadata(), add("f"), add("z/../../outside")])
     caller = serve({"s.s.t": table})
     for headers in (None, END, DELTA_END):
         assert "outside its own directory" in caller.query("s.s.t", headers).error(403)
 
 
-def test_failure_in_mid_answer(tmp_path: Path, serve: Any) -> None:
+def test_a_later_failure_ends_the_answer_with_an_error(tmp_path: Path, serve: Any) -> None:
     """What goes wrong after the status has been sent is told in the last line, if the client wants one."""
     files = [add(f"f{number:05}") for number in range(2_000)]
     table = write_table(tmp_path / "t", [protocol(), metadata(), *files, add("z/../../outside")])

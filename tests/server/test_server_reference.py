@@ -81,9 +81,7 @@ def test_file_lines_have_no_id_of_the_deletion_vector(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("table", ["s.s.vectors", "s.s.mapped"])
-def test_tables_with_features_are_served_in_delta_format_by_the_new_reader_alone(
-    caller: Caller, table: str
-) -> None:
+def test_tables_with_features_are_served_in_delta_format_only(caller: Caller, table: str) -> None:
     assert response_format(caller.query(table, BOTH)) == "delta"
     assert response_format(caller.get(f"{at(table)}/metadata", BOTH)) == "delta"
     assert response_format(caller.query(table, BOTH, jsonPredicateHints=HINT, limitHint=5)) == "delta"
@@ -93,11 +91,11 @@ def test_tables_with_features_are_served_in_delta_format_by_the_new_reader_alone
 
 
 @pytest.mark.parametrize("table", ["s.s.vectors", "s.s.mapped", "s.s.grown"])
-def test_the_change_feed_of_such_tables_is_refused(caller: Caller, table: str) -> None:
+def test_the_change_feed_of_tables_with_features_is_refused(caller: Caller, table: str) -> None:
     check_too_new(caller.changes(table, BOTH, startingVersion=0, endingVersion=0))
 
 
-def test_tables_without_features_take_everything(caller: Caller) -> None:
+def test_tables_without_features_support_all_queries(caller: Caller) -> None:
     for headers in (BOTH, DELTA, {}):
         expected = "delta" if headers is DELTA else "parquet"
         for body in (
@@ -111,14 +109,14 @@ def test_tables_without_features_take_everything(caller: Caller) -> None:
         assert response_format(caller.changes("s.s.plain", headers, startingVersion=0)) == expected
 
 
-def test_the_format_follows_the_protocol_of_the_version_asked_for(caller: Caller) -> None:
+def test_the_format_follows_the_protocol_of_the_requested_version(caller: Caller) -> None:
     assert response_format(caller.query("s.s.grown", BOTH)) == "delta"
     assert response_format(caller.query("s.s.grown", BOTH, version=0)) == "parquet"
     assert response_format(caller.query("s.s.grown", BOTH, version=1)) == "delta"
     assert response_format(caller.query("s.s.grown", BOTH, timestamp="2023-11-14T22:13:20Z")) == "parquet"
 
 
-def test_points_in_time_that_are_not_there(caller: Caller) -> None:
+def test_versions_and_timestamps_out_of_range_are_refused(caller: Caller) -> None:
     for body in ({"version": 9}, {"timestamp": "2999-01-01T00:00:00Z"}):
         assert caller.query("s.s.plain", BOTH, **body).error(400)
 
@@ -126,7 +124,7 @@ def test_points_in_time_that_are_not_there(caller: Caller) -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"version": 0}, {"idempotencyKey": "k", "timestamp": "2023-11-14T22:13:20Z"}]
 )
-def test_asynchronous_queries_forget_what_was_asked(caller: Caller, body: dict[str, Any]) -> None:
+def test_asynchronous_queries_ignore_the_body_of_the_query(caller: Caller, body: dict[str, Any]) -> None:
     first = caller.query("s.s.plain", ASYNC, **body)
     assert first.headers["delta-sharing-capabilities"] == "responseformat=parquet"
     (line,) = first.lines
@@ -149,7 +147,7 @@ def test_asynchronous_queries_of_tables_with_features_fail(caller: Caller) -> No
     assert caller.call("POST", f"{at('s.s.plain')}/queries/nope", json={}).error(404)
 
 
-def test_the_answer_to_a_wrong_token_is_not_json(caller: Caller) -> None:
+def test_a_wrong_token_is_answered_with_plain_text(caller: Caller) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}):
         answer = requests.get(f"{caller.server.endpoint}/shares", headers=headers, timeout=HANG)
         assert answer.status_code == 401
@@ -157,7 +155,7 @@ def test_the_answer_to_a_wrong_token_is_not_json(caller: Caller) -> None:
             answer.json()
 
 
-def test_other_options_go_with_it(tmp_path: Path, serve: Any) -> None:
+def test_like_reference_accepts_other_options(tmp_path: Path, serve: Any) -> None:
     options = ServerOptions.like_reference(history=False)
     assert (options.history, options.imitate) == (False, "reference")
     with pytest.raises(TypeError):

@@ -69,7 +69,7 @@ def test_stop_with_open_downloads(table: Path) -> None:
             wait_until(lambda: set(threading.enumerate()) <= before, threading.enumerate)
 
 
-def test_port_in_use(table: Path) -> None:
+def test_a_port_in_use_raises(table: Path) -> None:
     with SharingServer({"s.s.t": table}) as server:
         port = int(server.endpoint.split(":")[2].split("/")[0])
         with pytest.raises(OSError, match=f"port {port} on 127.0.0.1 is in use: choose another"):
@@ -79,7 +79,7 @@ def test_port_in_use(table: Path) -> None:
         assert f":{port}/" in again.endpoint
 
 
-def test_only_loopback(table: Path) -> None:
+def test_the_server_listens_on_loopback_only(table: Path) -> None:
     with SharingServer({"s.s.t": table}) as server:
         port = int(server.endpoint.split(":")[2].split("/")[0])
         with socket.socket() as probe:
@@ -88,7 +88,7 @@ def test_only_loopback(table: Path) -> None:
                 probe.connect(("127.0.0.2", port))
 
 
-def test_profile(table: Path, tmp_path: Path) -> None:
+def test_the_profile_is_private_and_valid(table: Path, tmp_path: Path) -> None:
     with SharingServer({"s.s.t": table}, token="canary-7f3a") as server:
         profile = server.profile
         assert profile["shareCredentialsVersion"] == 1
@@ -140,7 +140,7 @@ def test_tokens_are_random(table: Path) -> None:
         assert len(one.profile["bearerToken"]) > 30
 
 
-def test_host_header(table: Path, serve: Any) -> None:
+def test_urls_use_the_host_of_the_request(table: Path, serve: Any) -> None:
     """URLs lead back to where the client came from, through a proxy too; nothing odd gets into them."""
     caller = serve({"s.s.t": table})
     url = caller.call("POST", f"{at('s.s.t')}/query", json={}, headers={"Host": "localhost:99"}).files[0]["url"]
@@ -164,19 +164,19 @@ def test_host_header(table: Path, serve: Any) -> None:
         ({"token": "a b"}, "token"),
     ],
 )
-def test_bad_options(table: Path, options: dict[str, Any], word: str) -> None:
+def test_invalid_options_raise(table: Path, options: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         SharingServer({"s.s.t": table}, **options)
     with pytest.raises(TypeError):
         SharingServer({"s.s.t": table}, no_such_option=1)
 
 
-def test_options_as_an_object(table: Path) -> None:
+def test_options_can_be_an_object(table: Path) -> None:
     server = SharingServer({"s.s.t": table}, options=ServerOptions(page_size=7, token="t"), history=False)
     assert (server.options.page_size, server.options.history, server.options.token) == (7, False, None)
 
 
-def test_recorded_requests(sample: Caller) -> None:
+def test_requests_are_recorded_without_secrets(sample: Caller) -> None:
     answer = sample.query(ORDERS, END, maxFiles=1, predicateHints=["order_id > 1"], includeRefreshToken=True)
     sample.query(ORDERS, END, refreshToken=answer.end["refreshToken"])
     sample.get("/shares", pageToken="x", maxResults=3)
@@ -205,7 +205,9 @@ def test_the_newest_requests_are_recorded(table: Path, serve: Any) -> None:
     assert caller.server.requests == []
 
 
-def test_server_errors_tell_nothing(table: Path, serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_internal_errors_hide_their_cause(
+    table: Path, serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     caller = serve({"s.s.t": table})
     from delta_sharing_client.server import app
 
@@ -217,7 +219,7 @@ def test_server_errors_tell_nothing(table: Path, serve: Any, monkeypatch: pytest
     assert "POST /delta-sharing/shares/s/schemas/s/tables/t/query failed" in caplog.text
 
 
-def test_missing_extra(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_raises(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("itsdangerous", "starlette", "uvicorn"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
@@ -225,7 +227,7 @@ def test_missing_extra(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 SharingServer({"s.s.t": table})
 
 
-def test_import_is_light() -> None:
+def test_importing_the_server_does_not_import_starlette() -> None:
     heavy = ("itsdangerous", "starlette", "uvicorn", "pyarrow", "deltalake", "asyncio")
     code = f"import sys, delta_sharing_client.server; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -274,7 +276,7 @@ def test_command_line_runs_until_ctrl_c(table: Path, tmp_path: Path) -> None:
     assert "canary" not in "".join(shown)
 
 
-def test_command_line_refusals(table: Path, tmp_path: Path, capsys: Any) -> None:
+def test_the_command_line_refuses_invalid_arguments(table: Path, tmp_path: Path, capsys: Any) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     with SharingServer({"s.s.t": table}) as server:
@@ -296,7 +298,7 @@ def test_command_line_refusals(table: Path, tmp_path: Path, capsys: Any) -> None
 
 
 @pytest.mark.parametrize("held", ["import pandas\n", '{"a": 1}', "[1]", "\x00"])
-def test_command_line_replaces_nothing_but_profiles(table: Path, tmp_path: Path, capsys: Any, held: str) -> None:
+def test_the_command_line_replaces_only_profiles(table: Path, tmp_path: Path, capsys: Any, held: str) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(held)
     assert main([str(tmp_path), "--profile", str(mine)]) == 2
