@@ -1,6 +1,6 @@
 """The public API has the signatures that `tests/public_signatures.txt` records.
 
-After an intended change, `python tests/test_public_signatures.py` writes the file anew. A removed or renamed
+After an intended change, `python tests/test_public_signatures.py` rewrites the file. A removed or renamed
 entry is a breaking change; CONTRIBUTING.md has the deprecation policy.
 """
 

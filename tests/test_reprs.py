@@ -45,7 +45,7 @@ PLAIN_HTTP = {"shareCredentialsVersion": 2, "endpoint": "https://example.com/", 
 
 
 def classes() -> Iterator[type]:
-    """The classes of the package that say themselves how they are shown, or what becomes of them."""
+    """The classes of the package with their own representation or clean-up."""
     for module in pkgutil.walk_packages(ds.__path__, f"{ds.__name__}."):
         if module.name.endswith("__main__"):
             continue

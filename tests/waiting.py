@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 #: Seconds after which a wait counts as a hang: far more than anything takes, on a busy machine too. pytest's own
-#: limit for a test (`timeout` in pyproject.toml) is longer, so that a wait can say what it waited for.
+#: limit for a test (`timeout` in pyproject.toml) is longer, so that a wait can report what it waited for.
 HANG = 600.0
 #: Seconds to watch for what must not happen.
 BRIEFLY = 0.05
@@ -100,7 +100,7 @@ def meanwhile(*steps: Callable[[], object]) -> Iterator[None]:
 
 
 class WallClock:
-    """The system clock, ahead by what a test says; for clients and servers of the test's own process.
+    """The system clock, ahead by the offset of a test; for clients and servers of the test's own process.
 
     Signed URLs and tokens that live for minutes expire at once with it, and never too soon on a busy machine.
     """
@@ -118,7 +118,7 @@ class WallClock:
 
 
 def wait_until_asleep(pid: int) -> None:
-    """Wait until the main thread of a process waits for something; where the system cannot tell, for a while.
+    """Wait until the main thread of a process waits, or for a while if the system does not report that.
 
     An exception that a signal handler raises may be lost while Python collects garbage or finalizes an object.
     """

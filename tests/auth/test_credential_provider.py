@@ -101,10 +101,10 @@ def test_exception_of_the_provider_is_a_token_error(open_server, caplog):
     caplog.set_level(logging.DEBUG)
 
     def broken():
-        raise RuntimeError(f'vault said {{"token": "{CANARY}"}}')
+        raise RuntimeError(f'vault error {{"token": "{CANARY}"}}')
 
     client = SharingClient({"endpoint": open_server.url}, credential_provider=broken)
-    with pytest.raises(TokenError, match="RuntimeError: vault said") as caught:
+    with pytest.raises(TokenError, match="RuntimeError: vault error") as caught:
         client.list_shares()
     assert CANARY not in str(caught.value) + caplog.text
     assert caught.value.__cause__ is None

@@ -179,8 +179,8 @@ def test_refused_assertion_raises(tokens, path, caplog):
 
     def check(request, form):
         seen.append(form["assertion"])
-        said = {"error": "invalid_grant", "error_description": f"no: {form['assertion']}"}
-        return Reply.of_json(said, status=400)
+        answer = {"error": "invalid_grant", "error_description": f"no: {form['assertion']}"}
+        return Reply.of_json(answer, status=400)
 
     tokens.check = check
     with pytest.raises(TokenError, match="invalid_grant") as caught:

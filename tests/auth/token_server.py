@@ -38,7 +38,7 @@ class Clock:
 
 
 class TokenServer:
-    """Gives tokens numbered from 1 at `/token`, and answers `/shares` to who brings one that still counts."""
+    """Issues tokens numbered from 1 at `/token`, and answers `/shares` for valid tokens."""
 
     def __init__(self, server: FaultServer) -> None:
         self.server = server

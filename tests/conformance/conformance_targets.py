@@ -187,7 +187,7 @@ class Answered:
 
 
 def parse_capabilities(text: str) -> dict[str, list[str]]:
-    """Take a capabilities header apart, the way the protocol's text says."""
+    """Parse a capabilities header as the protocol specifies."""
     pairs = [part.partition("=") for part in text.lower().split(";") if part.strip()]
     return {key.strip(): [value.strip() for value in values.split(",")] for key, _, values in pairs}
 

@@ -195,7 +195,7 @@ def test_time_travel_returns_the_version_or_a_typed_error(any_server: Target, re
 
 
 class TestWire:
-    """What the protocol's text says of the bytes."""
+    """The bytes that the protocol specifies."""
 
     def test_without_the_header_the_answer_is_parquet(self, any_server: Target, readable: list[Table]) -> None:
         answered = 0

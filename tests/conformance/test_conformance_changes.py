@@ -26,7 +26,7 @@ Changes = Counter[tuple[int, str, int]]
 
 @pytest.fixture(scope="module")
 def changes_of(tables: dict[str, Path]) -> Callable[[int, int], Changes]:
-    """What deltalake's own change feed says of a range: version, kind of change, id."""
+    """Deltalake's change feed of a range: version, change type, id."""
 
     def read(first: int, last: int) -> Changes:
         feed = pa.table(DeltaTable(str(tables[ORDERS])).load_cdf(first, last).read_all())
@@ -217,7 +217,7 @@ class TestWire:
         assert set(actions) == {"cdc", "add"}
 
     def test_files_of_a_range_by_query(self, target: Target) -> None:
-        """POST /query with a starting version tells the files, not the rows, that changed."""
+        """POST /query with a starting version returns changed files, not changed rows."""
         answer = target.query(ORDERS, startingVersion=4, endingVersion=5)
         if not target.history:
             assert answer.status == 400
@@ -244,7 +244,7 @@ def test_missing_table_is_not_found(target: Target) -> None:
 
 
 def test_removed_files_can_be_read(newest: Target, tmp_path: Path) -> None:
-    """Without a feed's own files an overwrite is told as removed and added files."""
+    """Without change data files, an overwrite is returned as removed and added files."""
     from deltalake import write_deltalake
 
     from delta_sharing_client.server import SharingServer

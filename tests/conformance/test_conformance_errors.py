@@ -181,7 +181,7 @@ class TestAnswersThatBreakOff:
                 assert len(client.table("s.s.t").scan().files()) == 2
 
     def test_a_failure_after_the_status(self, tmp_path: Path) -> None:
-        """The embedded server tells in the last line what it cannot tell by the status any more."""
+        """The embedded server reports a late error in the last line, because the status is sent already."""
         import pyarrow as pa
         from loading_tables import File, column, write_table
 

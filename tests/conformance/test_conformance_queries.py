@@ -472,8 +472,8 @@ class TestEndStreamAction:
         ends = [number for number, line in enumerate(answer.lines) if "endStreamAction" in line]
         if target.ends_streams:
             assert ends == [len(answer.lines) - 1]
-            told = answer.all("endStreamAction")[0]["minUrlExpirationTimestamp"]
-            assert told == min(file["expirationTimestamp"] for file in answer.all("file"))
+            expires = answer.all("endStreamAction")[0]["minUrlExpirationTimestamp"]
+            assert expires == min(file["expirationTimestamp"] for file in answer.all("file"))
         else:
             assert ends == []
         assert not target.query(ORDERS, f"responseformat={response_format}").all("endStreamAction")

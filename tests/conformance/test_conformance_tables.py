@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture(scope="module")
 def columns_of(tables: dict[str, Path]) -> Callable[[int], list[str]]:
-    """The columns of a version of `orders`, as deltalake tells them."""
+    """The columns of a version of `orders`, from deltalake."""
     return lambda version: [
         field.name for field in DeltaTable(str(tables[ORDERS]), version=version).schema().fields
     ]
@@ -194,14 +194,14 @@ class TestCapabilities:
             sent = [request.capabilities for request in newest.server.requests if not request.is_file]
             assert len(sent) == 2
             for header in sent:
-                said = parse_capabilities(header or "")
-                assert said["responseformat"] == formats
-                assert said["includeendstreamaction"] == ["true"]
+                parsed = parse_capabilities(header or "")
+                assert parsed["responseformat"] == formats
+                assert parsed["includeendstreamaction"] == ["true"]
                 if "delta" in formats:
-                    assert set(said["readerfeatures"]) == set(SUPPORTED_FEATURES)
-                    assert {"deletionvectors", "columnmapping", "timestampntz"} <= set(said["readerfeatures"])
+                    assert set(parsed["readerfeatures"]) == set(SUPPORTED_FEATURES)
+                    assert {"deletionvectors", "columnmapping", "timestampntz"} <= set(parsed["readerfeatures"])
                 else:
-                    assert "readerfeatures" not in said
+                    assert "readerfeatures" not in parsed
 
     def test_header_is_sent_only_where_it_applies(self, newest: Target) -> None:
         assert newest.server is not None

@@ -64,6 +64,6 @@ def test_their_figures_are_the_defaults(root: Path) -> None:
         assert f"| `{name}" in mirrors
         assert hasattr(Mirror, name)
     public = [n for n in vars(DeltaLog) if not n.startswith("_") and n != "checkpoint_if_due"]
-    told = {"latest_version", "commit_timestamp", "version_at_or_after", "version_at_or_before"}
-    for name in set(public) - told:
+    described = {"latest_version", "commit_timestamp", "version_at_or_after", "version_at_or_before"}
+    for name in set(public) - described:
         assert name in logs

@@ -25,7 +25,7 @@ ids = {"ids": lambda path: path.name}
 
 
 def rows() -> dict[str, tuple[str, str]]:
-    """What the page says of each example: its kind, and whether it is supported."""
+    """The row of each example in the page: its type, and whether it is supported."""
     found = re.findall(r"^\| \[([^\]]+)\]\(\1\) \| (.*?) \| (.*?) \|$", TEXT, re.MULTILINE)
     return {name: (kind, support) for name, kind, support in found}
 

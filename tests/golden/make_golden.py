@@ -108,10 +108,10 @@ def make_case(spark: Any, case: Any, directory: Path) -> dict[str, Any]:
     versions = {}
     for version in sorted(table.versions | {latest}):
         frame = spark.read.format("delta").option("versionAsOf", version).load(str(table.path))
-        told, state = write_expected(frame, case.key, directory / "expected" / f"v{version}.parquet"), {}
-        if told.pop("void"):
+        facts, state = write_expected(frame, case.key, directory / "expected" / f"v{version}.parquet"), {}
+        if facts.pop("void"):
             state["void_columns"] = [f.name for f in frame.schema.fields if f.dataType.typeName() == "void"]
-        versions[str(version)] = told | state | (protocol_at(table.log, version) or latest_protocol(table))
+        versions[str(version)] = facts | state | (protocol_at(table.log, version) or latest_protocol(table))
     changes = []
     for first, last in table.changes:
         reader = spark.read.format("delta").option("readChangeFeed", "true")
@@ -119,9 +119,11 @@ def make_case(spark: Any, case: Any, directory: Path) -> dict[str, Any]:
         # The time of a commit is that of its file, which a checkout changes.
         frame = frame.drop("_commit_timestamp")
         name = f"changes-{first}-{last}.parquet"
-        told = write_expected(frame, ("_commit_version", *case.key, "_change_type"), directory / "expected" / name)
-        told.pop("void")
-        changes.append({"first": first, "last": last, "file": name} | told)
+        facts = write_expected(
+            frame, ("_commit_version", *case.key, "_change_type"), directory / "expected" / name
+        )
+        facts.pop("void")
+        changes.append({"first": first, "last": last, "file": name} | facts)
     return {
         "about": case.about,
         "key": list(case.key),
@@ -217,16 +219,16 @@ def write_readme() -> None:
     ]
     cases = ["| case | what it holds | versions compared | reader features |", "|---|---|---|---|"]
     for path in sorted(TABLES.glob("*/case.json")):
-        told = json.loads(path.read_text("utf-8"))
-        last = told["versions"][str(told["latest"])]
+        facts = json.loads(path.read_text("utf-8"))
+        last = facts["versions"][str(facts["latest"])]
         features = set(last.get("reader_features", []))
         if last.get("column_mapping", "none") != "none":
             features.add(f"columnMapping ({last['column_mapping']})")
             features.discard("columnMapping")
-        compared = ", ".join(told["versions"])
-        if "changes" in told:
-            compared += "; changes " + ", ".join(f"{c['first']} to {c['last']}" for c in told["changes"])
-        cases.append(f"| `{path.parent.name}` | {told['about']} | {compared} | {', '.join(sorted(features))} |")
+        compared = ", ".join(facts["versions"])
+        if "changes" in facts:
+            compared += "; changes " + ", ".join(f"{c['first']} to {c['last']}" for c in facts["changes"])
+        cases.append(f"| `{path.parent.name}` | {facts['about']} | {compared} | {', '.join(sorted(features))} |")
     text = (HERE / "README.md").read_text("utf-8")
     for name, table in (("versions", lines), ("cases", cases)):
         before, rest = text.split(f"<!-- {name} -->\n")
@@ -264,18 +266,18 @@ def main() -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         try:
-            told = make_case(spark, case, scratch)
+            facts = make_case(spark, case, scratch)
         except Exception as error:  # noqa: BLE001 - one case that fails shall not hide the others
             lines = str(error).splitlines()
             causes = [line for line in lines[1:] if line.startswith("Caused by")]
             print(f"FAILED {case.name}:", *lines[:3], *causes, sep="\n    ", flush=True)
             failed.append(case.name)
             continue
-        (scratch / "case.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        (scratch / "case.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(scratch, directory)
         shutil.rmtree(scratch)
-        print(f"{case.name}: {len(told['versions'])} versions, {time.monotonic() - began:.1f} s", flush=True)
+        print(f"{case.name}: {len(facts['versions'])} versions, {time.monotonic() - began:.1f} s", flush=True)
     if not chosen:
         for stale in TABLES.iterdir():
             if stale.name not in CASES:

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
 
-#: What an answer tells: as the log has it; nothing that a reader can do without; everything, null where unknown.
+#: Contents of an answer: the log's actions; required fields only; all fields, null if unknown.
 Wording = Literal["plain", "short", "nulls"]
 
 _OTHERS: Final = ("remove", "cdc", "metaData", "protocol", "txn", "commitInfo", "domainMetadata")
@@ -28,7 +28,7 @@ class RawServer:
 
     Args:
         tables: the directory.
-        wording: how much an answer tells.
+        wording: contents of an answer.
     """
 
     def __init__(self, tables: Path, wording: Wording) -> None:
@@ -122,8 +122,8 @@ class RawServer:
     def _metadata(self, snapshot: Snapshot) -> dict[str, Any]:
         raw = dict(snapshot.metadata.raw)
         if self.wording == "short":
-            told = {"schemaString", "partitionColumns", "configuration"}
-            return {"deltaMetadata": {key: value for key, value in raw.items() if key in told and value}}
+            kept = {"schemaString", "partitionColumns", "configuration"}
+            return {"deltaMetadata": {key: value for key, value in raw.items() if key in kept and value}}
         if self.wording == "nulls":
             unknown = dict.fromkeys(("name", "description", "createdTime"))
             raw = unknown | raw | {"format": {"provider": "parquet", "options": {"x": "y"}}}
@@ -142,8 +142,8 @@ class RawServer:
             assert place is not None
             add["deletionVector"] = vector | {"storageType": "p", "pathOrInlineDv": self._url(place)}
         if self.wording == "short":
-            told = {"path", "partitionValues", "deletionVector"}
-            return {"deltaSingleAction": {"add": {key: add[key] for key in told if add.get(key)}}}
+            kept = {"path", "partitionValues", "deletionVector"}
+            return {"deltaSingleAction": {"add": {key: add[key] for key in kept if add.get(key)}}}
         if self.wording == "nulls":
             unknown = dict.fromkeys(("stats", "tags", "deletionVector", "baseRowId", "defaultRowCommitVersion"))
             action = dict.fromkeys(_OTHERS) | {"add": unknown | add}

@@ -32,22 +32,22 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Case:
-    """A golden table: what its `case.json` says."""
+    """A golden table, as its `case.json` describes it."""
 
     name: str
-    told: dict[str, Any]
+    facts: dict[str, Any]
 
     @property
     def latest(self) -> int:
-        return int(self.told["latest"])
+        return int(self.facts["latest"])
 
     @property
     def versions(self) -> list[int]:
-        return [int(version) for version in self.told["versions"]]
+        return [int(version) for version in self.facts["versions"]]
 
     @property
     def key(self) -> list[str]:
-        return list(self.told["key"])
+        return list(self.facts["key"])
 
     @property
     def table_name(self) -> str:
@@ -55,9 +55,9 @@ class Case:
 
     def needed(self, version: int) -> set[str]:
         """The reader features in use at a version, as their canonical names."""
-        told = self.told["versions"][str(version)]
-        features = {canonical_feature(name) for name in told.get("reader_features", [])}
-        if told.get("column_mapping", "none") != "none":
+        facts = self.facts["versions"][str(version)]
+        features = {canonical_feature(name) for name in facts.get("reader_features", [])}
+        if facts.get("column_mapping", "none") != "none":
             return features | {"columnmapping"}
         return features - {"columnmapping"}
 
@@ -86,11 +86,11 @@ PLAIN = [
 ]
 DELTA_ONLY = [pytest.param(c, id=c.name) for c in CASES.values() if c.needed(c.latest) - LOG_FEATURES]
 CHANGES = [
-    pytest.param(case, told, id=f"{case.name}-{told['first']}-{told['last']}")
+    pytest.param(case, facts, id=f"{case.name}-{facts['first']}-{facts['last']}")
     for case in CASES.values()
-    for told in case.told.get("changes", [])
+    for facts in case.facts.get("changes", [])
 ]
-TIMES = [pytest.param(case, id=case.name) for case in CASES.values() if "timestamps" in case.told]
+TIMES = [pytest.param(case, id=case.name) for case in CASES.values() if "timestamps" in case.facts]
 LATEST = [pytest.param(case, id=case.name) for case in CASES.values()]
 READABLE = [pytest.param(case, id=case.name) for case in CASES.values() if not case.missing(case.latest)]
 
@@ -170,14 +170,14 @@ def columns_of(table: pa.Table) -> list[tuple[str, str]]:
 
 def check(actual: pa.Table, case: Case, version: int) -> None:
     """The table has the columns and rows of the expected one, exactly."""
-    for name in case.told["versions"][str(version)].get("void_columns", []):
+    for name in case.facts["versions"][str(version)].get("void_columns", []):
         column = actual.column(name)
         assert column.type == pa.null()
         actual = actual.drop_columns([name])
     expected = case.expected(version)
     assert columns_of(actual) == columns_of(expected)
     assert ordered(actual, case.key) == ordered(expected, case.key)
-    assert actual.num_rows == case.told["versions"][str(version)]["rows"]
+    assert actual.num_rows == case.facts["versions"][str(version)]["rows"]
 
 
 def refused(client: SharingClient, case: Case, version: int, **options: Any) -> None:
@@ -225,7 +225,7 @@ def test_latest_version_is_the_default(client: SharingClient, case: Case) -> Non
 @pytest.mark.parametrize("case", READABLE)
 def test_count_and_limit(client: SharingClient, case: Case) -> None:
     scan = client.table(case.table_name).scan(variant="json")
-    rows = case.told["versions"][str(case.latest)]["rows"]
+    rows = case.facts["versions"][str(case.latest)]["rows"]
     assert scan.count() == rows
     half = rows // 2 + 1
     whole = rows_of(scan.to_arrow())
@@ -313,30 +313,30 @@ def as_literal(value: Any, kind: pa.DataType) -> Any:
 @pytest.mark.parametrize("case", READABLE)
 def test_frames(client: SharingClient, case: Case) -> None:
     scan = client.table(case.table_name).scan(variant="json")
-    if case.told.get("beyond_python"):
+    if case.facts.get("beyond_python"):
         # pandas holds nested times and dates as Python's own, which end at the years 1 and 9999.
         with pytest.raises((ValueError, DeltaSharingError), match="out of range"):
             scan.to_pandas(progress=False)
         return
-    assert len(scan.to_pandas(progress=False)) == case.told["versions"][str(case.latest)]["rows"]
+    assert len(scan.to_pandas(progress=False)) == case.facts["versions"][str(case.latest)]["rows"]
 
 
 @pytest.mark.parametrize("case", TIMES)
 def test_versions_by_commit_timestamp(client: SharingClient, case: Case) -> None:
     table = client.table(case.table_name)
-    for version, milliseconds in case.told["timestamps"].items():
+    for version, milliseconds in case.facts["timestamps"].items():
         moment = EPOCH + timedelta(milliseconds=milliseconds)
         assert table.version(moment) == int(version)
-        if version in case.told["versions"]:
+        if version in case.facts["versions"]:
             check(table.scan(timestamp=moment).to_arrow(), case, int(version))
 
 
 @pytest.mark.parametrize("response_format", ["delta", "parquet"])
-@pytest.mark.parametrize(("case", "told"), CHANGES)
+@pytest.mark.parametrize(("case", "facts"), CHANGES)
 def test_changes(
-    client: SharingClient, served_by: str, case: Case, told: dict[str, Any], response_format: Any
+    client: SharingClient, served_by: str, case: Case, facts: dict[str, Any], response_format: Any
 ) -> None:
-    changes = client.table(case.table_name).changes(told["first"], told["last"], response_format=response_format)
+    changes = client.table(case.table_name).changes(facts["first"], facts["last"], response_format=response_format)
     if served_by == "reference" and case.is_too_new(case.latest):
         with pytest.raises(BadRequestError, match="is too new") as caught:
             changes.to_arrow()
@@ -350,7 +350,7 @@ def test_changes(
     assert changes.count() == actual.num_rows
     assert actual.column_names[-1] == "_commit_timestamp"
     actual = actual.drop_columns(["_commit_timestamp"])
-    expected = pq.read_table(TABLES / case.name / "expected" / told["file"], partitioning=None)
+    expected = pq.read_table(TABLES / case.name / "expected" / facts["file"], partitioning=None)
     assert columns_of(actual) == columns_of(expected)
     key = ["_commit_version", *case.key, "_change_type"]
     assert ordered(actual, key) == ordered(expected, key)

@@ -35,7 +35,7 @@ def test_pandas(client: SharingClient, case: Case) -> None:
     expected = scan.to_arrow()
     frame = scan.to_pandas(dtype_backend="pyarrow", progress=False)
     assert rows_of(pa.Table.from_pandas(frame, expected.schema, preserve_index=False)) == rows_of(expected)
-    if case.told.get("beyond_python"):
+    if case.facts.get("beyond_python"):
         # Python's own dates and times, which nested ones become, end at the years 1 and 9999.
         with pytest.raises((ValueError, DeltaSharingError), match="out of range"):
             scan.to_pandas(progress=False)

@@ -36,8 +36,8 @@ def protocol(*features: str, reader: int = 1) -> dict[str, Any]:
 def metadata(*columns: tuple[str, str], **more: Any) -> dict[str, Any]:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns]
     schema = json.dumps({"type": "struct", "fields": fields})
-    told = {"id": "testId", "format": {"provider": "parquet", "options": {}}, "schemaString": schema}
-    return {"metaData": told | {"partitionColumns": [], "configuration": {}} | more}
+    fields = {"id": "testId", "format": {"provider": "parquet", "options": {}}, "schemaString": schema}
+    return {"metaData": fields | {"partitionColumns": [], "configuration": {}} | more}
 
 
 def bare_metadata() -> dict[str, Any]:
@@ -56,7 +56,7 @@ def remove(path: str) -> dict[str, Any]:
 
 
 ID = ("id", "integer")
-#: The commits of each table, and what reading it comes to: rows and columns, or an error and its reason.
+#: The commits of each table, and the result of a read: rows and columns, or an error and its reason.
 LOGS: dict[str, tuple[list[list[dict[str, Any]]], tuple[int, int] | tuple[type[DeltaSharingError], str]]] = {
     "removed_by_another_spelling": (
         [[protocol(), bare_metadata(), add("/a/with%20space/p@%23h")], [remove("file:///a/with%20space/p@%23h")]],

@@ -116,7 +116,7 @@ JSON_CASES: list[tuple[dict[str, Any], list[int]]] = [
     (op("lessThan", col("n", "int"), col("x", "double")), [0, 3]),
 ]  # fmt: skip
 
-#: Hints that say nothing that can be evaluated.
+#: Hints that cannot be evaluated.
 BAD_HINTS = [
     "{",
     "[]",

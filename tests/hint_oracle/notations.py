@@ -60,7 +60,7 @@ def parse_json_hint(text: str) -> Predicate:
         text: the JSON text.
 
     Raises:
-        PredicateError: it is not what the protocol says.
+        PredicateError: it does not match the protocol.
     """
     try:
         tree = json.loads(text)
@@ -120,7 +120,7 @@ def parse_sql_hint(text: str, kind_of: Callable[[str], Kind]) -> Predicate:
 
     Args:
         text: the SQL text.
-        kind_of: tells the type of a column.
+        kind_of: returns the type of a column.
 
     Raises:
         PredicateError: it is more than these expressions.

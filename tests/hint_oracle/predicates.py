@@ -145,7 +145,7 @@ def may_match(predicate: Predicate, lookup: Lookup) -> bool:
 
     Args:
         predicate: the predicate.
-        lookup: tells what a column's values in the file may be.
+        lookup: returns the possible values of a column in the file.
 
     Raises:
         PredicateError: the predicate does not fit the table.

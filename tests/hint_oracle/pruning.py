@@ -133,7 +133,7 @@ class _FileValues:
         nulls, rows = _leaf(stats, "nullCount", field.physical_name), stats.get("numRecords")
         nulls_known = isinstance(nulls, int)
         may_be_value = not (nulls_known and isinstance(rows, int) and nulls == rows)
-        # With loose bounds a null count says something only at its two ends, and only those are used.
+        # With loose bounds only the two extremes of a null count are reliable.
         may_be_null = not nulls_known or nulls != 0
         low = high = None
         if kind == field.kind and kind in _STATS_KINDS:

@@ -106,7 +106,7 @@ def test_delta_spark_reads_our_logs(spark: Any, written: tuple[Path, list[int]])
     directory, values = written
     frame = spark.read.format("delta").load(str(directory))
     assert sorted(row["a"] for row in frame.collect()) == values
-    # Data skipping by our statistics and partition values, as the checkpoint tells them.
+    # Data skipping by our statistics and partition values, of the checkpoint.
     assert sorted(row["a"] for row in frame.where("a > 104").collect()) == [v for v in values if v > 104]
     assert sorted(row["a"] for row in frame.where("p = DATE'2024-01-03'").collect()) == [2, 102]
 

@@ -14,7 +14,7 @@ from delta_sharing_client.server import SharingServer
 
 TABLES = Path(__file__).parents[1] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
-FOLLOWED = [name for name, told in CASES.items() if len(told["versions"]) > 1]
+FOLLOWED = [name for name, facts in CASES.items() if len(facts["versions"]) > 1]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,9 @@ def test_mirror(name: str, spark: Any, client: SharingClient, tmp_path: Path) ->
         assert rows(spark, mirror.directory, local) == rows(spark, TABLES / name / "table", version)
 
 
-FEEDS = [(name, told["first"], told["last"]) for name, case in CASES.items() for told in case.get("changes", [])]
+FEEDS = [
+    (name, facts["first"], facts["last"]) for name, case in CASES.items() for facts in case.get("changes", [])
+]
 
 
 def change_rows(spark: Any, path: Path, first: int, last: int) -> list[str]:

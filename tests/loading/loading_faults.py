@@ -96,7 +96,7 @@ class Share:
 
 
 def expired(request: Request) -> Reply:
-    """What S3 says of a URL whose time is over."""
+    """S3's answer to an expired URL."""
     text = "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"
     return Reply(status=403, body=text.encode(), headers={"Content-Type": "application/xml"})
 

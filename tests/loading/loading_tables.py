@@ -46,8 +46,8 @@ class File:
 
     rows: what it holds; partition columns are not among them.
     values: its partition values, as the log spells them.
-    stats: its statistics; "rows" tells their number alone, None nothing.
-    vector: positions of rows that are deleted; `stored` says how ("file" or "inline").
+    stats: its statistics; "rows" for the number of rows only, None for none.
+    vector: positions of rows that are deleted; `stored` is their storage ("file" or "inline").
     options: for `pyarrow.parquet.write_table`.
     """
 

@@ -173,7 +173,7 @@ def _ids(client: SharingClient, kind: str, filters: Any) -> list[int]:
 
 
 def _literals(kind: str) -> list[tuple[Any, Any]]:
-    """Literals as (what a row is compared with, what the filter says)."""
+    """Literals as pairs of a Python value and its form in a filter."""
     _, values, literal = _KINDS[kind]
     if kind.startswith("timestamp"):
         values = _MOMENTS
@@ -251,6 +251,6 @@ def test_count_reads_no_file_when_partition_values_decide(
     table = connect(server).table("share.extremes.int8")
     assert table.scan(filters=[("file", "in", [0, 1]), ("file", "is not", None)]).count() == 2
     assert [request for request in server.requests if request.is_file] == []
-    # Its bounds say that the value of each of these files is above, and are not taken at their word.
+    # The bounds of these files lie above their values, and must not be trusted.
     assert table.scan(filters=[("file", "in", [0, 1]), ("c", ">=", -128)]).count() == 2
     assert len([request for request in server.requests if request.is_file]) == 2

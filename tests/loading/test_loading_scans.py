@@ -327,8 +327,8 @@ class TestAbout:
         assert file_requests(server) == []
         assert "s.s.many, version 0" in text
         assert "word" in text
-        told = [number for number in range(FILES) if number % 4 in (1, 2) and (number < 4 or number % 3 == 0)]
-        assert f"{len(told)} to read" in text
+        expected = [number for number in range(FILES) if number % 4 in (1, 2) and (number < 4 or number % 3 == 0)]
+        assert f"{len(expected)} to read" in text
         assert "?" not in text
 
     def test_replace(self, scan: TableScan) -> None:

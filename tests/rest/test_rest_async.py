@@ -17,7 +17,7 @@ from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 POLL = QUERY.replace("/query", "/queries/q-1")
 
 
-#: How a server says that it answers asynchronously, and means it.
+#: The capabilities header of a server that announces asynchronous answers.
 CAPABLE = {"delta-sharing-capabilities": "responseformat=parquet;includeendstreamaction=true;AsyncQuery=True"}
 
 
@@ -117,7 +117,7 @@ class TestTheRequests:
 
 
 def unannounced(**fields):
-    """A status of a server that does not say that it answers asynchronously: it forgets what was asked for."""
+    """The status of a server that does not announce asynchronous answers, and ignores the fields of the query."""
     status = {"queryStatus": {"queryId": "q-1", **fields}}
     return Reply.of_lines(status, headers={"delta-sharing-capabilities": "responseformat=parquet"})
 

@@ -277,7 +277,7 @@ class TestErrors:
             RestClient(profile).get_share("a")
 
     @pytest.mark.parametrize(
-        ("body", "said"),
+        ("body", "message"),
         [
             (b"", None),
             (b"gateway down", "gateway down"),
@@ -290,11 +290,11 @@ class TestErrors:
             (b"[" * 100_000, "[" * 200 + "..."),
         ],
     )
-    def test_bodies_of_errors(self, server, rest, body, said):
+    def test_bodies_of_errors(self, server, rest, body, message):
         server.on("GET", "*", Reply(status=400, body=body))
         with pytest.raises(BadRequestError) as caught:
             rest.get_share("a")
-        assert caught.value.server_message == said
+        assert caught.value.server_message == message
         assert caught.value.__cause__ is None
 
     @pytest.mark.parametrize(("status", "kind"), [(401, AuthenticationError), (403, ForbiddenError)])

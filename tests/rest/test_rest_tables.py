@@ -339,7 +339,7 @@ class TestCutAnswers:
         return page(*(add(number) for number in range(300)))
 
     def test_every_cut_at_a_line_is_noticed_and_retried(self, server, rest):
-        """The server says nothing of a length: only the missing EndStreamAction tells."""
+        """There is no Content-Length: only the missing EndStreamAction shows the cut."""
         body = self.whole().body
         ends = [match.end() for match in re.finditer(rb"\n", body)][:-1]
         for end in [ends[0], ends[1], ends[2], ends[200], ends[-1]]:

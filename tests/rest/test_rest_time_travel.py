@@ -33,22 +33,22 @@ def answer(*files, version=None, metadata_version=None, delta=False):
     return Reply.of_lines(protocol, metadata, *files, END, headers=headers)
 
 
-def file(number, *, delta=False, vector=None, **told):
+def file(number, *, delta=False, vector=None, **fields):
     line = delta_add(number, vector=vector) if delta else add(number)
-    return {"file": {**line["file"], **told}}
+    return {"file": {**line["file"], **fields}}
 
 
 BY_VERSION = {"version": 3}
 BY_TIME = {"timestamp": NOON}
 
 RIGHT = {
-    "nothing is told": (BY_VERSION, {}, {}),
-    "the header tells": (BY_VERSION, {"version": 3}, {}),
-    "all of it tells": (BY_VERSION, {"version": 3, "metadata_version": 3}, {"version": 3, "timestamp": 1}),
+    "no version anywhere": (BY_VERSION, {}, {}),
+    "version in the header": (BY_VERSION, {"version": 3}, {}),
+    "versions everywhere": (BY_VERSION, {"version": 3, "metadata_version": 3}, {"version": 3, "timestamp": 1}),
     "earlier lines": (BY_VERSION, {"version": 3, "metadata_version": 0}, {"version": 1, "timestamp": 1}),
-    "by time: nothing is told": (BY_TIME, {}, {}),
-    "by time: the header tells": (BY_TIME, {"version": 8}, {}),
-    "by time: all of it tells": (
+    "by time: no version anywhere": (BY_TIME, {}, {}),
+    "by time: version in the header": (BY_TIME, {"version": 8}, {}),
+    "by time: versions everywhere": (
         BY_TIME,
         {"version": 8, "metadata_version": 8},
         {"version": 8, "timestamp": NOON_MS},
@@ -74,9 +74,9 @@ WRONG = {
 @pytest.mark.parametrize("kind", ["parquet", "delta", "vector"])
 class TestQuery:
     def ask(self, server, rest, case, kind):
-        request, head, told = case
+        request, head, fields = case
         delta = kind != "parquet"
-        files = [file(1, delta=delta), file(2, delta=delta, vector=1 if kind == "vector" else None, **told)]
+        files = [file(1, delta=delta), file(2, delta=delta, vector=1 if kind == "vector" else None, **fields)]
         server.on("POST", QUERY, answer(*files, delta=delta, **head))
         return rest.query_table(TABLE, QueryRequest(**request))
 

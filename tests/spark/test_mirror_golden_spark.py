@@ -37,4 +37,4 @@ def test_rows_and_types(spark: SparkSession, client: SharingClient, case: Case, 
     mirror.sync(progress=False)
     frame = mirror_dataframe(mirror.scan(variant="json"), spark)
     same_rows(collected(frame), table.scan(variant="json").to_arrow(), case.key)
-    assert frame.count() == case.told["versions"][str(case.latest)]["rows"]
+    assert frame.count() == case.facts["versions"][str(case.latest)]["rows"]

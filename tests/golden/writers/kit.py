@@ -27,7 +27,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(about: str, *, key: str | tuple[str, ...] = "id") -> Callable[[Callable[[GoldenTable], None]], Any]:
-    """Register a function as the case of its name; `key` are the columns that tell its rows apart."""
+    """Register a function as the case of its name; `key` are the columns that identify its rows."""
 
     def register(function: Callable[[GoldenTable], None]) -> Callable[[GoldenTable], None]:
         name = function.__name__

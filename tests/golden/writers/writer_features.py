@@ -92,7 +92,7 @@ def in_commit_timestamps_later(t: GoldenTable) -> None:
 
 
 def _times(t: GoldenTable) -> dict[str, int]:
-    """Versions' times in milliseconds, as the engine tells them."""
+    """Versions' times in milliseconds, from the engine's history."""
     history = (
         DeltaTable.forPath(t.spark, str(t.path)).history().selectExpr("version", "unix_millis(timestamp) AS ms")
     )
