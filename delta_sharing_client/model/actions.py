@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
@@ -231,6 +232,10 @@ class DeletionVector:
         return f"{self.storage_type}{self.path_or_inline.reveal()}{suffix}"
 
 
+#: Shared by all actions of answers.
+_NO_FIELDS: Final[Mapping[str, Any]] = {}
+
+
 class RedactedStruct(Struct, frozen=True, gc=False):
     """A struct that shows neither people nor rich, which would show all of it, the fields in `redacted_fields`."""
 
@@ -245,26 +250,28 @@ class RedactedStruct(Struct, frozen=True, gc=False):
 
 
 class FileAction(RedactedStruct, frozen=True, gc=False):
-    """A data file of an answer; `AddFile`, `CdcFile` or `RemoveFile`.
+    """A data file of an answer or of a log; `AddFile`, `CdcFile` or `RemoveFile`.
 
-    A `Struct`, and one that the garbage collector passes over, because an answer may have 300,000 of them;
-    `msgspec.structs.replace` makes one with other values. When the URL expires counts for nothing in comparing.
+    A `Struct` that the garbage collector skips: there may be 300,000 of them. Use `msgspec.structs.replace`
+    for a modified copy. Equality ignores `expiration_timestamp`.
 
     Attributes:
-        url: the pre-signed URL.
-        id: the file's id, the same in every answer.
+        url: the pre-signed URL; in a log the path as written, a URI relative to the table's directory or absolute.
+        id: the file's id, the same in every answer; empty in a log.
         partition_values: raw partition values by column name (physical under column mapping).
-        size: the file's size in bytes; 0 where not told.
-        stats: the statistics' JSON text, where told.
-        version: the table version of the file, where told.
-        timestamp: milliseconds since the epoch of that version, where told.
-        expiration_timestamp: milliseconds since the epoch at which the URL expires, where told.
-        deletion_vector: rows of the file that do not count (delta format).
+        size: the file's size in bytes; 0 if unknown.
+        stats: the statistics' JSON text, if known.
+        version: the table version of the file, if known.
+        timestamp: the time of that version in milliseconds since the epoch, if known.
+        expiration_timestamp: the time at which the URL expires in milliseconds since the epoch, if known.
+        deletion_vector: the deleted rows of the file (delta format).
         deletion_vector_file_id: the id of the deletion vector's file.
         data_change: false for files that rearrange rows without changing any.
+        modification_time: the time at which the file was written in milliseconds since the epoch; only in a log.
+        raw: the action as a log has it; empty for an action of an answer.
     """
 
-    redacted_fields: ClassVar = frozenset({"url", "stats"})
+    redacted_fields: ClassVar = frozenset({"url", "stats", "raw"})
 
     url: SecretUrl
     id: str
@@ -277,6 +284,36 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
     deletion_vector: DeletionVector | None = None
     deletion_vector_file_id: str | None = None
     data_change: bool = True
+    modification_time: int = 0
+    raw: Mapping[str, Any] = msgspec.field(default_factory=lambda: _NO_FIELDS)
+
+    @classmethod
+    def from_log(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the file that an action of a log describes.
+
+        Raises:
+            ValueError: a field is missing or malformed.
+        """
+        values = raw.get("partitionValues") or {}
+        if not isinstance(values, dict):
+            raise ValueError("'partitionValues' is not an object")
+        vector, stats = raw.get("deletionVector"), raw.get("stats")
+        return cls(
+            SecretUrl(str(raw["path"])),
+            "",
+            values,
+            optional_integer(raw, "size") or 0,
+            None if stats is None else str(stats),
+            deletion_vector=None if vector is None else DeletionVector.from_json(vector),
+            data_change=bool(raw.get("dataChange", True)),
+            modification_time=optional_integer(raw, "modificationTime") or 0,
+            raw=raw,
+        )
+
+    @property
+    def path(self) -> str:
+        """The path of a file of a log, in clear."""
+        return self.url.reveal()
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -289,7 +326,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
 
 
 class AddFile(FileAction, frozen=True, gc=False):
-    """A file of the snapshot, or rows inserted by a change ("File", "Add File")."""
+    """A file of the table, or rows that a change inserted ("File", "Add File")."""
 
 
 class CdcFile(FileAction, frozen=True, gc=False):
@@ -330,6 +367,3 @@ class QueryStatus:
 
     query_id: str
     retry_after: float | None = None
-
-
-Action: TypeAlias = Protocol | Metadata | FileAction | EndStreamAction

@@ -1,7 +1,6 @@
-"""Tables that a server offers by their directory only: their log is replayed here, with temporary credentials.
+"""Planning of tables that a server offers by their directory: the client replays the log in the table's store.
 
-Of the log, what the version needs is copied to a temporary folder: the newest checkpoint, and the commits after
-it. The data files become tasks like those of any other table.
+The newest checkpoint and the commits after it are copied to a temporary folder.
 
 Serves "accessModes" and "temporary-table-credentials".
 """
@@ -14,7 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -34,16 +33,14 @@ from delta_sharing_client.model.actions import AddFile, canonical_feature
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
-from delta_sharing_client.scan.data_skipping import TaskPlanner, read_spec, split_skipped
-from delta_sharing_client.scan.log_files import shared_file
+from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import ScanPlan, bind_query, plan_snapshot
+from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
-from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
-from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import Timestamp, format_timestamp
 
 if TYPE_CHECKING:
@@ -55,96 +52,90 @@ _SAYS_DIRECTORY: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class DirectoryPlan(ScanPlan):
-    """A scan of a table's directory, planned here.
+@dataclass(frozen=True)
+class TablePlanner:
+    """Plans scans of a shared table: by URLs if the server offers them, and by the table's directory otherwise.
+
+    A table that was named, not listed, is queried first. If the server refuses and says that the table is offered
+    by its directory, the directory is read.
 
     Attributes:
-        reader: fetches the files from the table's own store.
-        refresh: gives their URLs again, with other credentials.
+        rest: the server.
+        table: the table.
     """
 
-    reader: StorageReader = field(repr=False)
-    refresh: Refresh = field(repr=False)
+    rest: RestClient = field(repr=False)
+    table: Table
 
-    @property
-    def source(self) -> tuple[StorageReader, Refresh]:
-        """What fetches the files and renews their URLs."""
-        return self.reader, self.refresh
+    def plan(self, options: ScanOptions) -> ScanPlan:
+        """Plan a scan.
+
+        Raises:
+            DirectoryAccessError: the directory cannot be read.
+            DeltaSharingError: as `ServerPlanner.plan`.
+        """
+        directory = DirectoryPlanner(self.rest, self.table)
+        if offers_directory_alone(self.table.access_modes):
+            return directory.plan(options)
+        try:
+            return ServerPlanner(self.rest, self.table).plan(options)
+        except (BadRequestError, ForbiddenError) as error:
+            if self.table.access_modes or not _says_directory(error):
+                raise
+            refused = error
+        try:
+            return directory.plan(options)
+        except RestError:
+            raise refused from None
 
 
-def plan_table(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
-    """Plan a scan, by URLs where the server offers them and by the table's directory otherwise.
+@dataclass(frozen=True)
+class DirectoryPlanner:
+    """Plans scans of a table by the log in its directory, with temporary credentials.
 
-    A table that was named, not listed, is queried first; only where the server refuses and says that the table is
-    offered by its directory, that is read.
-
-    Raises:
-        DirectoryAccessError: the directory cannot be read.
-        DeltaSharingError: as `plan_snapshot`.
+    Attributes:
+        rest: the server, which gives the credentials.
+        table: the table.
     """
-    if offers_directory_alone(table.access_modes):
-        return plan_directory(rest, table, query)
-    try:
-        return plan_snapshot(rest, table, query)
-    except (BadRequestError, ForbiddenError) as error:
-        if table.access_modes or not _says_directory(error):
-            raise
-        refused = error
-    try:
-        return plan_directory(rest, table, query)
-    except RestError:
-        raise refused from None
 
+    rest: RestClient = field(repr=False)
+    table: Table
 
-def plan_directory(rest: RestClient, table: Table, query: ScanOptions) -> DirectoryPlan:
-    """Replay the log in a table's directory and plan what to read.
+    def plan(self, options: ScanOptions) -> ScanPlan:
+        """Replay the log and plan a scan.
 
-    Raises:
-        DirectoryAccessError: the directory cannot be opened, or names files outside it.
-        VersionNotFoundError: the table does not have that version (any more).
-        UnsupportedTableError: the table needs something that this release cannot read.
-        ColumnError, FilterError: the projection or the filter does not fit the table.
-        DeltaLogError: the log is damaged.
-        DeltaSharingError: the server gives no credentials, or the store cannot be read.
-    """
-    what = f"table {table.full_name}"
-    files = DirectoryFiles(
-        lambda: rest.temporary_credentials(table),
-        rest.options,
-        endpoint_is_loopback=is_loopback(rest.profile.endpoint),
-    )
-    reader = directory_reader(files, rest.options)
-    snapshot = _snapshot(files, reader, query, what)
-    protocol = snapshot.protocol
-    metadata = replace(
-        snapshot.metadata,
-        version=snapshot.version,
-        size=snapshot.size_in_bytes,
-        num_files=len(snapshot.files_as_written),
-    )
-    protocol.check_readable(what)
-    if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
-        raise DirectoryAccessError(
-            f"{what}: a catalog manages it, and its newest versions need not be in its directory; "
-            "ask the provider to share it by URL",
-            access_modes=table.access_modes,
+        Raises:
+            DirectoryAccessError: the directory cannot be opened, or names files outside it.
+            VersionNotFoundError: the table does not have that version (any more).
+            UnsupportedTableError: the table needs something that this release cannot read.
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+            DeltaLogError: the log is damaged.
+            DeltaSharingError: the server gives no credentials, or the store cannot be read.
+        """
+        what = f"table {self.table.full_name}"
+        files = DirectoryFiles(
+            lambda: self.rest.temporary_credentials(self.table),
+            self.rest.options,
+            endpoint_is_loopback=is_loopback(self.rest.profile.endpoint),
         )
-    spec = read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol)
-    listed = [] if query.limit == 0 else list(_shared_files(snapshot, files))
-    tasks, pruned = split_skipped(TaskPlanner(spec)(FileBlock.of(listed)))
-    return DirectoryPlan(
-        table=table,
-        version=snapshot.version,
-        protocol=protocol,
-        metadata=metadata,
-        spec=spec,
-        tasks=tasks,
-        pruned=pruned,
-        limit=query.limit,
-        reader=reader,
-        refresh=files.renewed,
-    )
+        reader = directory_reader(files, self.rest.options)
+        snapshot = _snapshot(files, reader, options, what)
+        protocol = snapshot.protocol
+        protocol.check_readable(what)
+        if any(canonical_feature(feature) == "catalogmanaged" for feature in protocol.required_features):
+            raise DirectoryAccessError(
+                f"{what}: a catalog manages it, and its newest versions need not be in its directory; "
+                "ask the provider to share it by URL",
+                access_modes=self.table.access_modes,
+            )
+        planner = LogPlanner(
+            table=self.table,
+            what=what,
+            snapshot=snapshot,
+            files=lambda: _shared_files(snapshot, files),
+            source=(reader, files.renewed),
+        )
+        return planner.plan(options)
 
 
 def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, what: str) -> Snapshot:
@@ -256,7 +247,7 @@ def _shared_files(snapshot: Snapshot, files: DirectoryFiles) -> Iterator[AddFile
         return files.url(directory.path_of(uri))
 
     for file in snapshot.files_as_written:
-        yield shared_file(file, url_of, file_id=_short_hash(directory.path_of(file.path)))
+        yield located(file, url_of, file_id=_short_hash(directory.path_of(file.path)))
 
 
 def _short_hash(path: str) -> str:

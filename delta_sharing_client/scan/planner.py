@@ -1,45 +1,30 @@
-"""A frozen query becomes a plan: one request, its actions pruned into tasks, URLs that can be renewed.
-
-What every front end uses: pandas, Arrow and whatever comes above them differ in what they make of a plan.
-"""
+"""`ScanPlan`, the interface of planners, and the planner of snapshots that a sharing server lists."""
 
 from __future__ import annotations
 
 import logging
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import (
-    DataError,
-    StorageError,
-    VersionMismatchError,
-)
+from delta_sharing_client.errors import DataError, StorageError, VersionMismatchError
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.expressions.predicates import Predicate, bind_filters
-from delta_sharing_client.model.actions import (
-    EndStreamAction,
-    Metadata,
-    Protocol,
-)
+from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
-from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
 from delta_sharing_client.wire.answers import QueryAnswer, TableInfo
-from delta_sharing_client.wire.requests import (
-    ChangesRequest,
-    QueryRequest,
-    Timestamp,
-    VersionsRequest,
-)
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
@@ -61,6 +46,7 @@ class ScanPlan:
         limit: rows to return at the most.
         request: the request that was answered, which asks for the same files again; None where none was needed.
         end: the end of the answer: when the first URL expires, and the refresh token, where told.
+        source: the reader of the files, and what renews their URLs; None for URLs of the sharing server.
     """
 
     table: Table
@@ -73,123 +59,153 @@ class ScanPlan:
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
     end: EndStreamAction | None = field(repr=False, default=None)
+    source: tuple[StorageReader, Refresh | None] | None = field(repr=False, default=None)
+
+
+Options = TypeVar("Options", bound=ReadOptions, contravariant=True)
+Plan = TypeVar("Plan", bound=ScanPlan, covariant=True)
+
+
+class Planner(typing.Protocol[Options, Plan]):
+    """Plans the reading of one table: of a snapshot by `ScanOptions`, of changes by `ChangeOptions`."""
+
+    def plan(self, options: Options, /) -> Plan:
+        """Return which files to read, and how; fetches none of them."""
+
+
+@dataclass(frozen=True)
+class ServerPlanner:
+    """Plans scans of a table whose files a sharing server lists ("Read Data from a Table").
+
+    Attributes:
+        rest: the server.
+        table: the table.
+    """
+
+    rest: RestClient = field(repr=False)
+    table: Table
+
+    def plan(self, options: ScanOptions) -> ScanPlan:
+        """Ask the server for the files and plan what to read of them.
+
+        This takes one request, or two with a row filter, because hints need the table's partition columns.
+
+        Raises:
+            UnsupportedTableError: the table needs something that this release cannot read.
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+            VersionMismatchError: the answer is for another version, or a later time, than requested.
+            DeltaSharingError: the request failed, or its answer cannot be used.
+        """
+        if options.limit == 0:
+            return self._plan_nothing(options)
+        latest = options.version is None and options.timestamp is None
+        request = replace(options.request(), include_refresh_token=latest)
+        described = self._describe(options) if options.filters else None
+        if described is not None:
+            request = _with_hints(request, options, described, self._what)
+        elif options.limit is not None and not options.filters:
+            # Only without a row filter: the server counts rows before it.
+            request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
+
+        specs: list[ReadSpec] = []
+
+        def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
+            specs.append(scan_spec(options, protocol, metadata, self._what))
+            return TaskPlanner(specs[-1])
+
+        answer: QueryAnswer[FileScanTask | SkipReason] = self.rest.query_table(self.table, request, convert)
+        if described is not None:
+            self._check_version(answer.version, described.version, options)
+        tasks, pruned = split_skipped(answer.items)
+        return ScanPlan(
+            table=self.table,
+            version=answer.version,
+            protocol=answer.protocol,
+            metadata=answer.metadata,
+            spec=specs[-1],
+            tasks=tasks,
+            pruned=pruned,
+            limit=options.limit,
+            request=answer.request,
+            end=answer.end,
+        )
 
     @property
-    def source(self) -> tuple[StorageReader, Refresh] | None:
-        """What fetches the files and renews their URLs, if not what fetches those of other plans."""
-        return None
+    def _what(self) -> str:
+        return f"table {self.table.full_name}"
+
+    def _table_info(self, options: ScanOptions) -> TableInfo:
+        return self.rest.table_metadata(
+            self.table, options.formats, version=options.version, timestamp=options.timestamp
+        )
+
+    def _plan_nothing(self, options: ScanOptions) -> ScanPlan:
+        info = self._table_info(options)
+        return ScanPlan(
+            table=self.table,
+            version=info.version,
+            protocol=info.protocol,
+            metadata=info.metadata,
+            spec=scan_spec(options, info.protocol, info.metadata, self._what),
+            tasks=(),
+            pruned={},
+            limit=0,
+        )
+
+    def _describe(self, options: ScanOptions) -> TableInfo | None:
+        """Return the metadata for hints; None from an older server, which describes the latest version alone."""
+        try:
+            return self._table_info(options)
+        except VersionMismatchError as error:
+            logger.info("%s; the query has no hints", error)
+            return None
+
+    def _check_version(self, answered: int | None, described: int | None, options: ScanOptions) -> None:
+        """Compare the version answered for a time with the version of the metadata for this time.
+
+        An earlier version is correct: older servers describe the latest version for any time.
+        """
+        if options.timestamp is None or answered is None or described is None:
+            return
+        if answered > described:
+            raise VersionMismatchError(
+                f"{self._what}: asked for {options.timestamp}, which is version {described}, the server answered "
+                f"for version {answered}",
+                expected=described,
+                actual=answered,
+            )
 
 
-def plan_snapshot(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
-    """Ask the server for a table's files and plan what to read of them.
-
-    One request, or two where there is a row filter: its hints need the table's partition columns.
-
-    Serves "Read Data from a Table".
-
-    Raises:
-        UnsupportedTableError: the table needs something that this release cannot read.
-        ColumnError, FilterError: the projection or the filter does not fit the table.
-        VersionMismatchError: the answer is for another version, or a later time, than the one asked for.
-        DeltaSharingError: the server could not be asked, or its answer could not be used.
-    """
-    if query.limit == 0:
-        return _plan_nothing(rest, table, query)
-    what = f"table {table.full_name}"
-    latest = query.version is None and query.timestamp is None
-    request = replace(query.request(), include_refresh_token=latest)
-    described = _describe(rest, table, query) if query.filters else None
-    if described is not None:
-        described.protocol.check_readable(what)
-        request = _with_hints(request, query, described)
-    elif query.limit is not None and not query.filters:
-        # Only without a row filter: the server counts rows before it.
-        request = replace(request, limit_hint=min(query.limit, 2**31 - 1))
-
-    specs: list[ReadSpec] = []
-
-    def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
-        protocol.check_readable(what)
-        specs.append(read_spec(metadata, query.columns, bind_query(query, metadata), query.variant, protocol))
-        return TaskPlanner(specs[-1])
-
-    answer: QueryAnswer[FileScanTask | SkipReason] = rest.query_table(table, request, convert)
-    if described is not None and query.timestamp is not None:
-        _check_version(answer.version, described.version, query.timestamp, what)
-    tasks, pruned = split_skipped(answer.items)
-    return ScanPlan(
-        table=table,
-        version=answer.version,
-        protocol=answer.protocol,
-        metadata=answer.metadata,
-        spec=specs[-1],
-        tasks=tasks,
-        pruned=pruned,
-        limit=query.limit,
-        request=answer.request,
-        end=answer.end,
-    )
-
-
-def _plan_nothing(rest: RestClient, table: Table, query: ScanOptions) -> ScanPlan:
-    """Plan a scan of no rows: its columns, and no files."""
-    info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
-    info.protocol.check_readable(f"table {table.full_name}")
-    return ScanPlan(
-        table=table,
-        version=info.version,
-        protocol=info.protocol,
-        metadata=info.metadata,
-        spec=read_spec(
-            info.metadata, query.columns, bind_query(query, info.metadata), query.variant, info.protocol
-        ),
-        tasks=(),
-        pruned={},
-        limit=0,
-    )
-
-
-def _describe(rest: RestClient, table: Table, query: ScanOptions) -> TableInfo | None:
-    """Return what hints are made from; None of an older server, which describes no version but the latest."""
-    try:
-        return rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
-    except VersionMismatchError as error:
-        logger.info("%s; the query goes without hints", error)
-        return None
-
-
-def _with_hints(request: QueryRequest, query: ScanOptions, info: TableInfo) -> QueryRequest:
+def _with_hints(request: QueryRequest, options: ScanOptions, info: TableInfo, what: str) -> QueryRequest:
     """Return the request with the row filter as hints for the server."""
     protocol, metadata = info.protocol, info.metadata
-    predicate = bind_query(query, metadata)
-    project(metadata.schema, query.columns)
+    protocol.check_readable(what)
+    predicate = bind_query(options, metadata)
+    project(metadata.schema, options.columns)
     mode = mapping_mode(metadata.configuration) if protocol.maps_columns else "none"
     columns = HintColumns.of(metadata.schema, metadata.partition_columns, mode)
     return replace(
         request,
-        json_predicate_hints=merge_json_hints(query.json_predicate_hints, json_hint(predicate, columns)),
+        json_predicate_hints=merge_json_hints(options.json_predicate_hints, json_hint(predicate, columns)),
         # Servers that read a table with such features know the newer notation, and some refuse the older one.
         predicate_hints=() if protocol.required_features else sql_hints(predicate, columns),
     )
 
 
-def _check_version(answered: int | None, described: int | None, timestamp: Timestamp, what: str) -> None:
-    """Hold the version that a query for a time was answered for against that of the metadata for this time.
+def bind_query(options: ScanOptions, metadata: Metadata) -> Predicate | None:
+    """Return the row filter of a scan, bound to the table's schema."""
+    return bind_filters(options.filters, metadata.schema) if options.filters else None
 
-    An earlier one is in order: older servers describe the latest version, whatever the time.
+
+def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
+    """Return what to read of each file for a scan.
+
+    Raises:
+        UnsupportedTableError: the table needs something that this release cannot read.
+        ColumnError, FilterError: the projection or the filter does not fit the table.
     """
-    if answered is not None and described is not None and answered > described:
-        raise VersionMismatchError(
-            f"{what}: asked for {timestamp}, which is version {described}, the server answered for version "
-            f"{answered}",
-            expected=described,
-            actual=answered,
-        )
-
-
-def bind_query(query: ScanOptions, metadata: Metadata) -> Predicate | None:
-    """Return a query's row filter, bound to the table's schema."""
-    return bind_filters(query.filters, metadata.schema) if query.filters else None
+    protocol.check_readable(what)
+    return read_spec(metadata, options.columns, bind_query(options, metadata), options.variant, protocol)
 
 
 def read_plan(

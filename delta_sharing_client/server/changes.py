@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
+from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot, file_key
 from delta_sharing_client.server.answers import (
     Answer,
     TableRequest,
@@ -237,7 +237,7 @@ def _line(request: TableRequest, writer: LineFormat, entry: _Entry) -> dict[str,
     if isinstance(action, Protocol):
         return writer.protocol(action, version=commit.version)
     added = None
-    if isinstance(action, RemoveFile) and action.size is None and commit.version > 0:
+    if isinstance(action, RemoveFile) and action.raw.get("size") is None and commit.version > 0:
         # Old writers omit the size and the partition values of removed files.
-        added = request.table.log.snapshot_at(commit.version - 1).state.adds.get(action.key)
+        added = request.table.log.snapshot_at(commit.version - 1).state.adds.get(file_key(action))
     return writer.file(action, version=commit.version, timestamp=commit.timestamp, added=added, change=True)

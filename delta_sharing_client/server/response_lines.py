@@ -114,8 +114,8 @@ class _ParquetLines(LineFormat):
         added: AddFile | None = None,
         change: bool = False,
     ) -> dict[str, Any]:
-        described = action if action.size is not None or added is None else added
-        if described.size is None:
+        described = action if action.raw.get("size") is not None or added is None else added
+        if described.raw.get("size") is None:
             raise internal("A version of the table removes a file without its size and partition values.")
         fields = _present(
             url=self.links.url(action.path),
@@ -150,7 +150,7 @@ class _DeltaLines(LineFormat):
         change: bool = False,
     ) -> dict[str, Any]:
         single = _without_nulls(action.raw) | {"path": self.links.url(action.path)}
-        if isinstance(action, RemoveFile) and action.size is None and added is not None:
+        if isinstance(action, RemoveFile) and action.raw.get("size") is None and added is not None:
             single |= {
                 "extendedFileMetadata": True,
                 "partitionValues": added.partition_values,

@@ -19,7 +19,7 @@ from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
-from delta_sharing_client.scan.planner import ScanPlan, plan_snapshot
+from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.data_source_options import STREAM_OPTIONS, SourceOptions, parse_options
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
@@ -162,7 +162,8 @@ def _plan(rest: RestClient, options: SourceOptions, pinned: int | None) -> ScanP
     query = options.query
     if isinstance(query, ChangeOptions):
         return plan_changes(rest, options.table, query)
+    planner = ServerPlanner(rest, options.table)
     if query.version is None and query.timestamp is None and pinned is not None:
         with contextlib.suppress(BadRequestError):  # a table without history has its latest version alone
-            return plan_snapshot(rest, options.table, replace(query, version=pinned))
-    return plan_snapshot(rest, options.table, query)
+            return planner.plan(replace(query, version=pinned))
+    return planner.plan(query)

@@ -36,9 +36,9 @@ class TableScan(SparkScan):
 
     def plan(self) -> ScanPlan:
         """Request the files and skip those that cannot match; fetches none of them."""
-        from delta_sharing_client.scan.directory_planner import plan_table
+        from delta_sharing_client.scan.directory_planner import TablePlanner
 
-        return plan_table(self.table._rest, self.table.name, self.options)
+        return TablePlanner(self.table._rest, self.table.name).plan(self.options)
 
     @property
     def schema(self) -> pa.Schema:

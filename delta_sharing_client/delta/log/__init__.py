@@ -12,19 +12,12 @@ action keeps its JSON object in `raw`, so that fields of newer writers are not l
 
 from __future__ import annotations
 
-from delta_sharing_client.delta.log.actions import (
-    Action,
-    AddFile,
-    CdcFile,
-    OtherAction,
-    RemoveFile,
-    Transaction,
-)
+from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, file_key
 from delta_sharing_client.delta.log.log import DeltaLog
 from delta_sharing_client.delta.log.paths import deletion_vector_path, deletion_vector_uri, resolve_path, uri_of
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.delta.log.transaction import CommitInfo, OptimisticTransaction
-from delta_sharing_client.model.actions import DeletionVector, Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, Metadata, Protocol, RemoveFile
 
 __all__ = [
     "Action",
@@ -43,6 +36,7 @@ __all__ = [
     "Transaction",
     "deletion_vector_path",
     "deletion_vector_uri",
+    "file_key",
     "resolve_path",
     "uri_of",
 ]

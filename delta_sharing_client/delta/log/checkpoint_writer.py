@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.actions import AddFile, RemoveFile
 from delta_sharing_client.delta.log.durable_files import (
     make_directories,
     remove_quietly,
@@ -32,7 +31,7 @@ from delta_sharing_client.delta.log.log_segment import (
 from delta_sharing_client.delta.log.snapshot import Snapshot
 from delta_sharing_client.delta.log.table_properties import flag_property, interval_property
 from delta_sharing_client.delta.log.typed_statistics import StatsLayout
-from delta_sharing_client.model.actions import Metadata
+from delta_sharing_client.model.actions import AddFile, Metadata, RemoveFile
 
 DELETED_FILE_RETENTION: Final = timedelta(days=7)
 

@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log.actions import (
-    Action,
-    AddFile,
-    CdcFile,
-    OtherAction,
-    RemoveFile,
-    Transaction,
-)
+from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, file_key
 from delta_sharing_client.delta.log.log_schema import all_fields, fields_of, maps_columns, partition_fields
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.delta.log.table_features import (
@@ -29,7 +22,7 @@ from delta_sharing_client.delta.log.table_features import (
 )
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
@@ -107,9 +100,9 @@ def _check_unique(actions: Sequence[Action]) -> None:
         seen.add(key)
         if isinstance(action, AddFile | RemoveFile):
             both = vectors.setdefault(action.path, set())
-            if action.key in both:
+            if file_key(action) in both:
                 raise DeltaLogError(f"it adds and removes the same file {action.path!r}")
-            both.add(action.key)
+            both.add(file_key(action))
 
 
 def _check_protocol(protocol: Protocol) -> None:

@@ -8,17 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from delta_sharing_client.delta.log.actions import (
-    Action,
-    AddFile,
-    FileKey,
-    OtherAction,
-    RemoveFile,
-    Transaction,
-)
+from delta_sharing_client.delta.log.actions import Action, FileKey, OtherAction, Transaction, file_key
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
-from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, Metadata, Protocol, RemoveFile
 from delta_sharing_client.representation import representation
 
 
@@ -47,11 +40,13 @@ class LogState:
         for action in actions:
             match action:
                 case AddFile():
-                    self.removes.pop(action.key, None)
-                    self.adds[action.key] = action
+                    key = file_key(action)
+                    self.removes.pop(key, None)
+                    self.adds[key] = action
                 case RemoveFile():
-                    self.adds.pop(action.key, None)
-                    self.removes[action.key] = action
+                    key = file_key(action)
+                    self.adds.pop(key, None)
+                    self.removes[key] = action
                 case Metadata():
                     self.metadata = action
                 case Protocol():
@@ -170,7 +165,8 @@ class Snapshot:
     @cached_property
     def files_as_written(self) -> tuple[AddFile, ...]:
         """The table's files, those with absolute paths included."""
-        return tuple(sorted(self.state.adds.values(), key=lambda add: (add.modification_time, add.key)))
+        ordered = sorted(self.state.adds.items(), key=lambda item: (item[1].modification_time, item[0]))
+        return tuple(add for _, add in ordered)
 
     @property
     def tombstones(self) -> tuple[RemoveFile, ...]:
@@ -185,7 +181,7 @@ class Snapshot:
     @cached_property
     def size_in_bytes(self) -> int:
         """The sum of the files' sizes."""
-        return sum(add.size or 0 for add in self.state.adds.values())
+        return sum(add.size for add in self.state.adds.values())
 
     def _no_table(self) -> DeltaTableNotFoundError:
         return DeltaTableNotFoundError("there is no Delta table here", path=str(self.table_path))

@@ -9,22 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from delta_sharing_client._version import __version__
-from delta_sharing_client.delta.log.actions import (
-    Action,
-    AddFile,
-    CdcFile,
-    OtherAction,
-    RemoveFile,
-    Transaction,
-    make_action,
-)
+from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, make_action
 from delta_sharing_client.delta.log.commit_checks import check_commit
 from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.snapshot import Snapshot
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
-from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
 
 if TYPE_CHECKING:
     from delta_sharing_client.delta.log.log import DeltaLog

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.delta.log import Snapshot
 from delta_sharing_client.delta.mirror.state import data_of, file_id_of, key_of, tags_of
 from delta_sharing_client.delta.table.file_download import Fetched
 from delta_sharing_client.delta.table.local_actions import LOCATION, LocalFile, location_of
-from delta_sharing_client.model.actions import FileAction
+from delta_sharing_client.model.actions import AddFile, FileAction
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log import AddFile, DeltaLog, Snapshot, deletion_vector_path, resolve_path
+from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
 from delta_sharing_client.delta.log.log_segment import list_log
 from delta_sharing_client.delta.table.file_download import Fetched
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
-from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.actions import AddFile, ResponseFormat
 from delta_sharing_client.model.names import Table
 
 #: The application id of the `txn` action that records the shared version.
@@ -100,9 +100,9 @@ def data_of(file: AddFile, directory: Path) -> list[LocalData]:
     return found
 
 
-def _local(path: Path, directory: Path, file_id: str, size: int | None, sha256: str | None) -> LocalData:
+def _local(path: Path, directory: Path, file_id: str, size: int, sha256: str | None) -> LocalData:
     relative = path.relative_to(directory).as_posix()
-    known = None if sha256 is None or size is None else Fetched(size=size, sha256=sha256, fetched=0)
+    known = None if sha256 is None or not size else Fetched(size=size, sha256=sha256, fetched=0)
     return LocalData(path=relative, file_id=file_id, known=known)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log import AddFile, DeltaLog, Snapshot
+from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.mirror.journal import Journal
 from delta_sharing_client.delta.mirror.known_files import compare, has_any_of
@@ -38,7 +38,7 @@ from delta_sharing_client.errors import (
     ResponseFormatError,
 )
 from delta_sharing_client.frames.progress import byte_progress
-from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.actions import AddFile, ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.presigned import StorageReader

@@ -10,12 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from delta_sharing_client.delta.log import DeltaLog, RemoveFile, deletion_vector_path, resolve_path
+from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path, resolve_path
 from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_segment import list_log
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.mirror.state import data_of
 from delta_sharing_client.delta.table.local_actions import now_in_ms
+from delta_sharing_client.model.actions import RemoveFile
 
 #: Names of a mirror's files; files with other names are left alone.
 _OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")

@@ -16,6 +16,7 @@ from delta_sharing_client.delta.log import (
     OtherAction,
     RemoveFile,
     deletion_vector_path,
+    file_key,
     resolve_path,
 )
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
@@ -83,7 +84,7 @@ def test_files_are_told_apart_by_deletion_vector(writer: LogWriter) -> None:
     (file,) = open_log(writer.table).snapshot().files
     assert file.deletion_vector is not None
     assert file.deletion_vector.cardinality == 8
-    assert file.key == ("f", "uab^-aqEH.-t@S}K{vb[*k^@60")
+    assert file_key(file) == ("f", "uab^-aqEH.-t@S}K{vb[*k^@60")
     assert deletion_vector_path(writer.table, file.deletion_vector) == (
         writer.table / "ab" / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     )
@@ -186,7 +187,7 @@ def test_changes(writer: LogWriter) -> None:
     assert cdc.partition_values == {"p": None}
     assert isinstance(gone, RemoveFile)
     assert not gone.data_change
-    assert gone.size is None
+    assert gone.size == 0
     first = next(log.changes(0, 0)).actions[0]
     assert isinstance(first, OtherAction)
     assert first.name == "commitInfo"

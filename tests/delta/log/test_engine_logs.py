@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from handwritten_logs import PROTOCOL, SCHEMA, LogWriter, add, metadata, remove
 
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client.delta.log import DeltaLog, file_key
 from delta_sharing_client.errors import (
     DeltaLogError,
     DeltaTableNotFoundError,
@@ -248,7 +248,7 @@ def test_compacted_commits_beside_the_commits(writer: LogWriter) -> None:
     compacted.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def keys() -> list[tuple[str, str]]:
-        return sorted(file.key for file in open_log(writer.table).snapshot().files)
+        return sorted(file_key(file) for file in open_log(writer.table).snapshot().files)
 
     expected = [("x", "u" + "a" * 20 + "@43"), ("y", ""), ("z", "")]
     assert keys() == expected

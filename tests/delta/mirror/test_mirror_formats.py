@@ -337,8 +337,8 @@ def test_the_only_file_is_known_by_its_statistics_too(
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     snapshot = mirror.log.snapshot()
-    (add,) = snapshot.files
-    add.raw["stats"] = before
+    add = structs.replace(snapshot.files[0], stats=before)
+    snapshot.files = (add,)
     file = listed(mirror, stats=lambda number, add: now)[0]
     add.raw["tags"]["deltaSharing.location"] = location_of(file.action)
     assert bool(compare(snapshot, mirror.directory, [file], {}).renamed) == known

@@ -237,7 +237,7 @@ class TestCredentials:
     def test_they_are_renewed_ahead_of_their_end(self, shared: DirectoryServer, table: SharedTable) -> None:
         shared.expires_in = 3600
         plan = table.scan().plan()
-        files = plan.refresh.__self__
+        files = plan.source[1].__self__
         files._now = lambda: __import__("time").time() + 3550
         reader, _ = plan.source
         task = plan.tasks[0]
@@ -277,7 +277,7 @@ class TestCredentials:
         with pytest.raises(StorageError) as caught:
             table.scan().to_arrow()
         reader, _ = plan.source
-        files = plan.refresh.__self__
+        files = plan.source[1].__self__
         texts = [repr(plan), repr(reader), repr(files), repr(plan.tasks), str(caught.value), caplog.text]
         texts += [repr(files._ask()), repr(vars(caught.value))]
         for text in texts:

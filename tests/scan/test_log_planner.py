@@ -4,14 +4,14 @@ import pytest
 
 from delta_sharing_client.delta.log.actions import make_action
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.scan.log_files import shared_file
+from delta_sharing_client.scan.log_planner import located
 from delta_sharing_client.secrets import SecretUrl
 
 
 def logged(vector=None, **more):
     raw = {"path": "p=a%20b/f", "partitionValues": {"p": "a b"}, "size": 9, "stats": "{}", "dataChange": False}
     add = make_action("add", raw | more | {"deletionVector": vector}, where="test")
-    return shared_file(add, lambda uri: SecretUrl(f"store://{uri}"), file_id="f1", vector_file_id="v1")
+    return located(add, lambda uri: SecretUrl(f"store://{uri}"), file_id="f1", vector_file_id="v1")
 
 
 def descriptor(kind, text):

@@ -1,0 +1,93 @@
+"""Planning of a snapshot that was replayed from a Delta log: mirrors, and tables offered by their directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
+from delta_sharing_client.model.actions import AddFile
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.planner import ScanPlan, scan_spec
+from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.wire.file_block import FileBlock
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPlanner:
+    """Plans scans of one snapshot of a log.
+
+    Attributes:
+        table: the table.
+        what: the table, for messages.
+        snapshot: the snapshot.
+        files: returns the snapshot's files with the ids and URLs by which they are read.
+        source: the reader of the files, and what renews their URLs.
+    """
+
+    table: Table
+    what: str
+    snapshot: Snapshot = field(repr=False)
+    files: Callable[[], Iterable[AddFile]] = field(repr=False)
+    source: tuple[StorageReader, Refresh | None] = field(repr=False)
+
+    def plan(self, options: ScanOptions) -> ScanPlan:
+        """Plan a scan; `version` and `timestamp` of the options are ignored.
+
+        Raises:
+            UnsupportedTableError: the table needs something that this release cannot read.
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+            DeltaLogError: a file cannot be located.
+        """
+        snapshot = self.snapshot
+        protocol, metadata = snapshot.protocol, snapshot.metadata
+        spec = scan_spec(options, protocol, metadata, self.what)
+        files = [] if options.limit == 0 else list(self.files())
+        tasks, pruned = split_skipped(TaskPlanner(spec)(FileBlock.of(files)))
+        return ScanPlan(
+            table=self.table,
+            version=snapshot.version,
+            protocol=protocol,
+            metadata=replace(
+                metadata,
+                version=snapshot.version,
+                size=snapshot.size_in_bytes,
+                num_files=len(snapshot.files_as_written),
+            ),
+            spec=spec,
+            tasks=tasks,
+            pruned=pruned,
+            limit=options.limit,
+            source=self.source,
+        )
+
+
+def located(
+    file: AddFile, url_of: Callable[[str], SecretUrl], *, file_id: str, vector_file_id: str | None = None
+) -> AddFile:
+    """Return a file of a log with the id and the URL by which it is read.
+
+    Args:
+        file: the file.
+        url_of: returns the URL of a data file or deletion vector for its URI in the log.
+        file_id: the file's id.
+        vector_file_id: the id of its deletion vector's file.
+
+    Raises:
+        DeltaLogError: the storage type of the deletion vector is unknown, or its UUID is no Z85 text.
+    """
+    vector = file.deletion_vector
+    if vector is not None and (uri := deletion_vector_uri(vector)) is not None:
+        vector = replace(vector, storage_type="p", path_or_inline=url_of(uri))
+    return structs.replace(
+        file,
+        url=url_of(file.path),
+        id=file_id,
+        deletion_vector=vector,
+        deletion_vector_file_id=vector_file_id,
+    )
