@@ -1,23 +1,20 @@
-"""`ChangeBatch`: the changes of a few versions, to be loaded as often as need be and committed once."""
+"""`ChangeBatch`: the changes of a range of versions, which can be loaded repeatedly and committed once."""
 
 from __future__ import annotations
 
-import contextlib
 import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.checkpoint import BatchRange
-from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError, ResponseFormatError
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.scan import Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from delta_sharing_client.cdf.options import ChangeOptions
     from delta_sharing_client.cdf.planner import ChangesPlan
-    from delta_sharing_client.model.names import Table
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.storage.presigned import StorageReader
@@ -26,15 +23,15 @@ if TYPE_CHECKING:
 class ChangeBatch(Scan):
     """The changes of a range of versions, or the whole table as a poller's first batch.
 
-    Made by a `ChangePoller`. Its files are known, and fetched anew each time that it is loaded: `to_pandas`,
-    `to_arrow`, `to_polars`, `to_duckdb`, or `to_record_batch_reader` for bounded memory. The rows are those of
-    `SharedTable.changes`. A batch may have none: versions that changed no row are passed on too.
+    A `ChangePoller` makes batches. Each load fetches the files again: `to_pandas`, `to_arrow`, `to_polars`,
+    `to_duckdb`, or `to_record_batch_reader` for bounded memory. The rows are those of `SharedTable.changes`; a
+    batch of versions that changed no row has none.
 
     Attributes:
         first_version, last_version: its versions, both included.
         is_snapshot: whether it is the table as of `last_version`, each row as an insert.
         range: the versions, as the checkpoint has them.
-        poller_id: names the poller that it comes from, the same after a restart from its checkpoint.
+        poller_id: the id of the poller, which a restart from its checkpoint keeps.
     """
 
     def __init__(
@@ -59,7 +56,7 @@ class ChangeBatch(Scan):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows; asks nobody."""
+        """The Arrow schema of the rows; sends no request."""
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         return arrow_schema(self._plan.spec.output, self._plan.spec.variant)
@@ -69,10 +66,10 @@ class ChangeBatch(Scan):
         return self._plan
 
     def commit(self) -> None:
-        """Note, durably, that the rows of this batch and of those before it were taken.
+        """Record durably that this batch and those before it are processed.
 
-        A batch that was not committed comes again when the poller is started anew: the same versions, the same
-        rows in the same order. Without a checkpoint nothing outlasts the process.
+        After a restart the poller returns a batch that was not committed again: the same versions, the same rows
+        in the same order. Without a checkpoint nothing outlasts the process.
 
         Raises:
             CheckpointError: the checkpoint cannot be written, or the poller was closed.
@@ -113,32 +110,3 @@ class ChangeBatch(Scan):
             f"<code>ChangeBatch</code> <b>{html.escape(self._plan.table.full_name)}</b> "
             f"{self._versions()}, {len(self._plan.tasks)} files"
         )
-
-
-def plan_batch(rest: RestClient, table: Table, query: ChangeOptions, batch_range: BatchRange) -> ChangesPlan:
-    """Plan a batch; one that comes again in the response format that its files were listed in before.
-
-    In the same format they come in the same order. Where it cannot be had any more, the rows are still the same.
-
-    Args:
-        rest: the server.
-        table: the table.
-        query: which columns to read, and in which form; its range counts for nothing.
-        batch_range: the batch.
-
-    Raises:
-        As `plan_changes`.
-    """
-    from delta_sharing_client.cdf.planner import plan_changes, plan_snapshot_as_inserts
-
-    def plan(query: ChangeOptions) -> ChangesPlan:
-        if batch_range.kind == "snapshot":
-            return plan_snapshot_as_inserts(rest, table, batch_range.last, query)
-        return plan_changes(
-            rest, table, query.replace(starting_version=batch_range.first, ending_version=batch_range.last)
-        )
-
-    if batch_range.response_format is not None:
-        with contextlib.suppress(BadRequestError, ResponseFormatError):
-            return plan(query.replace(response_format=batch_range.response_format))
-    return plan(query)

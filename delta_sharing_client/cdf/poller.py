@@ -1,4 +1,4 @@
-"""`ChangePoller`: asks for a table's version now and then, and pulls the changes of the versions that are new."""
+"""`ChangePoller`: polls a table's version and returns the changes of new versions in batches."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from delta_sharing_client.cdf.batch import ChangeBatch, plan_batch
+from delta_sharing_client.cdf.batch import ChangeBatch
+from delta_sharing_client.cdf.batch_planner import BatchPlanner
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
 from delta_sharing_client.cdf.clock import Clock, StopSignal, SystemClock
 from delta_sharing_client.cdf.poll_options import MIN_INTERVAL, PollOptions
-from delta_sharing_client.errors import (
-    BadRequestError,
-    ChangesGoneError,
-    SchemaChangedError,
-    TableReplacedError,
-)
-from delta_sharing_client.model.actions import Metadata
+from delta_sharing_client.errors import SchemaChangedError
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.model.schema_evolution import column_changes
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.url_rules import is_loopback
 
@@ -42,21 +36,21 @@ class ChangePoller:
                 store(batch.to_pandas())
                 batch.commit()
 
-    Iterating never ends by itself; `stop` ends it. `pull` asks just once. What the server cannot answer after all
-    retries is raised, and the poller can be iterated again. One thread at a time uses a poller; `stop` may be
-    called from any thread, and from a signal handler.
+    Iteration ends only after `stop`. `pull` polls once. A request that fails after all retries raises its error;
+    the poller can then be iterated again. One thread at a time may use a poller; `stop` may be called from any
+    thread, and from a signal handler.
 
     Args:
         name: the table.
         rest: the server.
         storage: fetches the files.
         query: which columns to read, and in which form.
-        options: where to begin and how often to ask.
-        checkpoint: the file that keeps the position; None to keep none.
-        clock: tells the time and waits.
+        options: where to begin and how often to poll.
+        checkpoint: the file that stores the position; None for none.
+        clock: the source of time.
 
     Raises:
-        ValueError: the server would be asked more often than servers allow.
+        ValueError: the poll interval is shorter than servers allow.
     """
 
     def __init__(
@@ -84,16 +78,18 @@ class ChangePoller:
                 f"poll_interval is {options.poll_interval.total_seconds():g} s; servers ask for at least "
                 f"{MIN_INTERVAL.total_seconds():g} s"
             )
+        place = ""
         if checkpoint is not None:
             self._file = CheckpointFile(checkpoint)
-        # One makes the next batch at a time; who only writes the position need not wait for that.
+            place = f"delete the checkpoint {self._file.path} and "
+        advice = f"To start over, {place}poll with starting_version='snapshot', replacing what was taken before"
+        self._planner = BatchPlanner(rest, name, query, advice)
+        # One thread at a time prepares a batch; a commit, which only writes the position, does not wait for it.
         self._preparing = threading.Lock()
         self._writing = threading.Lock()
 
-    # -- what users call
-
     def __iter__(self) -> Iterator[ChangeBatch]:
-        """Yield batches as they come, waiting for them; ends after `stop`."""
+        """Yield batches, and wait for them; ends after `stop`."""
         while not self._signal.stopped:
             wait = self._seconds_to_wait()
             if wait > 0:
@@ -104,16 +100,16 @@ class ChangePoller:
                 yield batch
 
     def pull(self) -> ChangeBatch | None:
-        """Ask once whether there is something new, without regard to the interval.
+        """Poll once, whatever the interval.
 
         Returns:
-            The next batch; None if there is nothing new, or the poller was stopped.
+            The next batch; None if there is no new version, or the poller was stopped.
 
         Raises:
-            ChangesGoneError: the next changes can no longer be had, or the table is another one.
+            ChangesGoneError: the next changes can no longer be read, or the table was replaced by another one.
             SchemaChangedError: a column was renamed or dropped, or changed its type (`schema_changes="raise"`).
             CheckpointError: the checkpoint cannot be used.
-            DeltaSharingError: the server could not be asked, or its answer could not be used.
+            DeltaSharingError: the request failed, or its answer cannot be used.
         """
         if self._signal.stopped:
             return None
@@ -125,14 +121,11 @@ class ChangePoller:
         return batch
 
     def stop(self) -> None:
-        """End the iteration at once, even while it waits for the server.
-
-        The batch that is being worked on can still be committed.
-        """
+        """End the iteration at once, even while it waits for the server; the last batch can still be committed."""
         self._signal.stop()
 
     def close(self) -> None:
-        """Stop, and let another poller have the checkpoint; nothing can be committed after that."""
+        """Stop, and release the checkpoint for another poller; no batch can be committed after that."""
         self.stop()
         if self._file is not None:
             self._file.close()
@@ -145,36 +138,31 @@ class ChangePoller:
 
     @property
     def committed_version(self) -> int | None:
-        """The last version that was committed; None where there is none yet, or nothing was pulled yet."""
+        """The last committed version; None before the first commit, and before the first poll."""
         position = self._state.position
         return None if position is None else position.committed
 
     @representation
     def __repr__(self) -> str:
-        return f"ChangePoller({self.name.full_name!r}, {self._told()})"
+        return f"ChangePoller({self.name.full_name!r}, {self._position_text()})"
 
     @representation
     def _repr_html_(self) -> str:
-        return f"<code>ChangePoller</code> <b>{html.escape(self.name.full_name)}</b> {self._told()}"
+        return f"<code>ChangePoller</code> <b>{html.escape(self.name.full_name)}</b> {self._position_text()}"
 
-    def _told(self) -> str:
+    def _position_text(self) -> str:
         position = self._state.position
         return "not started" if position is None else f"next version {position.next_version}"
 
-    # -- waiting
-
     def _seconds_to_wait(self) -> float:
-        """How long it is until the server may be asked for the version again; 0 where that is not needed."""
+        """Return the time until the next poll; 0 if a batch can be made without one."""
         state = self._state
         if state.polled_at is None or state.prepared or state.again or state.behind:
             return 0.0
         return state.polled_at + self.options.poll_interval.total_seconds() - self._clock.now()
 
     def _pull_unless_stopped(self) -> ChangeBatch | None:
-        """Pull in a thread of its own, so that `stop` need not wait for a server that does not answer.
-
-        A batch that is ready only after that is kept for whoever pulls next.
-        """
+        """Poll in another thread, so that `stop` need not wait; the next poll returns a batch that is late."""
         failures: list[BaseException] = []
         done = False
 
@@ -195,10 +183,8 @@ class ChangePoller:
             raise failures[0]
         return self._take()
 
-    # -- the work
-
     def _prepare(self) -> None:
-        """Make the next batch ready, if there is one."""
+        """Prepare the next batch, if there is one."""
         with self._preparing:
             if self._state.prepared is None:
                 self._prepare_next()
@@ -219,7 +205,7 @@ class ChangePoller:
         if state.latest is None or (state.latest < first and started):
             state.latest = self._ask_version()
         if state.latest < first:
-            self._check_not_behind(position, state.latest)
+            self._planner.check_latest(position, state.latest)
             return
         batch_range = BatchRange(first, min(first + self.options.max_versions - 1, state.latest))
         try:
@@ -227,7 +213,7 @@ class ChangePoller:
         except SchemaChangedError as error:
             if error.version is None or not first < error.version <= batch_range.last:
                 raise
-            # The rows before the change come first, with the columns that they had.
+            # The rows before the change are a batch with the columns of their versions.
             batch_range = replace(batch_range, last=error.version - 1)
             plan = self._plan(batch_range, position)
         batch_range = replace(batch_range, response_format=plan.protocol.response_format)
@@ -236,7 +222,7 @@ class ChangePoller:
         state.prepared = batch
 
     def _position(self) -> Position:
-        """Where the poller is; found out when it is first needed."""
+        """Return the position, read from the checkpoint on first use."""
         state = self._state
         if self._file is not None:
             self._file.lock()
@@ -252,7 +238,7 @@ class ChangePoller:
         return position
 
     def _start(self) -> Position:
-        """Return the position of a poller that has none yet."""
+        """Return the first position of a poller without a checkpoint."""
         options, name = self.options, self.name.full_name
         start = options.starting_version
         if start is None and options.starting_timestamp is None:
@@ -279,74 +265,8 @@ class ChangePoller:
         return self._rest.table_version(self.name)
 
     def _plan(self, batch_range: BatchRange, position: Position) -> ChangesPlan:
-        try:
-            plan = plan_batch(self._rest, self.name, self._query, batch_range)
-        except BadRequestError as error:
-            if position.table_id is None:
-                raise  # nothing was read yet: the server says what is wrong with the start
-            self._check_same(position, batch_range.first)
-            raise ChangesGoneError(
-                f"{error}. If it has cleaned these versions up, they are lost. {self._advice}",
-                version=batch_range.first,
-            ) from None
-        except TableReplacedError as error:
-            raise self._replaced(error.version, error.expected, error.actual) from None
-        first = plan.history.metadata[0]
-        if position.table_id not in (None, first.id):
-            raise self._replaced(batch_range.first, position.table_id, first.id)
-        if self.options.schema_changes == "raise" and self._state.schema is not None:
-            self._check_schema(self._state.schema, plan, batch_range.first)
-        return plan
-
-    def _check_schema(self, before: SchemaMark, plan: ChangesPlan, version: int) -> None:
-        """Raise if the columns are not those of the batch before, with none but new ones."""
-        from delta_sharing_client.cdf.table_history import changed_schema
-
-        after = plan.history.metadata[0]
-        known = Metadata(id=after.id, schema_string=before.schema_string)
-        asked = None if self._query.columns is None else {name.lower() for name in self._query.columns}
-        broken = [
-            item
-            for item in column_changes(known, after, (before.mapping, plan.history.modes[0]))
-            if not item.additive and (asked is None or item.top.lower() in asked)
-        ]
-        if broken:
-            raise changed_schema(
-                f"table {self.name.full_name}",
-                version,
-                broken,
-                advice="to go on with the columns as they are now, poll with schema_changes='follow'",
-            )
-
-    def _check_not_behind(self, position: Position, latest: int) -> None:
-        """Raise if the table has fewer versions than it had; versions only ever come."""
-        if latest < position.next_version - 1:
-            self._check_same(position, latest + 1)
-            raise ChangesGoneError(
-                f"table {self.name.full_name}: its latest version is {latest}, and it had version "
-                f"{position.next_version - 1} before. {self._advice}",
-                version=latest + 1,
-            )
-
-    def _check_same(self, position: Position, version: int) -> None:
-        """Raise if the table is another one than the one that was followed."""
-        actual = self._rest.table_metadata(self.name, self._query.formats).metadata.id
-        if position.table_id not in (None, actual):
-            raise self._replaced(version, position.table_id, actual)
-
-    def _replaced(self, version: int | None, expected: str | None, actual: str | None) -> TableReplacedError:
-        return TableReplacedError(
-            f"table {self.name.full_name}: it was made anew under its name (its id was {expected}, and is "
-            f"{actual}). {self._advice}",
-            version=version,
-            expected=expected,
-            actual=actual,
-        )
-
-    @property
-    def _advice(self) -> str:
-        place = "" if self._file is None else f"delete the checkpoint {self._file.path} and "
-        return f"To start over, {place}poll with starting_version='snapshot', replacing what was taken before"
+        before = self._state.schema if self.options.schema_changes == "raise" else None
+        return self._planner.plan(batch_range, position, before)
 
     def _batch(self, batch_range: BatchRange, plan: ChangesPlan, poller_id: str) -> ChangeBatch:
         history = plan.history
@@ -357,7 +277,7 @@ class ChangePoller:
             (self._rest, self._storage),
             self._commit,
             poller_id=poller_id,
-            advice=self._advice,
+            advice=self._planner.advice,
         )
 
     def _commit(self, batch: ChangeBatch) -> None:
@@ -366,7 +286,7 @@ class ChangePoller:
         self._save(lambda now: now.taken(batch.range, mark))
 
     def _save(self, change: Callable[[Position], Position]) -> None:
-        """Move the position: in the file first, so that nothing counts that is not there."""
+        """Change the position, in the file first."""
         with self._writing:
             before = self._state.position
             if before is not None and (after := change(before)) != before:
@@ -377,14 +297,14 @@ class ChangePoller:
 
 @dataclass(eq=False)
 class _State:
-    """What a poller knows while it runs.
+    """The state of a running poller.
 
     Attributes:
-        position: how far it came; None before it is first needed.
-        again: batches that were handed out before a restart and not committed.
-        latest: the table's latest version when it was last asked for.
-        polled_at: the clock's time then.
-        prepared: the next batch, where it is ready.
+        position: the position; None before its first use.
+        again: batches that were returned before a restart and not committed.
+        latest: the table's latest version at the last poll.
+        polled_at: the clock's time of the last poll.
+        prepared: the next batch, if it is ready.
         schema: the columns at the end of the last batch.
     """
 
@@ -397,5 +317,5 @@ class _State:
 
     @property
     def behind(self) -> bool:
-        """Whether versions are known of which no batch was made yet."""
+        """Whether known versions are in no batch yet."""
         return self.position is not None and self.latest is not None and self.latest >= self.position.next_version

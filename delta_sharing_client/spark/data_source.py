@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.cdf.options import ChangeOptions
-from delta_sharing_client.cdf.planner import change_schema, plan_changes, project_changes
+from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_schema, project_changes
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.rest.client import RestClient
@@ -123,7 +123,7 @@ def _columns(rest: RestClient, options: SourceOptions) -> tuple[Any, int | None]
         info.protocol.check_readable(options.what)
         return project(info.metadata.schema, query.columns), info.version
     if query.ending_version is not None or query.ending_timestamp is not None:
-        return plan_changes(rest, table, query).spec.output, None
+        return ChangeFeedPlanner(rest, table).plan(query).spec.output, None
     info = rest.table_metadata(table, query.formats)
     info.protocol.check_readable(options.what)
     columns = project_changes(info.metadata.schema, query.columns)
@@ -161,7 +161,7 @@ def _plan(rest: RestClient, options: SourceOptions, pinned: int | None) -> ScanP
     """Plan the version whose schema Spark has: rows of another version may not fit it."""
     query = options.query
     if isinstance(query, ChangeOptions):
-        return plan_changes(rest, options.table, query)
+        return ChangeFeedPlanner(rest, options.table).plan(query)
     planner = ServerPlanner(rest, options.table)
     if query.version is None and query.timestamp is None and pinned is not None:
         with contextlib.suppress(BadRequestError):  # a table without history has its latest version alone

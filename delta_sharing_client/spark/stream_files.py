@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from delta_sharing_client.cdf.change_tasks import CHANGE_TYPE, change_tasks, inserted_tasks
 from delta_sharing_client.cdf.options import ChangeOptions
-from delta_sharing_client.cdf.planner import CHANGE_TYPE, change_tasks, inserted_tasks
 from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError
 from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, ResponseFormat

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from delta_sharing_client.cdf.planner import CHANGE_COLUMNS, change_spec
+from delta_sharing_client.cdf.change_tasks import CHANGE_COLUMNS
+from delta_sharing_client.cdf.planner import change_spec
 from delta_sharing_client.errors import (
     BadRequestError,
     TableReplacedError,

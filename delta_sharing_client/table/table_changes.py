@@ -45,10 +45,10 @@ class TableChanges(SparkScan):
 
     def plan(self) -> ChangesPlan:
         """Request and plan the files of the changes; fetches none of them."""
-        from delta_sharing_client.cdf.planner import plan_changes
+        from delta_sharing_client.cdf.planner import ChangeFeedPlanner
 
         rest, _ = self._connections()
-        return plan_changes(rest, self.name, self.options)
+        return ChangeFeedPlanner(rest, self.name).plan(self.options)
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,7 +93,7 @@ class TableChanges(SparkScan):
 
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
-        from delta_sharing_client.cdf.planner import CHANGE_TYPE, COMMIT_VERSION
+        from delta_sharing_client.cdf.change_tasks import CHANGE_TYPE, COMMIT_VERSION
         from delta_sharing_client.scan.planner import estimate_plan
 
         plan = self.plan()

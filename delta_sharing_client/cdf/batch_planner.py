@@ -1,0 +1,126 @@
+"""`BatchPlanner`: planning of a poller's batches, and the checks that the table is still the one it follows."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+from delta_sharing_client.cdf.checkpoint import BatchRange, Position, SchemaMark
+from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.planner import ChangeFeedPlanner, ChangesPlan
+from delta_sharing_client.cdf.table_history import changed_schema
+from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, TableReplacedError
+from delta_sharing_client.model.actions import Metadata
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.schema_evolution import column_changes
+from delta_sharing_client.rest.client import RestClient
+
+
+@dataclass(frozen=True)
+class BatchPlanner:
+    """Plans the batches of one poller.
+
+    Attributes:
+        rest: the server.
+        table: the table.
+        options: the options of the changes; their range is ignored.
+        advice: what a user can do if the changes are gone, for messages.
+    """
+
+    rest: RestClient = field(repr=False)
+    table: Table
+    options: ChangeOptions
+    advice: str
+
+    def plan(self, batch_range: BatchRange, position: Position, before: SchemaMark | None) -> ChangesPlan:
+        """Plan a batch.
+
+        Args:
+            batch_range: the batch.
+            position: the poller's position.
+            before: the columns of the previous batch, to which columns may only have been added; None for no
+                check.
+
+        Raises:
+            ChangesGoneError: the changes can no longer be read.
+            TableReplacedError: the table was replaced by another one.
+            SchemaChangedError: a column was renamed or dropped, or changed its type.
+            DeltaSharingError: the request failed, or its answer cannot be used.
+        """
+        try:
+            plan = self._plan(batch_range)
+        except BadRequestError as error:
+            if position.table_id is None:
+                raise  # no batch was read yet: the server explains what is wrong with the start
+            self._check_identity(position, batch_range.first)
+            raise ChangesGoneError(
+                f"{error}. If it has cleaned these versions up, they are lost. {self.advice}",
+                version=batch_range.first,
+            ) from None
+        except TableReplacedError as error:
+            raise self._replaced(error.version, error.expected, error.actual) from None
+        first = plan.history.metadata[0]
+        if position.table_id not in (None, first.id):
+            raise self._replaced(batch_range.first, position.table_id, first.id)
+        if before is not None:
+            self._check_columns(before, plan, batch_range.first)
+        return plan
+
+    def check_latest(self, position: Position, latest: int) -> None:
+        """Raise if the table has fewer versions than before."""
+        if latest < position.next_version - 1:
+            self._check_identity(position, latest + 1)
+            raise ChangesGoneError(
+                f"table {self.table.full_name}: its latest version is {latest}, and it had version "
+                f"{position.next_version - 1} before. {self.advice}",
+                version=latest + 1,
+            )
+
+    def _plan(self, batch_range: BatchRange) -> ChangesPlan:
+        """Plan a batch, if possible in the response format of the checkpoint, which determines the file order."""
+        planner = ChangeFeedPlanner(self.rest, self.table)
+
+        def plan(options: ChangeOptions) -> ChangesPlan:
+            if batch_range.kind == "snapshot":
+                return planner.plan_snapshot(batch_range.last, options)
+            return planner.plan(options)
+
+        options = self.options
+        if batch_range.kind == "changes":
+            options = options.replace(starting_version=batch_range.first, ending_version=batch_range.last)
+        if batch_range.response_format is not None:
+            with contextlib.suppress(BadRequestError, ResponseFormatError):
+                return plan(options.replace(response_format=batch_range.response_format))
+        return plan(options)
+
+    def _check_columns(self, before: SchemaMark, plan: ChangesPlan, version: int) -> None:
+        """Raise if the columns differ from those of the previous batch by more than new ones."""
+        after = plan.history.metadata[0]
+        known = Metadata(id=after.id, schema_string=before.schema_string)
+        names = None if self.options.columns is None else {name.lower() for name in self.options.columns}
+        broken = [
+            item
+            for item in column_changes(known, after, (before.mapping, plan.history.modes[0]))
+            if not item.additive and (names is None or item.top.lower() in names)
+        ]
+        if broken:
+            raise changed_schema(
+                f"table {self.table.full_name}",
+                version,
+                broken,
+                advice="to go on with the columns as they are now, poll with schema_changes='follow'",
+            )
+
+    def _check_identity(self, position: Position, version: int) -> None:
+        actual = self.rest.table_metadata(self.table, self.options.formats).metadata.id
+        if position.table_id not in (None, actual):
+            raise self._replaced(version, position.table_id, actual)
+
+    def _replaced(self, version: int | None, expected: str | None, actual: str | None) -> TableReplacedError:
+        return TableReplacedError(
+            f"table {self.table.full_name}: it was made anew under its name (its id was {expected}, and is "
+            f"{actual}). {self.advice}",
+            version=version,
+            expected=expected,
+            actual=actual,
+        )
