@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot, file_key
+from delta_sharing_client.delta.log import (
+    AddFile,
+    CdcFile,
+    Commit,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    Snapshot,
+    file_key,
+)
 from delta_sharing_client.server.answers import (
     Answer,
     TableRequest,
