@@ -260,7 +260,15 @@ def _numbers(numbers: Sequence[int], width: int) -> bytes:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) and not pa.types.is_map(kind) and hasattr(kind, "value_type"))
+    types = pa.types
+    lists = (
+        types.is_list,
+        types.is_large_list,
+        types.is_fixed_size_list,
+        types.is_list_view,
+        types.is_large_list_view,
+    )
+    return any(is_list(kind) for is_list in lists)
 
 
 def _scalars(array: pa.Array) -> Encoded:
