@@ -114,21 +114,21 @@ class TableScan(SparkScan):
 
         plan = self.plan()
         fetch = estimate_plan(*self._connections(), plan)
-        pruned = sum(plan.pruned.values())
+        skipped = sum(plan.pruned.values())
         requests = "request" if fetch.requests == 1 else "requests"
         version = "version unknown" if plan.version is None else f"version {plan.version}"
         total = sum(task.size for task in plan.tasks)
         lines = [
             f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
             f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
-            f"files    {len(plan.tasks) + pruned} named by the server, {pruned} pruned "
+            f"files    {len(plan.tasks) + skipped} listed by the server, {skipped} skipped "
             f"({plan.pruned.get(SkipReason.PARTITION, 0)} by partition values, "
             f"{plan.pruned.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
             f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
         ]
         if fetch.in_pieces:
             lines.append(
-                f"pieces   {fetch.in_pieces} files are read in pieces: {fetch.row_groups_pruned} of their "
-                f"{fetch.row_groups} row groups pruned"
+                f"ranges   {fetch.in_pieces} files are read in ranges: {fetch.row_groups_pruned} of their "
+                f"{fetch.row_groups} row groups skipped"
             )
         return "\n".join(lines)

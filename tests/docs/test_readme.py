@@ -59,8 +59,8 @@ def test_the_readme_runs(workplace: SharingServer, capsys: pytest.CaptureFixture
     namespace = run_blocks(ROOT / "README.md")
     output = capsys.readouterr().out
     assert "Table(name='orders', share='retail', schema='sales')" in output
-    assert "2 named by the server" not in output, "explain() of one day names one file"
-    assert "1 named by the server" in output
+    assert "2 listed by the server" not in output, "explain() of one day lists one file"
+    assert "1 listed by the server" in output
     assert "NotFoundError - table retail.sales.order:" in output
     assert len(namespace["before"]) == 10_000
     assert len(namespace["after"]) == 59_990

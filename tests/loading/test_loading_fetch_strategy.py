@@ -136,7 +136,7 @@ class TestWhatIsFetched:
         total, requests = fetched(server)
         assert f"{total:,} to fetch" in text
         assert f"in {len(requests)} requests" in text
-        assert f"{GROUPS - 2} of their {GROUPS} row groups pruned" in text
+        assert f"{GROUPS - 2} of their {GROUPS} row groups skipped" in text
 
     def test_deletion_vector_applies_to_every_row_group(self, client: SharingClient) -> None:
         deleted = {0, GROUP, ROWS - 1, *range(7, 99)}

@@ -78,7 +78,7 @@ def test_demo_prints_its_sections_and_cleans_up(tmp_path: Path) -> None:
         "1 share, 2 schemas, 3 tables",
         "retail.sales.orders               7        9  order_date",
         "amount       decimal(12,2)",
-        "4 named by the server, 3 pruned (0 by partition values, 3 by statistics), 1 to read",
+        "4 listed by the server, 3 skipped (0 by partition values, 3 by statistics), 1 to read",
         "requests: 2 to the API, 1 for files",
         "[1,000 rows x 4 columns]",
         "59,990 rows, from the files' statistics",
