@@ -17,7 +17,7 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.table.shared_table import SharedTable
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
 
 

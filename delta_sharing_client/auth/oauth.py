@@ -22,6 +22,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.rest_transport import TokenTransport
 from delta_sharing_client.transport.retry import (
     RETRYABLE_STATUSES,
     Attempt,
@@ -29,7 +30,6 @@ from delta_sharing_client.transport.retry import (
     RetryLater,
     parse_retry_after,
 )
-from delta_sharing_client.transport.transports import TokenTransport
 from delta_sharing_client.wire.ndjson import parse_object
 
 logger = logging.getLogger(__name__)

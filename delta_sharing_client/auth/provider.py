@@ -14,7 +14,7 @@ from delta_sharing_client.model.credentials import Basic, BearerToken, ClientCre
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.transport.transports import Authorizer
+from delta_sharing_client.transport.rest_transport import Authorizer
 
 
 class FixedAuth:

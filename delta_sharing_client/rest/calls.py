@@ -11,8 +11,8 @@ from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Attempt, Retrier, parse_http_date
-from delta_sharing_client.transport.transports import ApiTransport
 from delta_sharing_client.wire.answers import Page
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.ndjson import MAX_LINE, parse_object

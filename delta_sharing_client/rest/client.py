@@ -28,8 +28,8 @@ from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.headers import VERSION_HEADER, capabilities_of, capability_headers, version_of
 from delta_sharing_client.rest.resources import Resource, schema_resource, share_resource, table_resource
 from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
-from delta_sharing_client.transport.transports import ApiTransport
 from delta_sharing_client.wire.answers import (
     ChangesAnswer,
     Convert,

@@ -36,7 +36,7 @@ from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
 from delta_sharing_client.storage.buffer_pool import Slabs
 from delta_sharing_client.storage.download import Buffer, Download, FileChanged, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
-from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.cancellation import Cancellation
 
 #: Told after each file.
 Progress: TypeAlias = Callable[[FileScanTask], None]

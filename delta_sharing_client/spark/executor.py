@@ -23,7 +23,7 @@ from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batc
 from delta_sharing_client.spark.job import Job, Part, decode
 from delta_sharing_client.storage.local import LocalStorage
 from delta_sharing_client.storage.presigned import Refresh, StorageReader
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: The column of nulls that rows without columns have.
 NO_COLUMN: Final = "no_column"

@@ -19,9 +19,9 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.file_systems import Directory, open_directory
 from delta_sharing_client.storage.presigned import StorageReader
-from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.response import Response
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: Open files that are kept: those that are being read in ranges.
 _KEPT_OPEN: Final = 64

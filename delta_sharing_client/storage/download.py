@@ -25,10 +25,10 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import Slabs
 from delta_sharing_client.storage.store_errors import store_error
-from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import Backoff, RetryLater, is_retryable
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from concurrent.futures import Executor
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import Buffer, Cancelled, Download, Refresh, RetryBudget, Settings
-from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.retry import Backoff
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 __all__ = ["Buffer", "Cancellation", "Cancelled", "Refresh", "RetryBudget", "StorageReader"]
 

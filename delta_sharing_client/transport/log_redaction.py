@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Final
 
-from delta_sharing_client.secrets import MASK, redact_text
+from delta_sharing_client.secrets import MASK, SecretUrl, redact_text, redact_url
+
+logger = logging.getLogger(__name__)
 
 _LOGGERS: Final = (
     "urllib3.connection",
@@ -42,6 +45,19 @@ def install() -> None:
     """Put the filter on urllib3's loggers; once is enough, more do no harm."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
+
+
+def log_request(method: str, url: SecretUrl, outcome: object, started: float) -> None:
+    """Log one request at DEBUG, without its query string.
+
+    Args:
+        method: the request's method.
+        url: its URL.
+        outcome: its status, or that it failed.
+        started: when it was sent, by the monotonic clock.
+    """
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s %s %s %.3f s", method, redact_url(url), outcome, time.monotonic() - started)
 
 
 class _Redacted:

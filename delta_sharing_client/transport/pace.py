@@ -1,4 +1,4 @@
-"""HTTP responses with a deadline for the head and a minimum speed for the body.
+"""Responses of `http.client` with a deadline for the head and a minimum speed for the body.
 
 A socket's time-out bounds the wait for the next bytes only. A server that sends one byte after the other,
 each in time, would outlast it.
@@ -9,7 +9,14 @@ from __future__ import annotations
 import http.client
 import io
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from delta_sharing_client.options import TransportOptions
+
+#: Responses that only announce another one (1xx).
+_MAX_INTERIM: Final = 10
 
 
 class SlowBodyError(TimeoutError):
@@ -28,36 +35,45 @@ class PacedResponse(http.client.HTTPResponse):
 
     Args:
         sock: the connection.
-        debuglevel: as `http.client.HTTPResponse` takes it.
-        method: the request's method.
-        url: as `http.client.HTTPResponse` takes it.
-        stall: seconds that nothing may come of the body; also the time over which its speed is measured.
+        stall: seconds that nothing may arrive of the body; also the time over which its speed is measured.
         speed: the minimum speed of the body, in bytes per second.
+        arguments: those of `http.client.HTTPResponse`.
     """
 
-    def __init__(
-        self,
-        sock: Any,
-        debuglevel: int = 0,
-        method: str | None = None,
-        url: str | None = None,
-        *,
-        stall: float,
-        speed: int,
-    ) -> None:
-        self._pace = _PacedSocket(sock, stall, speed)
-        super().__init__(self._pace, debuglevel, method, url)  # type: ignore[arg-type]  # it calls `makefile` alone
+    def __init__(self, sock: Any, *arguments: Any, stall: float, speed: int, **named: Any) -> None:
+        self.pace = _PacedSocket(sock, stall, speed)
+        super().__init__(self.pace, *arguments, **named)  # type: ignore[arg-type]  # it calls `makefile` alone
+
+    @classmethod
+    def factory(cls, options: TransportOptions) -> Callable[..., PacedResponse]:
+        """Return what makes responses with the limits of the options, as `response_class` of a connection."""
+        return partial(cls, stall=options.read_timeout.total_seconds(), speed=options.minimum_speed)
 
     def begin(self) -> None:
-        """Read the head."""
-        super().begin()
-        self._pace.begin_body()
+        """Read the head; responses that only announce another one are skipped.
+
+        Raises:
+            http.client.HTTPException: it is no head.
+        """
+        for _ in range(_MAX_INTERIM):
+            super().begin()
+            if self.status >= 200 or self.status == 101:
+                self.pace.begin_body()
+                return
+            self.headers = self.msg = None  # type: ignore[assignment]  # or `begin` does nothing
+        raise http.client.HTTPException("interim responses without end")
 
 
 class _PacedSocket(io.RawIOBase):
-    """The receiving side of a socket. Seconds spent in decoding between two reads do not count."""
+    """The receiving side of a socket. Seconds spent in decoding between two reads do not count.
+
+    Attributes:
+        has_surplus: whether more than the response had come when it was closed.
+    """
 
     def __init__(self, sock: Any, stall: float, speed: int) -> None:
+        self.has_surplus = False
+        self._is_ended = False
         self._sock = sock
         self._file = sock.makefile("rb", buffering=0)
         self._stall = stall
@@ -68,7 +84,7 @@ class _PacedSocket(io.RawIOBase):
         self._received = 0
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return _Reader(self)
 
     def readable(self) -> bool:
         return True
@@ -82,7 +98,15 @@ class _PacedSocket(io.RawIOBase):
         self._deadline = None
         self._sock.settimeout(self._stall)
 
+    def end(self, reader: io.BufferedReader) -> None:
+        """Receive no more; note whether something is left that was received, or decrypted."""
+        self._is_ended = True
+        pending = getattr(self._sock, "pending", None)  # sockets of TLS have it
+        self.has_surplus = bool(reader.peek()) or (pending is not None and pending() > 0)
+
     def readinto(self, buffer: Any) -> int | None:
+        if self._is_ended:
+            return 0
         began = time.monotonic()
         if self._deadline is not None:
             if began >= self._deadline:
@@ -91,6 +115,8 @@ class _PacedSocket(io.RawIOBase):
         count: int | None = self._file.readinto(buffer)
         if self._deadline is None and count:
             self._measure(count, time.monotonic() - began)
+        elif self._deadline is not None and not count:  # for `http.client` a head may end with its connection
+            raise http.client.RemoteDisconnected("the connection was closed within the head")
         return count
 
     def _measure(self, count: int, seconds: float) -> None:
@@ -100,3 +126,15 @@ class _PacedSocket(io.RawIOBase):
             if self._received < self._speed * self._waited:
                 raise SlowBodyError(self._speed)
             self._received, self._waited = 0, 0.0
+
+
+class _Reader(io.BufferedReader):
+    """The buffer before a `_PacedSocket`; `readinto` returns what one receive gives."""
+
+    raw: _PacedSocket
+    readinto = io.BufferedReader.readinto1
+
+    def close(self) -> None:
+        if not self.closed:
+            self.raw.end(self)
+        super().close()

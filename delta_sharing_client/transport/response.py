@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.secrets import MASK, SecretUrl
 from delta_sharing_client.transport.body import decoded
 from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, translate
-from delta_sharing_client.transport.http11 import Answer, body_length
+from delta_sharing_client.transport.store_connections import StoreResponse
+
+A = TypeVar("A", int, memoryview)
+R = TypeVar("R", int, bytes)
 
 #: The most that is read of an error's body.
 MAX_ERROR_BODY: Final = 64 * 1024
 
 _CHUNK: Final = 256 * 1024
-_SMALL_CHUNK: Final = 16 * 1024
 
 
 class Response:
     """An answer whose body has yet to be read. Close it, or use it as a context manager.
 
     Args:
-        raw: the answer as urllib3 or `wire` gives it.
-        method: the request's method.
+        raw: the answer of urllib3, or a `StoreResponse`.
         url: the request's URL.
         sent: the request's headers.
         what: the thing asked for, for messages.
@@ -37,19 +39,13 @@ class Response:
         url: the URL that answered.
     """
 
-    def __init__(self, raw: Any, *, method: str, url: SecretUrl, sent: Mapping[str, str], what: str) -> None:
+    def __init__(self, raw: Any, *, url: SecretUrl, sent: Mapping[str, str], what: str) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.url = url
         self._what = what
         self._sent = sent
         self._raw = raw
-        self._direct = raw if isinstance(raw, Answer) else None
-        self._left: int | None = None
-        if isinstance(raw, Answer):
-            self._left = raw.left
-        elif "Transfer-Encoding" not in self.headers:
-            self._left = body_length(method, self.status, self.headers)  # not every urllib3 looks at it
 
     def __enter__(self) -> Self:
         return self
@@ -57,6 +53,10 @@ class Response:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # The socket must not stay open until the collector finds the cycle of connection and response.
         self.close()
 
     def close(self) -> None:
@@ -72,7 +72,8 @@ class Response:
     @property
     def length(self) -> int | None:
         """How many bytes of the body, as sent, are still to come; None where the server did not say."""
-        return self._left
+        length: int | None = self._raw.length_remaining
+        return length
 
     def read_some(self, limit: int) -> bytes:
         """Return up to `limit` bytes of the body, as sent, as soon as there are any; none at its end.
@@ -81,36 +82,21 @@ class Response:
             IncompleteResponseError: the body is shorter than announced.
             TransportError: the connection broke.
         """
-        read1 = getattr(self._raw, "read1", None)
-        if read1 is None:  # urllib3 1.26: what is read when the connection breaks is lost, so read little
-            return self._counted(self._raw.read, min(limit, _SMALL_CHUNK))
-        return self._counted(read1, limit)
+        data: bytes = self._checked(partial(self._raw.read1, decode_content=False), limit)
+        return data
 
     def read_into(self, view: memoryview) -> int:
         """Fill the beginning of `view` with what comes of the body, as sent; return how many bytes, 0 at its end.
-
-        Of a file that comes without a proxy nothing is copied.
 
         Raises:
             IncompleteResponseError: the body is shorter than announced.
             TransportError: the connection broke.
         """
-        if self._left is None or self._direct is None:
+        if self.length is None or not isinstance(self._raw, StoreResponse):
             data = self.read_some(len(view))
             view[: len(data)] = data
             return len(data)
-        try:
-            count = self._direct.read_into(view)
-        except NETWORK_ERRORS as error:
-            failure: DeltaSharingError | None = translate(error, url=self.url, what=self._what, reading=True)
-        else:
-            failure = None
-        if failure is not None:
-            raise failure
-        if not count and self._left:
-            raise self._cut()
-        self._left -= count
-        return count
+        return self._checked(self._raw.readinto, view)
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body, decompressed, in pieces of some 256 kB.
@@ -150,23 +136,19 @@ class Response:
         return text
 
     def _raw_chunks(self) -> Iterator[bytes]:
-        while chunk := self._counted(self._raw.read, _CHUNK):
+        while chunk := self._checked(partial(self._raw.read, decode_content=False), _CHUNK):
             yield chunk
 
-    def _counted(self, read: Any, limit: int) -> bytes:
+    def _checked(self, read: Callable[[A], R], wanted: A) -> R:
+        """Return what `read` gives for `wanted`: bytes of the body, or how many."""
         try:
-            data: bytes = read(limit, decode_content=False)
+            came = read(wanted)
         except NETWORK_ERRORS as error:
-            failure: DeltaSharingError | None = translate(error, url=self.url, what=self._what, reading=True)
+            failure = translate(error, url=self.url, what=self._what, reading=True)
         else:
-            failure = None
-        if failure is not None:
-            raise failure
-        if self._left is not None:
-            if not data and self._left:
-                raise self._cut()
-            self._left -= len(data)
-        return data
-
-    def _cut(self) -> IncompleteResponseError:
-        return IncompleteResponseError(f"{self._what}: the answer was cut: {self._left} bytes of it are missing")
+            if came or not self.length:
+                return came
+            failure = IncompleteResponseError(
+                f"{self._what}: the answer was cut: {self.length} bytes of it are missing"
+            )
+        raise failure  # here, or the frames below would come with it

@@ -15,8 +15,8 @@ from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
-from delta_sharing_client.transport.transports import ApiTransport
 
 TOKEN_CANARY = "canary-4cc355"
 SECRET = "canary-s3cr3t"

@@ -16,7 +16,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import StorageReader
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 FIELDS = {"id": "long", "name": "string", "score": "double", "raw": "binary", "part": "string"}
 SCHEMA = StructType(tuple(StructField(name, PrimitiveType(kind)) for name, kind in FIELDS.items()))

@@ -22,7 +22,7 @@ from delta_sharing_client.scan import pipeline
 from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import StorageReader
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 NAMES = ("n", "a", "b", "c", "text")
 TYPES = ("long", "double", "double", "double", "string")

@@ -1,14 +1,12 @@
-"""A server that sends just the bytes it is told, a connection without a socket, and ways to read answers."""
+"""A server that sends exactly the bytes of its scripts, and ways to read answers."""
 
 import contextlib
-import io
 import socket
 import threading
 
 from waiting import HANG
 
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.http11 import Exchange
 from delta_sharing_client.transport.retry import is_retryable
 
 SIGNED = "/file.parquet?X-Amz-Signature=canary-signature-11aa"
@@ -112,44 +110,6 @@ class PacketServer:
                         self._stopping.wait(part)
             finally:
                 self.sent.release()
-
-
-class Pieces(Exchange):
-    """A connection and its socket in one: gives an answer in the packets that it is told."""
-
-    host, port, default_port, timeout = "h", 80, 80, 5
-
-    def __init__(self, packets):
-        self.packets = [packet for packet in packets if packet]
-        self.sock = self
-        self.sent = b""
-        self.closed = False
-
-    def settimeout(self, timeout):
-        pass
-
-    def sendall(self, data):
-        self.sent += data
-
-    def recv(self, limit):
-        if not self.packets:
-            return b""
-        data, self.packets[0] = self.packets[0][:limit], self.packets[0][limit:]
-        if not self.packets[0]:
-            del self.packets[0]
-        return data
-
-    def recv_into(self, view):
-        data = self.recv(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def makefile(self, mode):
-        return io.BytesIO(b"".join(self.packets))
-
-    def close(self):
-        self.closed = True
-        self.sock = None
 
 
 def by_some(response, most=7):

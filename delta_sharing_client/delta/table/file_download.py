@@ -31,7 +31,7 @@ from delta_sharing_client.parquet.deletion_vector import decode_stored, file_ran
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import Download, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
-from delta_sharing_client.transport.connections import Cancellation
+from delta_sharing_client.transport.cancellation import Cancellation
 
 #: The folder for everything that is not part of the table; its name begins with an underscore, so that every
 #: engine leaves it alone.

@@ -11,9 +11,9 @@ from waiting import BRIEFLY, HANG
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport import transports as transport
+from delta_sharing_client.transport import pooled_adapter
 from delta_sharing_client.transport.error_mapping import NonRetryableTransportError, translate
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 HALF = (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd", 0.05, b"efgh")
 
@@ -51,7 +51,7 @@ def test_no_more_are_kept_than_may_be_open():
 
 
 def test_those_of_too_many_stores_go(storage, monkeypatch):
-    monkeypatch.setattr(transport, "_HOSTS", 1)
+    monkeypatch.setattr(pooled_adapter, "_HOSTS", 1)
     with PacketServer([FINE], [FINE]) as one, PacketServer([FINE]) as other:
         assert fetch(storage, one) == b"fine"
         assert fetch(storage, other) == b"fine"

@@ -16,7 +16,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.transports import StorageTransport
+from delta_sharing_client.transport.storage_transport import StorageTransport
 
 
 class TestTls:

@@ -1,0 +1,61 @@
+"""The adapter of `requests`, with the TLS context and the connection classes of a transport."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from requests.adapters import HTTPAdapter
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+#: Hosts to keep connections for.
+_HOSTS: Final = 64
+
+
+class PooledAdapter(HTTPAdapter):
+    """An adapter whose pools make connections of given classes.
+
+    Args:
+        max_connections: connections to keep per host.
+        context: the TLS context; None for plain http.
+        connections: what makes connections, by scheme.
+    """
+
+    def __init__(
+        self,
+        max_connections: int,
+        context: ssl.SSLContext | None,
+        connections: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self._pools = {
+            "http": partial(_pool, HTTPConnectionPool, connections["http"]),
+            "https": partial(_pool, HTTPSConnectionPool, connections["https"]),
+        }
+        self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
+        super().__init__(pool_connections=_HOSTS, pool_maxsize=max_connections)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
+        """Give the pools of direct connections the context and the connection classes."""
+        super().init_poolmanager(connections, maxsize, block, **pool_kwargs, **self._tls)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        """Give the pools of proxied connections the same."""
+        manager = super().proxy_manager_for(proxy, **kwargs, **self._tls)
+        if not proxy.lower().startswith("socks"):  # a SOCKS manager has connections of its own
+            manager.pool_classes_by_scheme = self._pools
+        return manager
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Require a certificate; which ones are trusted is in the context already."""
+        conn.cert_reqs = "CERT_REQUIRED"
+
+
+def _pool(
+    kind: type[HTTPConnectionPool], connection: Callable[..., Any], *arguments: Any, **named: Any
+) -> HTTPConnectionPool:
+    pool = kind(*arguments, **named)
+    pool.ConnectionCls = connection  # type: ignore[assignment]  # urllib3 only calls it
+    return pool
