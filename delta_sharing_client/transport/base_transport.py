@@ -65,7 +65,7 @@ class BaseTransport:
                 self._adapters[scheme] = adapter
             return adapter
 
-    def _timeout(self, total: float | None = None) -> urllib3.Timeout:
+    def _timeouts(self, total: float | None = None) -> urllib3.Timeout:
         return urllib3.Timeout(
             total=total,
             connect=self.options.connect_timeout.total_seconds(),

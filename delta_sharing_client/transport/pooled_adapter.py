@@ -33,6 +33,7 @@ class PooledAdapter(HTTPAdapter):
             "http": partial(_pool, HTTPConnectionPool, connections["http"]),
             "https": partial(_pool, HTTPSConnectionPool, connections["https"]),
         }
+        self._direct_pools: dict[str, HTTPConnectionPool] = {}
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=_HOSTS, pool_maxsize=max_connections)
 
@@ -47,6 +48,20 @@ class PooledAdapter(HTTPAdapter):
         if not proxy.lower().startswith("socks"):  # a SOCKS manager has connections of its own
             manager.pool_classes_by_scheme = self._pools
         return manager
+
+    def direct_pool(self, origin: str) -> HTTPConnectionPool:
+        """Return the pool of direct connections to an origin."""
+        pool = self._direct_pools.get(origin)
+        if pool is None:
+            if len(self._direct_pools) >= _HOSTS:
+                self._direct_pools.clear()
+            pool = self._direct_pools[origin] = self.poolmanager.connection_from_url(origin)
+        return pool
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use as soon as they are given back."""
+        self._direct_pools.clear()
+        super().close()
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Require a certificate; which ones are trusted is in the context already."""

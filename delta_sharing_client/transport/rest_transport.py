@@ -92,7 +92,7 @@ class _CredentialTransport(BaseTransport):
                 answer = adapter.send(
                     request,
                     stream=True,
-                    timeout=self._timeout(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
+                    timeout=self._timeouts(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
                     proxies={} if proxy is None else {"all": proxy},
                 )
                 response = Response(answer.raw, url=url, sent=sent, what=what)

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
+
+from urllib3 import Retry
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
@@ -19,6 +21,8 @@ from delta_sharing_client.transport.redirects import MAX_REDIRECTS, redirect_tar
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
 from delta_sharing_client.transport.url_rules import check_data_url, url_origin
+
+_NO_RETRIES: Final = Retry(False, redirect=False)
 
 
 class StorageTransport(BaseTransport):
@@ -37,6 +41,7 @@ class StorageTransport(BaseTransport):
         }
         super().__init__(options, connections)
         self.endpoint_is_loopback = endpoint_is_loopback
+        self._timeout = self._timeouts()
 
     def get(
         self,
@@ -91,17 +96,21 @@ class StorageTransport(BaseTransport):
         adapter = self._adapter_for(origin)
         started = time.monotonic()
         try:
-            manager = adapter.poolmanager if proxy is None else adapter.proxy_manager_for(proxy)
             with redacted:
-                raw = manager.urlopen(
+                if proxy is None:
+                    pool, target = adapter.direct_pool(origin), url.reveal()[len(origin) :].partition("#")[0]
+                    target = target if target[:1] == "/" else f"/{target}"
+                else:
+                    pool, target = adapter.proxy_manager_for(proxy), url.reveal()
+                raw = pool.urlopen(
                     "GET",
-                    url.reveal(),
+                    target,
                     headers=headers,
                     redirect=False,
-                    retries=False,
+                    retries=_NO_RETRIES,
                     preload_content=False,
                     decode_content=False,
-                    timeout=self._timeout(),
+                    timeout=self._timeout,
                 )
         except NETWORK_ERRORS as error:
             failure = translate(error, url=url)

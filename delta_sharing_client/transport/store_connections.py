@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import InvalidHeader
-from urllib3.util.response import assert_header_parsing
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.cancellation import SocketRegistry
@@ -48,7 +47,8 @@ class StoreResponse(PacedResponse):
             urllib3.exceptions.HTTPError: its headers are malformed or contradictory.
         """
         super().begin()
-        assert_header_parsing(self.headers)
+        if self.headers.get_payload():
+            raise InvalidHeader("a line is no header")
         lengths = {
             length.strip(" \t")
             for line in self.headers.get_all("Content-Length", ())
