@@ -1,4 +1,4 @@
-"""HTTP/1.1 as files are fetched, over real sockets: what is read, refused, kept for the next request, let go."""
+"""Responses of stores over real sockets: what is read, what is refused, which connections are used again."""
 
 import contextlib
 import gc
