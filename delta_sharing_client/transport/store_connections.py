@@ -1,7 +1,7 @@
 """Connections to stores: urllib3 opens and pools them, `http.client` reads the responses.
 
-urllib3 would wrap each response of `http.client` in one of its own and copy its body; small files then take a third
-longer (`docs/decisions/0017-http-engine.md`).
+urllib3 would wrap each response of `http.client` in one of its own and copy its body; small files then take a
+third longer (`docs/decisions/0017-http-engine.md`).
 """
 
 from __future__ import annotations
