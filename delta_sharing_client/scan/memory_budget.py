@@ -1,8 +1,8 @@
-"""The memory budget of a load: which pieces may be fetched and decoded, and what those hold that are.
+"""Memory budget of a load: which read units may be fetched and decoded.
 
-A piece is charged with what it is thought to take before it is fetched, and with what it holds from then on: its
-bytes until all of it is decoded, its rows until they are taken. Decoding pauses between two steps where the budget
-is used up, except for the piece whose rows are waited for: nothing else would make room.
+Before a unit is fetched, its estimated size is charged; afterwards the memory that it holds: its bytes until all
+of it is decoded, its rows until they are taken. Decoding pauses between two steps while the budget is exhausted,
+except for the unit whose rows are wanted next, because nothing else can make room.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.priority_pool import Order
 from delta_sharing_client.storage.download import Download
 
-#: Seconds; on Windows nobody gets through to a thread that waits without end, not even with Ctrl-C.
+#: Seconds; on Windows a wait without a time-out cannot be interrupted, not even by Ctrl-C.
 _PATIENCE: Final = 0.5 if os.name == "nt" else None
 
 
 @dataclass(eq=False)
-class PieceRead:
-    """One piece on its way.
+class UnitRead:
+    """The state of one read unit that is being fetched or decoded.
 
     Attributes:
-        order: its place.
-        cost: bytes that it is thought to take.
-        encoded: bytes of it that are fetched.
-        piece: what it is of its file; None for the whole file.
-        left: ranges that are still to be fetched.
-        steps: gives its rows, once its bytes are there.
-        rows: how many rows were decoded.
-        waiting: rows that wait to be taken, decoded together, each with its bytes.
-        held: bytes of rows that were decoded and are not done with.
-        charged: bytes of the budget that it takes.
-        done: whether all of it is decoded, or cannot be had.
-        error: why it cannot be had.
+        order: the position in the load.
+        cost: the estimated size in bytes.
+        encoded: the size to fetch in bytes.
+        unit: the unit; None for a whole file.
+        left: the number of ranges to fetch.
+        steps: yields the rows, when the bytes are complete.
+        rows: the number of decoded rows.
+        waiting: decoded batches and their sizes in bytes, to be taken.
+        held: the size in bytes of decoded rows that are not released.
+        charged: the part of the budget in bytes that the unit uses.
+        done: whether the unit is decoded, or failed.
+        error: the failure.
     """
 
     order: Order
     cost: int
     encoded: int
-    piece: ReadUnit | None = None
+    unit: ReadUnit | None = None
     left: int = 0
     steps: Iterator[Decoded] | None = None
     rows: int = 0
@@ -61,18 +61,18 @@ class PieceRead:
 
     @property
     def ready(self) -> bool:
-        """Whether rows of it are there, or cannot be had."""
+        """Whether rows can be taken, or the unit is done."""
         return bool(self.waiting) or self.done
 
 
 @dataclass(eq=False)
 class FileRead:
-    """One file on its way, with its place; its pieces are known once its footer is there."""
+    """The state of one file that is being read; its units are known when its footer is fetched."""
 
     place: int
     task: FileScanTask
     download: Download
-    pieces: list[PieceRead] | None = None
+    units: list[UnitRead] | None = None
     started: int = 0
     sparse: SparseFile | None = None
     source: ParquetSource | None = None
@@ -81,19 +81,19 @@ class FileRead:
 
     @property
     def ready(self) -> bool:
-        """Whether its pieces are known, or cannot be had."""
-        return self.pieces is not None or self.error is not None
+        """Whether the units are known, or the file failed."""
+        return self.units is not None or self.error is not None
 
 
 class MemoryBudget:
-    """What a load holds, and what its consumer waits for. Several threads may use it.
+    """Memory accounting of a load, and the condition that its consumer waits for; safe for several threads.
 
     Args:
-        size: bytes that may be held.
+        size: the budget in bytes.
 
     Attributes:
-        lock: guards the pieces too.
-        starved: whether a piece waits for room to be fetched.
+        lock: protects the units too.
+        starved: whether a unit waits for memory before it is fetched.
     """
 
     def __init__(self, size: int) -> None:
@@ -101,89 +101,89 @@ class MemoryBudget:
         self._used = 0
         self.lock = threading.Lock()
         self._wake = threading.Condition(self.lock)
-        self._awaited: FileRead | PieceRead | None = None
-        self._front: PieceRead | None = None
+        self._awaited: FileRead | UnitRead | None = None
+        self._front: UnitRead | None = None
         self._news = False
         self.starved = False
-        self._paused: list[PieceRead] = []
+        self._paused: list[UnitRead] = []
 
     def admits(self, cost: int, kept_free: int) -> bool:
-        """Whether there is room to fetch a piece; else the consumer is woken as soon as there may be."""
+        """Return whether there is memory to fetch a unit; if not, the consumer is woken when there may be."""
         with self.lock:
             self.starved = self._used + cost > self._size - min(kept_free, self._size // 2)
             return not self.starved
 
-    def charge(self, piece: PieceRead) -> None:
-        """Take the room that a piece is thought to need."""
+    def charge(self, unit: UnitRead) -> None:
+        """Charge the estimated size of a unit."""
         with self.lock:
-            self._settle(piece)
+            self._settle(unit)
 
-    def may_decode(self, piece: PieceRead) -> bool:
-        """Whether to decode the next rows of a piece; it is resumed later where that has to wait."""
+    def may_decode(self, unit: UnitRead) -> bool:
+        """Return whether to decode the next rows of a unit now; if not, the unit is paused."""
         with self.lock:
-            if piece.done:
+            if unit.done:
                 return False
-            if self._used <= self._size or (piece is self._front and not piece.waiting):
+            if self._used <= self._size or (unit is self._front and not unit.waiting):
                 return True
-            self._paused.append(piece)
+            self._paused.append(unit)
             return False
 
-    def put(self, piece: PieceRead, batches: list[pa.RecordBatch], *, last: bool) -> None:
-        """Note rows of a piece that were decoded together; after the last ones its bytes are let go."""
+    def put(self, unit: UnitRead, batches: list[pa.RecordBatch], *, last: bool) -> None:
+        """Add decoded rows of a unit; after the last rows its bytes are released."""
         size = _size_of(batches)
         with self.lock:
-            if piece.done:
+            if unit.done:
                 return
             if batches:
-                piece.waiting.append((batches, size))
-                piece.held += size
+                unit.waiting.append((batches, size))
+                unit.held += size
             if last:
-                self._end(piece)
+                self._end(unit)
             else:
-                self._settle(piece)
-            self._tell(piece)
+                self._settle(unit)
+            self._notify(unit)
 
-    def fail(self, piece: PieceRead, error: BaseException) -> None:
-        """Note that the rest of a piece cannot be had."""
+    def fail(self, unit: UnitRead, error: BaseException) -> None:
+        """Record that the rest of a unit cannot be read."""
         with self.lock:
-            if not piece.done:
-                piece.error = error
-                self._end(piece)
-                self._tell(piece)
+            if not unit.done:
+                unit.error = error
+                self._end(unit)
+                self._notify(unit)
 
-    def drop(self, piece: PieceRead) -> None:
-        """Give a piece up; whatever still comes of it is dropped."""
+    def drop(self, unit: UnitRead) -> None:
+        """Abandon a unit; rows that are decoded later are dropped."""
         with self.lock:
-            piece.waiting.clear()
-            piece.held = 0
-            self._end(piece)
+            unit.waiting.clear()
+            unit.held = 0
+            self._end(unit)
 
-    def _end(self, piece: PieceRead) -> None:
-        piece.done = True
-        piece.steps = None
-        if piece in self._paused:
-            self._paused.remove(piece)
-        self._settle(piece)
+    def _end(self, unit: UnitRead) -> None:
+        unit.done = True
+        unit.steps = None
+        if unit in self._paused:
+            self._paused.remove(unit)
+        self._settle(unit)
 
-    def _settle(self, piece: PieceRead) -> None:
-        due = piece.held if piece.done else max(piece.cost, piece.encoded + piece.held)
-        self._used += due - piece.charged
-        piece.charged = due
+    def _settle(self, unit: UnitRead) -> None:
+        due = unit.held if unit.done else max(unit.cost, unit.encoded + unit.held)
+        self._used += due - unit.charged
+        unit.charged = due
 
-    def _tell(self, piece: PieceRead) -> None:
-        # Woken for nothing, the consumer would only be in the way of those who work.
-        self._news = self._news or (piece.done and self.starved)
-        if self._news or self._awaited is piece:
+    def _notify(self, unit: UnitRead) -> None:
+        # A consumer that is woken without need competes with the working threads.
+        self._news = self._news or (unit.done and self.starved)
+        if self._news or self._awaited is unit:
             self._wake.notify_all()
 
-    def tell_opened(self) -> None:
-        """Wake the consumer: a file's pieces are known and can be started."""
+    def notify_opened(self) -> None:
+        """Wake the consumer: the units of a file are known."""
         with self.lock:
             self._news = True
             self._wake.notify_all()
 
-    def sleep(self, item: FileRead | PieceRead) -> None:
-        """Wait until an item is there, or something else has come."""
+    def sleep(self, item: FileRead | UnitRead) -> None:
+        """Wait until a file or unit is ready, or something else has changed."""
         with self.lock:
             self._awaited = item
             while not item.ready and not self._news:
@@ -191,37 +191,37 @@ class MemoryBudget:
             self._news = False
             self._awaited = None
 
-    def take(self, piece: PieceRead) -> tuple[list[pa.RecordBatch], int] | None:
-        """Return the next rows of a piece that is ready; None at its end."""
+    def take(self, unit: UnitRead) -> tuple[list[pa.RecordBatch], int] | None:
+        """Return the next rows of a unit that is ready; None at its end."""
         with self.lock:
-            return piece.waiting.popleft() if piece.waiting else None
+            return unit.waiting.popleft() if unit.waiting else None
 
-    def release(self, piece: PieceRead, size: int) -> None:
-        """Note that rows of a piece are done with."""
+    def release(self, unit: UnitRead, size: int) -> None:
+        """Release the memory of rows that were taken."""
         with self.lock:
-            piece.held -= size
-            self._settle(piece)
+            unit.held -= size
+            self._settle(unit)
 
-    def resumable(self, front: PieceRead | None, most: int) -> list[PieceRead]:
-        """Return the paused pieces to decode on: the one whose rows are wanted next, others as there is room.
+    def resumable(self, front: UnitRead | None, most: int) -> list[UnitRead]:
+        """Return the paused units to continue with: `front`, and others if there is memory.
 
         Args:
-            front: the piece whose rows are wanted next.
-            most: how many can be decoded at a time.
+            front: the unit whose rows are wanted next.
+            most: the number of units that can be decoded at a time.
         """
         with self.lock:
             self._front = front
             if not self._paused:
                 return []
-            self._paused.sort(key=lambda piece: piece.order)
+            self._paused.sort(key=lambda unit: unit.order)
             room = most if self._used <= self._size else 0
             found = [p for n, p in enumerate(self._paused) if n < room or (p is front and not p.waiting)]
-            self._paused = [piece for piece in self._paused if piece not in found]
+            self._paused = [unit for unit in self._paused if unit not in found]
             return found
 
 
 def _size_of(batches: list[pa.RecordBatch]) -> int:
-    """Bytes that batches hold; memory that several share counts once."""
+    """Return the size of batches in bytes; shared memory counts once."""
     if not batches:
         return 0
     held = batches[0] if len(batches) == 1 else pa.Table.from_batches(batches)

@@ -1,7 +1,6 @@
-"""Threads that serve the earliest rows first.
+"""Priority thread pool ordered by row position.
 
-Rows are handed out in order, so that whatever is done for later ones before the next rows are there only makes
-everybody wait, and holds memory meanwhile.
+Rows are returned in order, so work for later rows delays the next rows and holds memory.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.errors import no_thread
 
-#: Where the rows are that a job serves: the file's place, and the place in the file.
+#: The position of the rows of a job: the file's number, and the unit's number in the file.
 Order: TypeAlias = tuple[int, int]
-#: Before all rows of a file: what it takes to know them.
+#: The unit's number of the job that opens a file.
 OPENING: Final = -1
 
 
 class OrderedPool:
-    """A thread pool that runs, of the jobs that wait, the one of the earliest rows.
+    """A thread pool that runs the waiting job of the earliest rows first.
 
-    A job is told its failures by itself: what it raises is dropped.
+    A job must handle its own failures; what it raises is dropped.
 
     Args:
-        threads: how many jobs run at a time; threads are started as they are needed.
-        name: what the threads' names begin with.
+        threads: the number of jobs that run at a time; threads are started on demand.
+        name: the prefix of the threads' names.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -41,7 +40,7 @@ class OrderedPool:
         self._closed = False
 
     def submit(self, order: Order, job: Callable[..., object], *arguments: Any) -> None:
-        """Run `job` as soon as a thread is free and no earlier one waits.
+        """Run a job when a thread is free and no earlier job waits.
 
         Raises:
             DeltaSharingError: no thread can be started; the interpreter is exiting, for example.
@@ -53,7 +52,7 @@ class OrderedPool:
             entry = order, next(self._tickets), job, arguments
             heapq.heappush(self._waiting, entry)
             if self._running == self._most:
-                return  # whoever is ready first takes it
+                return
             self._running += 1
             try:
                 self._threads.submit(self._run)
@@ -65,14 +64,14 @@ class OrderedPool:
                 raise
 
     def close(self) -> None:
-        """Drop what has not begun; what has is not waited for."""
+        """Drop the waiting jobs; does not wait for running jobs."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self) -> None:
-        """Run what waits until nothing does: a job handed to the threads one by one takes longer to hand over."""
+        """Run waiting jobs until none is left, which is faster than one submission to the threads for each job."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -83,4 +82,4 @@ class OrderedPool:
                 job(*arguments)
             except BaseException:  # noqa: BLE001, S110  # as said above
                 pass
-            del job, arguments  # and what they hold
+            del job, arguments  # to free their memory

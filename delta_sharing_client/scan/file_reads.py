@@ -1,0 +1,237 @@
+"""Fetching and decoding of the files of a load, on two thread pools.
+
+A small file, or one of which nearly everything is read, is fetched with one GET and is one unit. Of a large file
+the footer is fetched first, then only the row groups and columns that are read, in ranges over several
+connections. Each unit is decoded when its bytes are complete, in steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from delta_sharing_client.errors import StorageError
+from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.parquet.column_lookup import LayoutCache
+from delta_sharing_client.parquet.decode import Decoded, ParquetSource
+from delta_sharing_client.parquet.deletion_vector import RowPositions
+from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
+from delta_sharing_client.parquet.fetch_strategy import Strategy
+from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ByteRange, ReadUnit
+from delta_sharing_client.parquet.row_sizes import DecodeLimits
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, UnitRead
+from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
+from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.download import Buffer, Download, FileChanged, Refresh, RetryBudget
+from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.transport.cancellation import Cancellation
+
+#: The ratio of the size of rows to the size of the encoded bytes, roughly.
+EXPANSION: Final = 3
+_UNKNOWN_SIZE: Final = 16 * 1024 * 1024
+
+
+class FileReads:
+    """Opens files, and fetches and decodes their units.
+
+    Args:
+        spec: what to read of each file.
+        storage: fetches; its options have the number of connections and the memory budget.
+        refresh: renews a URL that has expired.
+        limit: the number of rows that are needed, if limited.
+        files: the number of files.
+        table_columns: all columns of the table, to estimate the part of a file that is read.
+        memory_budget: the memory in bytes that may be in use, if less than in the options.
+
+    Attributes:
+        memory: the memory budget.
+        strategy: decides which files are read in ranges.
+        cores: the number of processors.
+    """
+
+    def __init__(
+        self,
+        spec: ReadSpec,
+        storage: StorageReader,
+        refresh: Refresh | None,
+        limit: int | None,
+        *,
+        files: int,
+        table_columns: StructType | None,
+        memory_budget: int | None,
+    ) -> None:
+        options = storage.options
+        self._spec = spec
+        self._storage = storage
+        self._refresh = refresh
+        self._limit = limit
+        budget = min(memory_budget or options.memory_budget, options.memory_budget)
+        self.memory = MemoryBudget(budget)
+        self.strategy = Strategy.of(spec, table_columns, limited=limit is not None)
+        self.cores = os.cpu_count() or 1
+        self._retries = RetryBudget(files, options.max_connections)
+        self._single = files == 1
+        self._cancelled = Cancellation()
+        self._layouts = LayoutCache()
+        self._slabs = Slabs()
+        self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self.cores)
+        self._places = itertools.count()
+        self._fetchers = OrderedPool(options.max_connections, "delta-sharing-fetch")
+        self._decoders = OrderedPool(self.cores, "delta-sharing-decode")
+
+    def close(self, *, complete: bool) -> None:
+        """Stop the threads; cancels transfers unless the load is complete. Idle connections are kept."""
+        if not complete:
+            self._cancelled.set()
+        self._fetchers.close()
+        self._decoders.close()
+
+    def open(self, task: FileScanTask) -> FileRead:
+        """Return a file; the units of a file that is read in ranges follow when its footer is fetched."""
+        file = FileRead(next(self._places), task, self._download(task))
+        if self.strategy.in_pieces(task):
+            self._fetchers.submit((file.place, OPENING), self._open_ranges, file)
+        else:
+            file.units = [_whole_file(file)]
+        return file
+
+    def start(self, file: FileRead, unit: UnitRead) -> None:
+        """Fetch a unit; it is decoded when its bytes are complete."""
+        if unit.unit is None or file.sparse is None:
+            self._fetchers.submit(unit.order, self._fetch_whole, file, unit)
+            return
+        ranges = file.sparse.requests(unit.unit)
+        unit.left = len(ranges)
+        if not ranges:
+            self._decode_unit(file, unit)
+        for each in ranges:
+            self._fetchers.submit(unit.order, self._fetch_range, file, unit, each)
+
+    def resume(self, front: UnitRead | None) -> None:
+        """Continue to decode units that waited for memory, `front` first."""
+        for unit in self.memory.resumable(front, self.cores):
+            self._decoders.submit(unit.order, self._decode, unit)
+
+    def start_again(self, file: FileRead, error: BaseException) -> None:
+        """Read a file that changed again, as a whole, if none of its rows was returned; raise any other error."""
+        if not isinstance(error, FileChanged):
+            raise error
+        if file.yielded or file.sparse is None:
+            raise StorageError(
+                "the file changed while it was being read; load it again", file_id=file.task.file_id
+            )
+        for unit in (file.units or [])[: file.started]:
+            self.memory.drop(unit)
+        file.download = self._download(file.task)
+        file.sparse = file.source = file.error = None
+        file.started = 0
+        file.units = [_whole_file(file)]
+
+    def _download(self, task: FileScanTask) -> Download:
+        return self._storage.download(
+            task.url,
+            file_id=task.file_id,
+            size=task.size,
+            refresh=self._refresh,
+            cancelled=self._cancelled,
+            budget=self._retries,
+        )
+
+    def _open_ranges(self, file: FileRead) -> None:
+        """Fetch the footer and plan the units."""
+        try:
+            deleted = self._vector(file.task)
+            if deleted is not None and deleted.leaves_nothing:
+                file.units = []
+                return
+            file.sparse = SparseFile(file.download, file.task)
+            file.source = self._source(file, file.sparse.buffer, deleted)
+            units = file.source.read_units(unit_size=READ_UNIT_SIZE if self._limit is None else 1)
+            if self._limit is not None and self._spec.predicate is None and deleted is None:
+                units = file.source.first(units, self._limit)
+            file.sparse.expect(sum(unit.fetched_size for unit in units))
+            file.units = [
+                UnitRead((file.place, number), unit.fetched_size + unit.decoded_size, unit.fetched_size, unit)
+                for number, unit in enumerate(units)
+            ]
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            file.error = error
+        finally:
+            self.memory.notify_opened()
+
+    def _fetch_whole(self, file: FileRead, unit: UnitRead) -> None:
+        try:
+            deleted = self._vector(file.task)
+            if deleted is not None and deleted.leaves_nothing:
+                self.memory.put(unit, [], last=True)
+                return
+            data = file.download.restarting(partial(file.download.whole, self._slabs))
+            unit.steps = self._steps_of_whole(file, data, deleted)
+            self._decoders.submit(unit.order, self._decode, unit)
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self.memory.fail(unit, error)
+
+    def _fetch_range(self, file: FileRead, unit: UnitRead, byte_range: ByteRange) -> None:
+        try:
+            if unit.error is None and file.sparse is not None:
+                file.sparse.fetch(byte_range)
+            with self.memory.lock:
+                unit.left -= 1
+                complete = unit.left == 0
+            if complete:
+                self._decode_unit(file, unit)
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self.memory.fail(unit, error)
+
+    def _decode_unit(self, file: FileRead, unit: UnitRead) -> None:
+        if file.source is not None and file.sparse is not None and unit.unit is not None:
+            unit.steps = self._steps_of_unit(file.source, file.sparse, unit.unit)
+            self._decoders.submit(unit.order, self._decode, unit)
+
+    def _steps_of_whole(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
+        # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
+        with self._source(file, data, deleted) as source:
+            yield from source.decode_all(use_threads=self._single)
+        if isinstance(data, memoryview):
+            self._slabs.give_back(data)
+
+    def _steps_of_unit(self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit) -> Iterator[Decoded]:
+        yield from source.decode(unit, use_threads=self._single)
+        sparse.release(unit)
+
+    def _source(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
+        return ParquetSource(
+            data, file.task, self._spec, deleted=deleted, layouts=self._layouts, limits=self._limits
+        )
+
+    def _decode(self, unit: UnitRead) -> None:
+        """Decode a unit step by step while the budget has room for its rows."""
+        try:
+            steps = unit.steps
+            while steps is not None and not self._cancelled.is_set() and self.memory.may_decode(unit):
+                decoded = next(steps, None)
+                if decoded is None:
+                    self.memory.put(unit, [], last=True)
+                    return
+                unit.rows += sum(batch.num_rows for batch in decoded.batches)
+                if decoded.last:
+                    next(steps, None)  # it releases its buffers
+                last = decoded.last or (self._limit is not None and unit.rows >= self._limit)
+                self.memory.put(unit, decoded.batches, last=last)
+                del decoded
+        except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
+            self.memory.fail(unit, error)
+
+    def _vector(self, task: FileScanTask) -> RowPositions | None:
+        return fetch_vector(
+            self._storage, task, refresh=self._refresh, cancelled=self._cancelled, budget=self._retries
+        )
+
+
+def _whole_file(file: FileRead) -> UnitRead:
+    size = file.task.size or _UNKNOWN_SIZE
+    return UnitRead((file.place, 0), size * EXPANSION, size)
