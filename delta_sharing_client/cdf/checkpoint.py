@@ -1,7 +1,7 @@
-"""How far a poller came: a small file with a checksum, and the lock of the one poller that uses it.
+"""Checkpoint of a poller: a file with a checksum, locked by the poller that uses it.
 
-The file is replaced as a whole, once what it replaces has been kept as its previous generation. A damaged
-file falls back to that one: its batches come again, none is lost.
+The file is replaced atomically, and its previous content is kept as a previous generation. If the file is damaged,
+the previous generation is used: batches are repeated, and none is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 _LOGGER: Final = logging.getLogger(__name__)
-#: The form of the file that is written, and those that are read. A range of the first does not name its format.
+#: The version of the file format that is written, and those that are read. Version 1 has no response formats.
 _FORMAT: Final = 2
 _READABLE: Final = (1, 2)
 _MAX_SIZE: Final = 64 * 1024 * 1024
@@ -33,13 +33,13 @@ _MAX_SIZE: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """What a batch holds.
+    """The versions of a batch.
 
     Attributes:
         first, last: its versions, both included.
         kind: ``changes``, or ``snapshot`` for the whole table as of `last`.
-        response_format: the response format that its files were listed in, on which their ids, and so their order,
-            may depend; None where they were not listed yet, and in checkpoints of the first releases.
+        response_format: the response format of its files, which determines their ids and their order; None before
+            the files are listed, and in checkpoints of the first releases.
     """
 
     first: int
@@ -50,7 +50,7 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaMark:
-    """The table's columns at the end of a batch, which those of the next one are compared with.
+    """The table's columns at the end of a batch, for a comparison with those of the next batch.
 
     Attributes:
         schema_string: the schema as JSON text.
@@ -63,16 +63,16 @@ class SchemaMark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Position:
-    """How far a poller came.
+    """The position of a poller.
 
     Attributes:
         table: the table's full name.
-        next_version: the first version of which no batch was made yet.
+        next_version: the first version that is in no batch yet.
         committed: the last version that was committed; None before the first commit.
-        pending: the batches that were handed out and not committed, which come again after a crash.
-        table_id: the table's id, once it is known.
-        schema: the columns at the end of the last batch that was committed.
-        poller_id: names the poller, for sinks that keep note of what they took from whom.
+        pending: the batches that were returned and not committed; they are repeated after a crash.
+        table_id: the table's id, if known.
+        schema: the columns at the end of the last committed batch.
+        poller_id: the id of the poller, for sinks that record the batches of each poller.
     """
 
     table: str
@@ -84,15 +84,15 @@ class Position:
     poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def handed_out(self, batch: BatchRange, table_id: str) -> Position:
-        """Return the position after a batch was made."""
+        """Return the position after a batch was returned."""
         return replace(self, pending=(*self.pending, batch), next_version=batch.last + 1, table_id=table_id)
 
     def listed(self, batch: BatchRange, again: BatchRange) -> Position:
-        """Return the position after a batch that comes again was listed, perhaps in another response format."""
+        """Return the position after a repeated batch was listed, perhaps in another response format."""
         return replace(self, pending=tuple(again if item == batch else item for item in self.pending))
 
     def taken(self, batch: BatchRange, schema: SchemaMark) -> Position:
-        """Return the position after a batch, and with it those before it, was committed."""
+        """Return the position after a batch and those before it were committed."""
         if self.committed is not None and self.committed >= batch.last:
             return self
         left = tuple(item for item in self.pending if item.first > batch.last)
@@ -114,10 +114,10 @@ class CheckpointFile:
         self.close()
 
     def lock(self) -> None:
-        """Make sure that no other poller uses the file; does nothing if that was done before.
+        """Lock the file for this poller; does nothing if it is locked already.
 
         Raises:
-            CheckpointError: another poller does, or the file system refuses.
+            CheckpointError: another poller uses the file, or the file system refuses.
         """
         if self._is_locked:
             return
@@ -141,16 +141,16 @@ class CheckpointFile:
         return self._lock is not None and self._lock.is_locked
 
     def close(self) -> None:
-        """Let another poller have the file."""
+        """Release the file for another poller."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
     def load(self, table: str) -> Position | None:
-        """Return the position; None where there is no file yet.
+        """Return the position; None if there is no file yet.
 
         Args:
-            table: the full name of the table that it has to be for.
+            table: the full name of the table, which the file must have.
 
         Raises:
             CheckpointError: neither the file nor its previous generation can be read, or it is another table's.
@@ -184,7 +184,7 @@ class CheckpointFile:
         return position
 
     def save(self, position: Position) -> None:
-        """Write the position, durably; what was there becomes the previous generation.
+        """Write the position durably; the previous content becomes the previous generation.
 
         Raises:
             CheckpointError: the lock is not held, or the file system refuses.
@@ -202,7 +202,7 @@ class CheckpointFile:
             data = self.path.read_bytes()
             _decode(data)
         except (ValueError, FileNotFoundError):
-            return  # a damaged one must not take the place of a good one
+            return  # a damaged file must not replace an intact one
         replace_file(self.path.with_name(self.path.name + ".previous"), data, private=True)
 
     @staticmethod
@@ -216,7 +216,7 @@ class CheckpointFile:
 
 
 def _encode(position: Position) -> bytes:
-    """A line with the checksum, and one with what it is of."""
+    """Return a line with the checksum, and a line with the position."""
     text = json.dumps({"format": _FORMAT} | asdict(position), separators=(",", ":")).encode()
     return hashlib.sha256(text).hexdigest().encode() + b"\n" + text + b"\n"
 

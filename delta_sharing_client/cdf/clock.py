@@ -1,4 +1,4 @@
-"""Time for a poller, and how its waits are ended. Tests bring a clock that does not wait."""
+"""The clock of a poller, which tests replace, and the signal that ends its waits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-#: Seconds that a wait lasts at a time: Windows tells of Ctrl-C only in between.
+#: The maximum of one wait in seconds: Windows reports Ctrl-C only between waits.
 _SLICE: Final = 1.0
 
 
 class StopSignal:
-    """Tells a poller to stop; whoever waits on it goes on at once.
+    """A flag that stops a poller and ends its waits.
 
-    It may be set from any thread and from a signal handler, one that interrupts a wait of the same thread
-    included, which is why its lock is one that a thread may take twice.
+    Any thread and any signal handler may set it. The lock is reentrant, because a handler may interrupt a wait of
+    its own thread.
     """
 
     def __init__(self) -> None:
@@ -24,22 +24,22 @@ class StopSignal:
 
     @property
     def stopped(self) -> bool:
-        """Whether the poller is to stop."""
+        """Whether the poller must stop."""
         return self._stopped
 
     def stop(self) -> None:
-        """Tell the poller to stop."""
+        """Stop the poller."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
 
     def wake(self) -> None:
-        """Have whoever waits look again at what it waits for."""
+        """Make waiting threads check their condition again."""
         with self._condition:
             self._condition.notify_all()
 
     def wait(self, seconds: float | None = None, until: Callable[[], bool] = bool) -> None:
-        """Wait until told to stop, until `until` is true, or for some seconds."""
+        """Wait until the poller must stop, until `until` is true, or for some seconds."""
         end = None if seconds is None else time.monotonic() + seconds
         with self._condition:
             while not (self._stopped or until()):
@@ -50,22 +50,22 @@ class StopSignal:
 
 
 class Clock(Protocol):
-    """What a poller needs to know of time."""
+    """A source of time for a poller."""
 
     def now(self) -> float:
-        """Return seconds since some moment; never goes back."""
+        """Return monotonic time in seconds."""
 
     def wait(self, seconds: float, signal: StopSignal) -> None:
-        """Wait for some seconds, or until told to stop."""
+        """Wait for some seconds, or until the poller must stop."""
 
 
 class SystemClock:
     """The system's clock."""
 
     def now(self) -> float:
-        """Return seconds since some moment; never goes back."""
+        """Return monotonic time in seconds."""
         return time.monotonic()
 
     def wait(self, seconds: float, signal: StopSignal) -> None:
-        """Wait for some seconds, or until told to stop."""
+        """Wait for some seconds, or until the poller must stop."""
         signal.wait(seconds)

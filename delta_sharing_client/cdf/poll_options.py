@@ -1,4 +1,4 @@
-"""How a table is polled."""
+"""`PollOptions`: where to start polling a table, how often, and what to do about schema changes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final, Literal, TypeAlias
 
 from delta_sharing_client.wire.requests import Timestamp, check_version, format_timestamp
 
-#: What to do when a column is renamed or dropped, or changes its type.
+#: The reaction to a column that is renamed or dropped, or changes its type.
 SchemaChanges: TypeAlias = Literal["raise", "follow"]
-#: Where to begin: a version, the next one, or the whole table first.
+#: The start: a version, the next version, or the whole table first.
 StartingVersion: TypeAlias = int | Literal["latest", "snapshot"]
 
-#: Servers ask not to be polled more often.
+#: The minimum interval that servers request.
 MIN_INTERVAL: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PollOptions:
-    """How a table is polled; see `SharedTable.poll_changes`.
+    """Options of a poller; see `SharedTable.poll_changes`.
 
     Attributes:
-        starting_version, starting_timestamp: where to begin without a checkpoint; at most one of them.
-        poll_interval: the time between two questions for the table's version.
-        max_versions: versions to a batch at the most.
-        schema_changes: ``raise``, or ``follow`` to go on with other columns.
+        starting_version, starting_timestamp: the start without a checkpoint; at most one of them.
+        poll_interval: the time between two polls.
+        max_versions: the maximum number of versions in a batch.
+        schema_changes: ``raise`` an error, or ``follow`` with the new columns.
     """
 
     starting_version: StartingVersion | None = None

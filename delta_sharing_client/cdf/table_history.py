@@ -1,4 +1,4 @@
-"""The table's metadata over a range of versions, and whether one schema holds the rows of all of it."""
+"""`TableHistory`: metadata and protocols of a range of versions, and the check for one common schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from delta_sharing_client.wire.answers import ChangesAnswer
 class TableHistory:
     """The metadata and protocols of a range of versions, oldest first.
 
-    A server that tells no history gives one of each, the latest.
+    A server without history sends one of each, the latest.
 
     Attributes:
         metadata: never empty; the first is the one at the start of the range.
@@ -30,11 +30,11 @@ class TableHistory:
 
     @classmethod
     def of(cls, answer: ChangesAnswer[Any], ending_version: int | None, what: str) -> TableHistory:
-        """Take the history out of an answer.
+        """Return the history in an answer.
 
         Args:
             answer: the answer.
-            ending_version: the last version asked for; to the server it is but a hint.
+            ending_version: the last requested version, which the server may exceed.
             what: the table, for messages.
 
         Raises:
@@ -62,10 +62,10 @@ class TableHistory:
 
     @property
     def mapping(self) -> MappingMode:
-        """How columns are found in the files of the range.
+        """The column mapping of the files of the range.
 
-        Mapping may be switched on within it. The columns that there were keep their names in the files, so that
-        the mapping at the end serves for the files before it too.
+        If mapping is enabled within the range, existing columns keep their names in files, so that the mapping at
+        the end of the range is valid for earlier files too.
         """
         return self.modes[-1]
 
@@ -75,12 +75,12 @@ class TableHistory:
         mapped = any(protocol.maps_columns for protocol in self.protocols)
         asked = [mapping_mode(item.configuration) for item in self.metadata]
         if not mapped and (len(asked) == 1 or asked[0] != "none"):
-            # Switched on in the range, it would count even if the server told no protocol but the first.
+            # Mapping that is enabled in the range counts, even if the server sends no protocol but the first.
             return tuple("none" for _ in asked)
         return tuple(asked)
 
     def changes(self) -> Iterator[tuple[Metadata, tuple[ColumnChange, ...]]]:
-        """Yield each metadata that changed the columns, with what it changed."""
+        """Yield each metadata that changed the columns, and the changes."""
         modes = self.modes
         for number in range(1, len(self.metadata)):
             before, after = self.metadata[number - 1 : number + 1]
@@ -89,16 +89,16 @@ class TableHistory:
                 yield after, changed
 
     def check(self, columns: Sequence[str] | None, what: str) -> None:
-        """Check that one schema holds the rows of the whole range.
+        """Check that one schema fits the rows of the whole range.
 
         Args:
             columns: the columns that are read; None for all.
             what: the table, for messages.
 
         Raises:
-            SchemaChangedError: it does not.
-            TableReplacedError: within the range the table became another one.
-            ColumnError: a column asked for is not in the table at the end of the range.
+            SchemaChangedError: it does not fit.
+            TableReplacedError: the table was replaced within the range.
+            ColumnError: a requested column is not in the table at the end of the range.
         """
         names = None if columns is None else set(project(self.last.schema, columns).names)
         self._check_identity(what)
@@ -132,17 +132,17 @@ _ADVICE = "read the changes before that version, and those from it on, one by on
 def changed_schema(
     what: str, version: int | None, changed: Sequence[ColumnChange], *, advice: str = _ADVICE
 ) -> SchemaChangedError:
-    """The error for columns that were renamed or dropped, or changed their type.
+    """Return the error for columns that were renamed or dropped, or changed their type.
 
     Args:
         what: the table.
-        version: the version that did it, where told.
-        changed: what it did.
-        advice: what to do about it, other than to leave the column out.
+        version: the version with the changes, if known.
+        changed: the changes.
+        advice: what to do, other than to leave the column out.
     """
-    said = "; ".join(map(str, changed))
+    changes = "; ".join(map(str, changed))
     return SchemaChangedError(
-        f"{what}: {_at(version)} {said}; {advice}, or leave the column out with columns=[...]",
+        f"{what}: {_at(version)} {changes}; {advice}, or leave the column out with columns=[...]",
         version=version,
         columns=list(dict.fromkeys(item.column for item in changed)),
     )

@@ -25,7 +25,7 @@ ResponseFormat: TypeAlias = Literal["parquet", "delta"]
 MAX_DELTA_READER_VERSION: Final = 3
 MAX_PARQUET_READER_VERSION: Final = 1
 
-#: Reader features that ask nothing of the reader of files that a server hands out.
+#: Reader features that require nothing of a reader of files that a server lists.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
 #: Reader features that this release reads; the capabilities header advertises exactly these.
 SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
@@ -36,7 +36,7 @@ SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
     "variantshredding",
 }
 
-#: What features were called as previews, where the ending is not all that changed.
+#: Names of preview features that changed by more than their ending.
 _EARLIER_NAMES: Final = {"catalogowned": "catalogmanaged"}
 
 
@@ -50,7 +50,7 @@ def canonical_feature(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a reader must support to read the table ("Protocol", "Protocol in Delta Format").
+    """The features that a reader of the table must support ("Protocol", "Protocol in Delta Format").
 
     Attributes:
         min_reader_version: the least reader version; of the response format itself in parquet format.
@@ -58,7 +58,7 @@ class Protocol:
         reader_features: the reader features that the protocol lists (reader version 3).
         writer_features: the writer features that the protocol lists (writer version 7).
         response_format: the format of the answer that held it; `delta` for the protocol of a log.
-        raw: the action as a log has it; empty for the protocol of an answer.
+        raw: the action as written in a log; empty for an answer.
     """
 
     min_reader_version: int
@@ -122,7 +122,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The encoding of the data files; `parquet` is the only one there is."""
+    """The encoding of the data files; only `parquet` is defined."""
 
     provider: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -143,7 +143,7 @@ class Metadata:
         size: bytes of the table's files, if given.
         num_files: how many files the table has, if given.
         created_time: milliseconds since the epoch, if given.
-        raw: the action as a log has it; empty for the metadata of an answer.
+        raw: the action as written in a log; empty for an answer.
     """
 
     id: str
@@ -227,7 +227,7 @@ class DeletionVector:
 
     @property
     def unique_id(self) -> str:
-        """The id by which replay tells the vectors of one file apart."""
+        """The id that distinguishes the vectors of one file in replay."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline.reveal()}{suffix}"
 
@@ -237,7 +237,7 @@ _NO_FIELDS: Final[Mapping[str, Any]] = {}
 
 
 class RedactedStruct(Struct, frozen=True, gc=False):
-    """A struct that shows neither people nor rich, which would show all of it, the fields in `redacted_fields`."""
+    """A struct whose repr, and whose display by rich, omits the fields in `redacted_fields`."""
 
     redacted_fields: ClassVar[frozenset[str]] = frozenset()
 
@@ -245,7 +245,7 @@ class RedactedStruct(Struct, frozen=True, gc=False):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """What may be shown, by name."""
+        """Return the fields to show, by name."""
         return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in self.redacted_fields]
 
 
@@ -268,7 +268,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
         deletion_vector_file_id: the id of the deletion vector's file.
         data_change: false for files that rearrange rows without changing any.
         modification_time: the time at which the file was written in milliseconds since the epoch; only in a log.
-        raw: the action as a log has it; empty for an action of an answer.
+        raw: the action as written in a log; empty for an answer.
     """
 
     redacted_fields: ClassVar = frozenset({"url", "stats", "raw"})
@@ -358,11 +358,11 @@ class EndStreamAction:
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """What stands in for an answer that is not there yet ("Asynchronous query").
+    """The response while a query is running ("Asynchronous query").
 
     Attributes:
-        query_id: the name under which the answer is asked for.
-        retry_after: seconds after which to ask, where the server told.
+        query_id: the id by which the answer is requested.
+        retry_after: the time in seconds until the next request, if the server sent one.
     """
 
     query_id: str

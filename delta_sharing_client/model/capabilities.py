@@ -14,7 +14,7 @@ HEADER: Final = "delta-sharing-capabilities"
 def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: bool = False) -> str:
     """Return the header's value for a request that accepts these response formats, best first.
 
-    The end-of-stream line is always asked for: it is what tells a complete answer from a cut one.
+    The end-of-stream line is always requested: it distinguishes a complete answer from a truncated one.
 
     Args:
         formats: the response formats.
@@ -31,7 +31,7 @@ def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: boo
 
 @dataclass(frozen=True, slots=True)
 class ResponseCapabilities:
-    """What a server says of its answer.
+    """The capabilities in the header of an answer.
 
     Attributes:
         response_format: the format of the lines; None where the header does not tell.

@@ -1,4 +1,4 @@
-"""Column mapping: by what a table's columns are found in its files, its partition values and its stats.
+"""Column mapping: names and ids of columns in data files, partition values and statistics.
 
 Serves "Column Mapping" of the Delta protocol. Without mapping a column goes by its name.
 """

@@ -97,8 +97,8 @@ class ClientCredentials:
         token_endpoint: the URL that gives the tokens.
         client_id: the client's id.
         client_secret: its secret.
-        scope: what the token is asked for, where the profile says.
-        audience: whom it is for, where the profile says.
+        scope: the requested scope, if the profile has one.
+        audience: the requested audience, if the profile has one.
     """
 
     TYPE: ClassVar[str] = "oauth_client_credentials"
@@ -135,10 +135,10 @@ class PrivateKeyJwt:
     Attributes:
         token_endpoint: the URL that gives the tokens.
         client_id: the client's id.
-        issuer: who gives the tokens; the assertion's audience.
+        issuer: the token issuer; the assertion's audience.
         audience: whom the token is for.
         key_id: names the key to the issuer.
-        scope: what the token is asked for, where the profile says.
+        scope: the requested scope, if the profile has one.
         algorithm: what the assertion is signed with.
         private_key_file: the path of the key, a PEM file.
         private_key: the key itself, in PEM, where the profile has it instead of a path.

@@ -1,4 +1,4 @@
-"""JSON text to Python values: fast for what is well-formed, lenient where Python's own module is."""
+"""Decoding of JSON text: msgspec first, Python's lenient module for text that msgspec refuses."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Share:
     Attributes:
         name: the share's name.
         id: its immutable id, where the server gives one.
-        display_name, comment, properties: what the provider says of it, where the server tells.
+        display_name, comment, properties: the provider's texts, if the server sends them.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Table:
     Attributes:
         name, share, schema: the three names.
         id, share_id: immutable ids, where the server gives them.
-        location: where the table lives in cloud storage, where the server tells.
+        location: the table's directory in cloud storage, if the server sends it.
         access_modes: `url` (pre-signed files) or `dir` (temporary credentials); none means `url`.
     """
 

@@ -1,4 +1,4 @@
-"""Numbers as servers send them and writers leave them: within 64 bits, or at the limits of 64 bits."""
+"""Limits of 64-bit numbers in answers and statistics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS: Final = ("92233720368547", "18446744073709")
 
 
 def is_saturated(number: Decimal) -> bool:
-    """Tell whether a decimal has the digits of a limit of 64 bits, at whatever scale, written as a double or not.
+    """Return whether a decimal has the digits of a limit of 64 bits, at any scale.
 
     Some writers convert the bounds of decimals to 64-bit integers, which stop at these.
     """

@@ -122,7 +122,7 @@ class Profile:
         return self.credential.expiration_time
 
     def expired(self, now: datetime | None = None) -> bool:
-        """Tell whether the credential has expired.
+        """Return whether the credential has expired.
 
         Args:
             now: the time to compare with; the present without.

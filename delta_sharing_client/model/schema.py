@@ -112,7 +112,7 @@ class UnknownType(DataType):
         return self.name
 
     def error(self) -> UnsupportedTypeError:
-        """The error for whoever asks to read it."""
+        """Return the error for reading a column of this type."""
         at = f"column {self.column!r}" if self.column else "a column"
         return UnsupportedTypeError(
             f"{at} has the type {self.name!r}, which this release does not know; "

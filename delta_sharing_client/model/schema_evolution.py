@@ -1,4 +1,4 @@
-"""What a table's columns became from one version's metadata to another's.
+"""Differences between the columns of two versions of a table's metadata.
 
 A column that is new is null in the rows before it. Anything else (a rename, a drop, another type) means
 that one schema cannot hold the rows before and after.
@@ -53,7 +53,7 @@ def column_changes(
     """Return what became of a table's columns, in their order; those that stayed the same are left out.
 
     A column is the same as before where it is stored under the same name. Without column mapping that is its
-    name, so that a rename cannot be told from a drop.
+    name, so that a rename looks like a drop.
 
     Args:
         before: the metadata of one version.

@@ -65,7 +65,7 @@ class TemporaryCredentials:
     Attributes:
         location: the directory's URL: ``s3://``, ``abfss://`` or ``gs://``.
         credential: of the kind that the store takes.
-        expires: milliseconds since the epoch at which it expires; None where not told.
+        expires: milliseconds since the epoch at which it expires; None if unknown.
     """
 
     location: str
@@ -96,7 +96,7 @@ class TemporaryCredentials:
 
 
 def offers_directory_alone(modes: tuple[str, ...]) -> bool:
-    """Tell whether a table's access modes leave nothing but its directory; none named means URLs."""
+    """Return whether a table's access modes allow its directory only; a table without modes allows URLs."""
     folded = {mode.lower() for mode in modes}
     return DIRECTORY_ACCESS in folded and URL_ACCESS not in folded
 

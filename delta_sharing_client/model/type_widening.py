@@ -1,4 +1,4 @@
-"""Which changes of a column's type older files may have been through.
+"""Type widening: changes of a column's type that older files may predate.
 
 Serves "Reader Requirements for Type Widening" of the Delta protocol: a reader checks the changes that the schema
 tells of, and fails where one is none that it knows. Files from before such a change would be misread.
@@ -50,7 +50,7 @@ def check_type_changes(columns: Iterable[StructField]) -> None:
 
 
 def is_widening(before: DataType, after: DataType) -> bool:
-    """Tell whether every value of a type is one of another, by a change that the protocol lists."""
+    """Return whether the protocol lists the change of a type as widening."""
     if before == after or (_is_text(before) and _is_text(after)):
         return True
     if isinstance(after, DecimalType):

@@ -1,4 +1,4 @@
-"""Planning: which columns to read, which files are left after pruning, as compact tasks."""
+"""Data skipping: tasks for files that may have matching rows; projection of columns."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def read_spec(
     variant: VariantForm = "struct",
     protocol: Protocol | None = None,
 ) -> ReadSpec:
-    """Say what to read of each file of a table.
+    """Return what to read of each file of a table.
 
     Args:
         metadata: the table's.
         columns: names of the columns to return; None for all.
         predicate: the row filter, bound to the table's schema.
         variant: the form in which variant columns are returned.
-        protocol: the table's; it says whether column mapping is in force. Without it the properties do.
+        protocol: the table's, which determines whether column mapping is in force; None to use the properties.
 
     Raises:
-        ColumnError: `columns` names an unknown column, or one twice.
-        UnsupportedFeatureError: the type of a column was changed in a way that is not known here.
+        ColumnError: `columns` has an unknown column, or a duplicate.
+        UnsupportedFeatureError: the type of a column was changed in an unknown way.
     """
     schema = metadata.schema
     output = project(schema, columns)
@@ -95,7 +95,7 @@ def read_spec(
 
 
 class SkipReason(Enum):
-    """Why a file that the server named is not read."""
+    """The reason why a listed file is skipped."""
 
     PARTITION = "partition values"
     STATS = "statistics"
@@ -175,7 +175,7 @@ class TaskPlanner:
         return planned
 
     def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
-        """What is known of all files with some partition values.
+        """Return what is known of all files with some partition values.
 
         Raises:
             DataError: one of them that the row filter looks at is malformed.
@@ -203,12 +203,12 @@ class TaskPlanner:
         return _Partition(values or NO_VALUES, bounds, possible)
 
     def _skipped(self, partition: _Partition, stats: str | None) -> SkipReason | None:
-        """Why no row of a file can match; None where one may."""
+        """Return why no row of a file can match; None if one may."""
         if not partition.possible & TRUE:
             return SkipReason.PARTITION
         if partition.all_rows_match or self._spec.predicate is None:
             return None
-        # Statistics may leave the file out, and vouch for none of its rows.
+        # Statistics can exclude a file, but do not prove that its rows match.
         known = self._stats(stats)
         if known is None:
             return None
@@ -225,7 +225,7 @@ class TaskPlanner:
 
 
 def split_skipped(made: Sequence[FileScanTask | SkipReason]) -> tuple[list[FileScanTask], Counter[SkipReason]]:
-    """Return the tasks among what was made of files, and how many files were left out, by why."""
+    """Return the planned tasks, and the number of skipped files by reason."""
     tasks = [item for item in made if isinstance(item, FileScanTask)]
     left_out = [] if len(tasks) == len(made) else [item for item in made if isinstance(item, SkipReason)]
     return tasks, Counter(left_out)
@@ -236,10 +236,10 @@ class _Partition:
 
     Attributes:
         values: the raw partition values.
-        bounds: those that the row filter looks at, by column name.
-        possible: what the row filter can come out as, from these alone.
-        all_rows_match: whether every row passes it; partition values are exact.
-        decides: whether they decide for all rows, one way or the other.
+        bounds: the values of the row filter's columns, by column name.
+        possible: the possible outcomes of the row filter, from the partition values alone.
+        all_rows_match: whether every row passes the filter; partition values are exact.
+        decides: whether the partition values decide for all rows.
     """
 
     __slots__ = ("all_rows_match", "bounds", "decides", "possible", "values")

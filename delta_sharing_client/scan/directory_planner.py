@@ -46,8 +46,8 @@ from delta_sharing_client.wire.requests import Timestamp, format_timestamp
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
-#: How a server says, beside its status, that a table cannot be queried but opened.
-_SAYS_DIRECTORY: Final = re.compile(
+#: Texts of errors of servers that offer a table by its directory only.
+_DIRECTORY_ONLY: Final = re.compile(
     r"access.?modes?|temporary.{0,20}credential|\bdir\b|directory.based", re.IGNORECASE
 )
 
@@ -80,7 +80,7 @@ class TablePlanner:
         try:
             return ServerPlanner(self.rest, self.table).plan(options)
         except (BadRequestError, ForbiddenError) as error:
-            if self.table.access_modes or not _says_directory(error):
+            if self.table.access_modes or not _is_directory_only(error):
                 raise
             refused = error
         try:
@@ -139,7 +139,7 @@ class DirectoryPlanner:
 
 
 def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, what: str) -> Snapshot:
-    """Replay the version asked for, from copies of the files of the log that it needs."""
+    """Replay the requested version, from copies of the files of the log that it needs."""
     with tempfile.TemporaryDirectory(prefix="delta-sharing-log-") as folder:
         try:
             copies = _LogCopies(files, reader, Path(folder))
@@ -163,14 +163,14 @@ def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, 
             snapshot = DeltaLog(Path(folder), allow_absolute_paths=True, any_features=True).snapshot_at(version)
             _ = snapshot.files_as_written
         except DeltaLogError as error:
-            # The temporary folder is nothing to the user.
+            # Messages must not name the temporary folder.
             reason = str(error).removeprefix(f"{folder}: ").replace(folder, "the directory")
             raise type(error)(f"{what}: {reason}") from None
         return snapshot
 
 
 class _LogCopies:
-    """Copies of a log's files in a local folder; those not fetched are empty."""
+    """Copies of a log's files in a local folder; files that are not fetched are empty."""
 
     def __init__(self, files: DirectoryFiles, reader: StorageReader, folder: Path) -> None:
         self._files = files
@@ -186,7 +186,7 @@ class _LogCopies:
         self.listing: LogListing = list_log(folder)
 
     def fetch(self, paths: list[Path]) -> None:
-        """Fetch some files, side by side; those that are here already are not fetched again."""
+        """Fetch files concurrently; files that were fetched before are skipped."""
         wanted = [path for path in paths if path not in self._fetched]
         with ThreadPoolExecutor(max_workers=max(1, min(8, len(wanted)))) as pool:
             list(pool.map(self._fetch, wanted))
@@ -204,7 +204,7 @@ class _LogCopies:
             self.fetch(named)
 
     def remove_the_rest(self) -> None:
-        """Remove the empty files, which stand for those that were not fetched."""
+        """Remove the empty files of those that were not fetched."""
         for path in self._log.iterdir():
             if path.is_file() and path not in self._fetched:
                 path.unlink()
@@ -230,7 +230,7 @@ class _LogCopies:
 
 
 def _newest(listing: LogListing, version: int) -> Checkpoint | None:
-    """The newest checkpoint that is not after a version."""
+    """Return the newest checkpoint that is not after a version."""
     return next((checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= version), None)
 
 
@@ -254,5 +254,5 @@ def _short_hash(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
 
 
-def _says_directory(error: RestError) -> bool:
-    return _SAYS_DIRECTORY.search(f"{error.error_code or ''} {error.server_message or ''}") is not None
+def _is_directory_only(error: RestError) -> bool:
+    return _DIRECTORY_ONLY.search(f"{error.error_code or ''} {error.server_message or ''}") is not None

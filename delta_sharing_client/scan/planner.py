@@ -34,18 +34,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ScanPlan:
-    """A query answered: which files to read, and how.
+    """Which files to read, and how.
 
     Attributes:
         table: the table.
-        version: the version the answer is for, where the server told.
+        version: the version of the answer, if the server reports it.
         protocol, metadata: the table's, at that version.
         spec: what to read of each file.
-        tasks: the files left after pruning, in the server's order.
-        pruned: how many files that the server named were left out, and why.
-        limit: rows to return at the most.
-        request: the request that was answered, which asks for the same files again; None where none was needed.
-        end: the end of the answer: when the first URL expires, and the refresh token, where told.
+        tasks: the files that may have matching rows, in the server's order.
+        pruned: the number of skipped files by reason.
+        limit: the maximum number of rows.
+        request: the answered request, which lists the same files again; None if there was none.
+        end: the end of the answer: the first expiration time of a URL and the refresh token, if known.
         source: the reader of the files, and what renews their URLs; None for URLs of the sharing server.
     """
 
@@ -219,14 +219,14 @@ def read_plan(
     """Read the files of a plan.
 
     Args:
-        rest: the server, for URLs that expire meanwhile.
+        rest: the server, which renews expired URLs.
         storage: fetches the files.
         plan: what to read.
-        memory_budget: bytes that may be on their way, if less than the options allow.
-        progress: told after each file.
+        memory_budget: the memory in bytes that may be in use, if less than in the options.
+        progress: called after each file.
 
     Yields:
-        Batches of the plan's columns, filtered exactly, in the server's order, `plan.limit` rows at the most.
+        Batches of the plan's columns, filtered, in the server's order, at most `plan.limit` rows.
     """
     storage, refresh = plan.source or (storage, UrlRenewer(rest, plan))
     try:
@@ -246,7 +246,7 @@ def read_plan(
 
 
 def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
-    """Say what reading a plan would fetch; fetches the footers of its large files."""
+    """Return what reading a plan would fetch; fetches the footers of its large files."""
     storage, refresh = plan.source or (storage, UrlRenewer(rest, plan))
     return estimate_fetch(
         plan.tasks,

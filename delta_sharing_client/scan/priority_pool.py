@@ -80,6 +80,6 @@ class OrderedPool:
                 _, _, job, arguments = heapq.heappop(self._waiting)
             try:  # noqa: SIM105  # `suppress` takes longer
                 job(*arguments)
-            except BaseException:  # noqa: BLE001, S110  # as said above
+            except BaseException:  # noqa: BLE001, S110
                 pass
             del job, arguments  # to free their memory

@@ -1,4 +1,4 @@
-"""What gives rows: a scan of a table, its changes, a batch of them. One set of methods loads them all."""
+"""`Scan`: the loading methods of scans, changes and batches of changes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SMALL_BUDGET: Final = 64 * 1024 * 1024
 
 
 class Scan(ABC):
-    """Rows that can be loaded, as often as they are asked for."""
+    """Rows that can be loaded repeatedly."""
 
     __slots__ = ()
 
     @abstractmethod
     def plan(self) -> ScanPlan:
-        """Say which files are to be read; fetches none of them."""
+        """Return which files to read; fetches none of them."""
 
     @abstractmethod
     def _connections(self) -> tuple[RestClient, StorageReader]:
-        """Return the server, and what fetches the files."""
+        """Return the server and the reader of the files."""
 
     def to_arrow(self, *, progress: bool | None = None) -> pa.Table:
         """Read the rows into an Arrow table; an empty one has the full schema.
@@ -65,8 +65,8 @@ class Scan(ABC):
         Args:
             dtype_backend: None for dtypes as `pandas.read_parquet` gives them, nullable where a column of
                 integers or booleans holds nulls; ``numpy_nullable`` or ``pyarrow`` as in pandas.
-            convert_in_batches: keep less on its way at a time (64 MB instead of the options' memory
-                budget), for the lowest peak of memory. Rows are converted as they come either way.
+            convert_in_batches: use a memory budget of 64 MB instead of that of the options, for the lowest peak
+                memory.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
@@ -86,7 +86,7 @@ class Scan(ABC):
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.
 
-        The files are listed at once, so that errors of the query show here.
+        The files are listed at once, so that errors of the query are raised here.
         """
         from delta_sharing_client.frames.arrow import to_reader
 
@@ -94,7 +94,7 @@ class Scan(ABC):
         return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
 
     def to_polars(self) -> pl.DataFrame:
-        """Read the rows into a polars frame, batch by batch, without a copy of ours (extra ``polars``).
+        """Read the rows into a polars frame, batch by batch, without a copy (extra ``polars``).
 
         Raises:
             MissingDependencyError: polars is not installed.
@@ -108,31 +108,30 @@ class Scan(ABC):
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the rows (extra ``duckdb``).
 
-        Nothing is kept: the rows are fetched each time DuckDB runs the relation, as it reads them. DuckDB
-        pushes no projection and no filter down, so say what to read here. An error that occurs while DuckDB
-        reads is reported by DuckDB, with our message in it.
+        The rows are fetched each time DuckDB runs the relation. DuckDB pushes down no projection and no filter, so
+        set them in the scan. An error while DuckDB reads is raised by DuckDB, with the message of this package.
 
         Args:
-            connection: the connection to make the relation in; DuckDB's default one without.
+            connection: the connection of the relation; DuckDB's default connection if None.
 
         Raises:
             MissingDependencyError: DuckDB is not installed.
-            ColumnError: there are no columns, which DuckDB has no relations for.
-            DeltaSharingError: the server could not be asked for the files.
+            ColumnError: the scan has no columns; DuckDB has no such relations.
+            DeltaSharingError: the files cannot be listed.
         """
         from delta_sharing_client.frames.duckdb import to_duckdb
 
         return to_duckdb(self, connection)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the rows to anything that takes an Arrow C stream: polars, DuckDB, pandas."""
+        """Return the rows as an Arrow C stream, for polars, DuckDB, pandas and others."""
         return self.to_record_batch_reader().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
-        """Return how many rows there are.
+        """Return the number of rows.
 
-        Files whose row count the server reports are not read, unless a row filter looks at more than partition
-        columns: statistics may leave files out, and never vouch for rows.
+        Files whose row count the server reports are not read, unless a row filter needs more than partition
+        columns.
         """
         plan = self.plan()
         unknown: list[FileScanTask] = []
@@ -150,7 +149,7 @@ class Scan(ABC):
         return total if plan.limit is None else min(total, plan.limit)
 
     def files(self) -> list[FileScanTask]:
-        """Return the files that would be read; their URLs are signed and not shown."""
+        """Return the files to read; their signed URLs are not shown."""
         return list(self.plan().tasks)
 
     def _batches(
@@ -163,16 +162,16 @@ class Scan(ABC):
 
 
 def _likely_rows(plan: ScanPlan) -> int:
-    """How many rows a plan gives at the most, as far as the provider says and its files' sizes make likely."""
-    told = sum(task.row_count or 0 for task in plan.tasks)
+    """Return the likely maximum number of rows: the reported one, at most one row for each byte of the files."""
+    reported = sum(task.row_count or 0 for task in plan.tasks)
     if plan.spec.predicate is not None and not all(task.all_rows_match for task in plan.tasks):
         return 0
-    rows = min(told, sum(task.size for task in plan.tasks))
+    rows = min(reported, sum(task.size for task in plan.tasks))
     return rows if plan.limit is None else min(rows, plan.limit)
 
 
 def _filter_columns(plan: ScanPlan) -> tuple[Any, ...]:
-    """The columns that only the row filter needs, when nothing is returned."""
+    """Return the columns that the row filter needs."""
     from delta_sharing_client.expressions.predicates import columns_of
 
     return tuple(dict.fromkeys(columns_of(plan.spec.predicate))) if plan.spec.predicate is not None else ()

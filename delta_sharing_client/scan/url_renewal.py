@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: URLs are renewed this part of their lifetime before they expire ...
+#: The part of their lifetime before the expiration at which URLs are renewed ...
 _MARGIN: Final = 0.2
-#: ... but no more than this many seconds.
+#: ... at most this many seconds.
 _LONGEST_MARGIN: Final = 60.0
-#: Clocks that differ by fewer seconds are taken to agree: a `Date` has whole ones, and the answer took its time.
+#: Clock-skew tolerance in seconds: a `Date` header has whole seconds, and the answer was under way.
 _CLOCKS_AGREE: Final = 2.0
 
 
 class UrlRenewer:
     """Renews pre-signed URLs during a load: one request for all files that need it.
 
-    That is done ahead of the time at which the server said that they expire, and whenever the store refuses one:
-    the time is a hint, the store's word the truth. Files are matched by their ids, and asked for in the response
-    format that these are of. The renewed listing is that of the refresh token, of the same version, or of the same
-    changes; a table that moved on is still good for the files that both versions hold.
+    URLs are renewed before their reported expiration time, and whenever the store refuses one, because the
+    reported time is only a hint. Files are matched by their ids, in the response format of these ids. The renewed
+    listing is that of the refresh token, of the same version, or of the same changes. If the table has a new
+    version, files that both versions have are still renewed.
 
     Args:
         rest: the server.
         plan: the plan whose URLs are renewed.
-        expires: when the first of them expires, in milliseconds since the epoch; without it the plan tells.
+        expires: the first expiration time in milliseconds since the epoch; by default that of the plan.
     """
 
     def __init__(self, rest: RestClient, plan: ScanPlan, expires: int | None = None) -> None:
@@ -57,7 +57,7 @@ class UrlRenewer:
         self._urls: dict[str, SecretUrl] = {}
         self._token = plan.end.refresh_token if plan.end is not None else None
         self._has_history = True
-        #: When URLs are renewed, and when they are of no use any more, by the clock of this machine.
+        #: The times of renewal and of expiration, by the clock of this machine.
         self._due: float | None = None
         self._dead = 0.0
         self._expect(_end_of_life(plan.end) or expires or first_of(task.expiration for task in plan.tasks))
@@ -88,8 +88,8 @@ class UrlRenewer:
     def ahead(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL to use now for a file: `url`, or a fresher one.
 
-        Near their end all URLs are renewed by whoever comes first; while they still work nobody else waits for
-        it. If that fails, the URLs are used until the store refuses them.
+        Near the expiration one thread renews all URLs; the others do not wait while the URLs are valid. If the
+        renewal fails, the URLs are used until the store refuses them.
         """
         due = self._due
         if due is not None and time.time() >= due and self._lock.acquire(blocking=time.time() >= self._dead):
@@ -104,7 +104,7 @@ class UrlRenewer:
         return self._urls.get(file_id, url)
 
     def list_urls(self) -> dict[str, SecretUrl]:
-        """Ask for all files again; return the URLs by the ids of the files and of their deletion vectors."""
+        """List all files again; return the URLs by the ids of the files and of their deletion vectors."""
         plan = self._plan
         request = plan.request or QueryRequest()
         if isinstance(request, ChangesRequest | VersionsRequest):
@@ -117,7 +117,7 @@ class UrlRenewer:
             try:
                 return self._urls_of(replace(request, refresh_token=token, include_refresh_token=True))
             except (BadRequestError, ResponseFormatError):
-                pass  # it is too old, or the server takes it no more
+                pass  # the token has expired, or the server does not accept it any more
         if request.version is None and request.timestamp is None:
             if plan.version is not None and self._has_history:
                 try:
@@ -128,11 +128,11 @@ class UrlRenewer:
         return self._urls_of(request)
 
     def _latest_urls(self, request: QueryRequest) -> dict[str, SecretUrl]:
-        """Ask for the latest snapshot, which may still hold the files."""
+        """Request the latest snapshot, which may still have the files."""
         try:
             return self._urls_of(request)
         except (BadRequestError, ResponseFormatError):
-            # It may need the other format by now, in which files may have the same ids, or others.
+            # The table may now need the other format, in which ids of files may differ.
             return self._urls_of(replace(request, formats=ANY_FORMAT))
 
     def _urls_of(self, request: QueryRequest) -> dict[str, SecretUrl]:
@@ -144,19 +144,19 @@ class UrlRenewer:
             self._token = answer.end.refresh_token
         urls = dict(answer.items)
         if answer.version != plan.version:
-            # A vector without an id of its own may be another one by now.
+            # A vector without an id may have been replaced.
             urls = {key: url for key, url in urls.items() if not is_unnamed_vector(key)}
         return urls
 
     def _expect(self, expires: int | None) -> None:
-        """Note when URLs that have just come are to be renewed."""
+        """Set the time at which new URLs are renewed."""
         self._due = None
         if expires is None:
             return
         ahead = self._rest.clock_offset.total_seconds()
         self._dead = expires / 1000 - (ahead if abs(ahead) > _CLOCKS_AGREE else 0.0)
         lifetime = self._dead - time.time()
-        if lifetime > 0:  # or else the clocks are wrong, and the store will tell
+        if lifetime > 0:  # otherwise a clock is wrong; the store refuses expired URLs
             self._due = self._dead - min(_MARGIN * lifetime, _LONGEST_MARGIN)
 
 
@@ -176,9 +176,9 @@ def vector_file_id(file: FileAction) -> str | None:
 
 
 class _SignedUrls:
-    """Keeps of each file its URL and that of its deletion vector, by the ids that they are renewed under.
+    """Converts files to the URLs of data files and deletion vectors, by the ids under which they are renewed.
 
-    expires: when the first of them expires, in milliseconds since the epoch, where told.
+    expires: the first expiration time in milliseconds since the epoch, if known.
     """
 
     def __init__(self) -> None:

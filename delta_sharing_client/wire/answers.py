@@ -1,4 +1,4 @@
-"""Whole answers to /metadata, /query and /changes, put together from the actions of their pages.
+"""Whole answers to /metadata, /query and /changes, assembled from the actions of their pages.
 
 Files are converted block by block as they are decoded, so that only the caller's items of 300,000 files are kept.
 """
@@ -40,7 +40,7 @@ class TableInfo:
     """A table's protocol and metadata ("Query Table Metadata").
 
     Attributes:
-        version: the table version they are for, where the server told.
+        version: the table version they are for, if the server reports it.
         protocol: what a reader must support.
         metadata: schema, partition columns, properties.
     """
@@ -55,11 +55,11 @@ class QueryAnswer(Generic[T]):
     """A table's snapshot ("Read Data from a Table"), all pages of it.
 
     Attributes:
-        version: the table version answered for, where the server told.
+        version: the table version answered for, if the server reports it.
         protocol: what a reader must support.
         metadata: schema, partition columns, properties.
-        items: the files, or what was made of them, in the server's order.
-        end: refresh token of the first page and the earliest URL expiry of all pages, where told.
+        items: the files, or what `Convert` made of them, in the server's order.
+        end: refresh token of the first page and the earliest URL expiry of all pages, if known.
         request: asks for the same files again: the request that was made, in the response format of the answer, on
             which their ids depend, and less the hints if the server refused them.
     """
@@ -77,11 +77,11 @@ class ChangesAnswer(Generic[T]):
     """A table's changes ("Read Change Data Feed from a Table"), all pages of them.
 
     Attributes:
-        version: the starting version of the files, where the server told.
+        version: the starting version of the files, if the server reports it.
         protocol: what a reader must support.
         metadata: schema, partition columns, properties.
-        items: the files, or what was made of them, in the server's order.
-        end: the earliest URL expiry of all pages, where told.
+        items: the files, or what `Convert` made of them, in the server's order.
+        end: the earliest URL expiry of all pages, if known.
         request: asks for the same files again: the request that was made, in the response format of the answer.
         historical: the metadata of versions in the range that changed it, each with its `version`; only
             where they were asked for.
@@ -110,7 +110,7 @@ class Page(Generic[T]):
     Attributes:
         version: the answer's `Delta-Table-Version`.
         protocol, metadata: None on a following page that has no files.
-        items: what was made of the files.
+        items: what `Convert` made of the files.
         end: the last line.
         historical: metadata after the first.
         protocols: protocols after the first.
@@ -185,7 +185,7 @@ def read_page(
         actions: the page's actions, as `decode_actions` yields them.
         version: its `Delta-Table-Version`.
         what: the thing asked for, for messages.
-        convert: makes of each file what is kept.
+        convert: makes the items of files.
         duplicates: the files of the pages before.
         changes: whether changes were asked for; a snapshot has nothing but added files.
         ending_version: files of later versions are dropped; the server need not leave them out.

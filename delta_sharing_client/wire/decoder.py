@@ -39,7 +39,7 @@ def decode_actions(
     Args:
         chunks: the body, in pieces.
         formats: the formats that were asked for.
-        capabilities: what the answer's header says.
+        capabilities: the capabilities in the answer's header.
         what: the thing asked for, for messages.
 
     Yields:

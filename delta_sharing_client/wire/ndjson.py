@@ -1,8 +1,8 @@
-r"""The body of an answer as lines, and a line as a JSON object.
+r"""Splitting of an answer's body into lines, and parsing of a line as a JSON object.
 
-An answer of 300,000 lines is never held as text: lines are cut from the chunks as they come, decoded and
-let go. Only ``\n`` ends a line; the other characters that Python calls line ends are legal inside JSON
-strings. Bounds keep a hostile answer from filling the memory or the stack.
+An answer of 300,000 lines is never held as a whole: lines are split from the chunks as they arrive. Only ``\n``
+ends a line; other line ends of Python are legal inside JSON strings. Limits protect memory and stack against
+hostile answers.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from delta_sharing_client.model.json_text import loads
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
-#: A blank line counts as so many bytes and its own: of a million of them there is no end.
+#: The bytes that a blank line counts for beside its own, so that blank lines without end are refused.
 _BLANK_COST: Final = 64
 
-#: Fields that are shown to people, or only spare work.
+#: Fields without an effect on rows: statistics, and texts for people.
 _LENIENT: Final = frozenset({"stats", "message", "errorMessage", "comment", "description", "displayName"})
 
 Json: TypeAlias = dict[str, Any]
 
 
 class Lines:
-    r"""The lines of a body, ended by ``\n`` alone; blank ones are passed over, but not for ever.
+    r"""The lines of a body, ended by ``\n`` alone; blank lines are skipped, up to a limit.
 
     Args:
-        chunks: the body, in pieces of any size.
-        max_line: bytes that a line may have, roughly.
+        chunks: the body, in chunks of any size.
+        max_line: the maximum size of a line in bytes, roughly.
     """
 
     def __init__(self, chunks: Iterable[bytes], max_line: int = MAX_LINE) -> None:
@@ -39,12 +39,12 @@ class Lines:
         self._blank = 0
 
     def blocks(self) -> Iterator[bytes | memoryview]:
-        """Yield what has come, cut where a line ends. The last line need not be ended.
+        """Yield blocks of whole lines; the last line may have no end.
 
-        A line that came in two chunks is a block of its own, so that chunks need not be put together.
+        A line that is split over chunks is a block by itself, so that chunks are not joined.
 
         Raises:
-            ProtocolError: a line is longer than it may be.
+            ProtocolError: a line is too long.
         """
         pending: list[bytes | memoryview] = []
         length = 0
@@ -71,7 +71,7 @@ class Lines:
         """Yield the lines of a block, without their ends.
 
         Raises:
-            ProtocolError: one is longer than it may be, or there are blank ones without end.
+            ProtocolError: a line is too long, or there are too many blank lines.
         """
         for line in bytes(block).removesuffix(b"\n").split(b"\n"):
             if len(line) > self._most:
@@ -102,12 +102,12 @@ def parse_object(line: bytes) -> Json:
     return value
 
 
-#: Strings, which are passed over, and brackets.
+#: Strings, which are skipped, and brackets.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def _depth(line: bytes) -> int:
-    """How deep the brackets of a JSON text nest, those inside strings left out; no more than too deep."""
+    """Return the nesting depth of a JSON text outside strings, up to one more than the maximum."""
     depth = deepest = 0
     for token in _TOKEN.finditer(line):
         first = line[token.start()]

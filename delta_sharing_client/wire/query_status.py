@@ -1,4 +1,4 @@
-"""Answers to /query that come later: the line that stands in for them ("Asynchronous query")."""
+"""Decoding of the status line of an asynchronous query ("Asynchronous query")."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from delta_sharing_client.wire.ndjson import parse_object
 
 
 class UnannouncedStatusError(ProtocolError):
-    """The server answers a query asynchronously, and does not say that it can.
+    """The server answers a query asynchronously without announcing it in its header.
 
-    Such servers are seen to forget the version, the filter and the limit of the query, so that nothing of the
-    answer may be believed.
+    Such servers forget the version, the filter and the limit of the query, so the answer must not be used.
     """
 
 
@@ -29,21 +28,21 @@ def decode_query(
     what: str,
     query_id: str | None = None,
 ) -> Iterator[Decoded] | QueryStatus:
-    """Decode an answer to /query that may be there only later ("Asynchronous query").
+    """Decode an answer to /query that may be asynchronous ("Asynchronous query").
 
     Args:
         chunks: the body, in pieces.
         formats: the formats that were asked for.
-        capabilities: what the answer's header says.
+        capabilities: the capabilities in the answer's header.
         what: the thing asked for, for messages.
-        query_id: the query's name, where the server told it before.
+        query_id: the query's id, if known from an earlier answer.
 
     Returns:
         The actions, as `decode_actions` yields them, or the status of a query that is pending.
 
     Raises:
         QueryError: the query failed.
-        UnannouncedStatusError: the answer is asynchronous, and its header does not say that the server can.
+        UnannouncedStatusError: the answer is asynchronous, and its header does not announce it.
         ProtocolError: the status lacks the query's name.
     """
     pieces = iter(chunks)
@@ -56,7 +55,7 @@ def decode_query(
     status = _status_in(line) if b'"queryStatus"' in line else None
     if status is None:
         return decode_actions(chain([head], pieces), formats=formats, capabilities=capabilities, what=what)
-    for _ in islice(pieces, _MAX_REST):  # so that the connection can be used again
+    for _ in islice(pieces, _MAX_REST):  # so that the connection can be reused
         pass
     if query_id is None and not capabilities.asynchronous:
         raise UnannouncedStatusError(
@@ -64,7 +63,7 @@ def decode_query(
             "asyncquery=true: the answer cannot be relied on"
         )
     state = str(status.get("status") or status.get("state") or "").upper()
-    message = next((text for key in _MESSAGES if (text := _said(status.get(key)))), None)
+    message = next((text for key in _MESSAGES if (text := _message(status.get(key)))), None)
     if state in _FAILED or status.get("errorMessage") or status.get("error") or (message and not state):
         raise QueryError(what=what, server_message=message or f"the query ended as {state}, without a reason")
     name = query_id or status.get("queryId")
@@ -73,9 +72,9 @@ def decode_query(
     return QueryStatus(name)
 
 
-#: A status is a short line; no other line that is longer is looked at for one.
+#: Longer first lines are never a status.
 _MAX_STATUS: Final = 64 * 1024
-#: Pieces of the body that may follow it.
+#: The number of chunks of the body that may follow it.
 _MAX_REST: Final = 4
 _MAX_NAME: Final = 1024
 _MESSAGES: Final = ("errorMessage", "message", "error", "statusMessage")
@@ -92,7 +91,7 @@ def _status_in(line: bytes) -> dict[str, Any] | None:
     return status if isinstance(status, dict) else None
 
 
-def _said(value: Any) -> str | None:
+def _message(value: Any) -> str | None:
     if isinstance(value, dict):
         value = ": ".join(str(value[key]) for key in ("errorCode", "code", "message") if value.get(key))
     return value if isinstance(value, str) and value else None

@@ -1,4 +1,4 @@
-"""Frozen requests: what a /query, /changes or /metadata call asks for, and how it is spelt on the wire."""
+"""Frozen requests: bodies of POST /query and query strings of GET /changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from delta_sharing_client.model.timestamps import parse_iso8601
 
 logger = logging.getLogger(__name__)
 
-#: Formats accepted when the caller has no wish: either, delta first, since it can say more.
+#: The accepted formats by default; delta first, because it supports more features.
 ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")
 
-#: How callers say which response format they want.
+#: The response format as an option.
 RequestedFormat: TypeAlias = Literal["auto", "delta", "parquet"]
-#: How callers say a time.
+#: A time as an option.
 Timestamp: TypeAlias = str | datetime | date
 
 
@@ -112,7 +112,7 @@ class QueryRequest:
             raise ValueError("version and timestamp cannot be given together")
 
     def body(self) -> dict[str, Any]:
-        """The request's JSON body; nothing that was not asked for is in it.
+        """Return the request's JSON body, without unset fields.
 
         Following pages carry neither `includeRefreshToken` nor `refreshToken`.
         """
@@ -137,7 +137,7 @@ class QueryRequest:
         return body
 
     def without_hints(self) -> QueryRequest:
-        """Return the request that asks for the same rows and leaves the server no hints: they only spare work."""
+        """Return the request without hints; it selects the same rows."""
         return replace(self, predicate_hints=(), json_predicate_hints=None, limit_hint=None)
 
 
@@ -193,7 +193,7 @@ class ChangesRequest:
 class VersionsRequest:
     """The files that versions of a table added and removed: POST /query with `startingVersion`.
 
-    Unlike the change feed it needs no table property, and says nothing of single rows. The answer has the
+    Unlike the change feed it needs no table property, and does not describe single rows. The answer has the
     metadata of each version that changed it ("Read Data from a Table").
 
     Attributes:
@@ -213,7 +213,7 @@ class VersionsRequest:
     page_token: str | None = field(default=None, repr=False)
 
     def body(self) -> dict[str, Any]:
-        """The request's JSON body; nothing that was not asked for is in it."""
+        """Return the request's JSON body, without unset fields."""
         body: dict[str, Any] = {"startingVersion": self.starting_version}
         for key, value in (
             ("endingVersion", self.ending_version),
@@ -231,10 +231,7 @@ Request = TypeVar("Request", bound=QueryRequest | ChangesRequest | VersionsReque
 
 
 def pinned(request: Request, response_format: ResponseFormat) -> Request:
-    """Return a request that asks for the same once more, in the response format in which it was answered.
-
-    The ids of files depend on the format: whatever is known by them can only be found again in the same one.
-    """
+    """Return the request for the response format in which it was answered; ids of files depend on the format."""
     return replace(request, formats=(response_format,))
 
 
@@ -244,11 +241,11 @@ Answer = TypeVar("Answer")
 def ask_again(
     request: Request, response_format: ResponseFormat | None, ask: Callable[[Request], Answer]
 ) -> Answer:
-    """Ask in the response format that known ids are of; in any where the server no longer answers in that one.
+    """Send a request in the response format of known ids, or in any format if the server refuses that one.
 
     Args:
-        request: asks in any format that the caller takes.
-        response_format: the format of the known ids; None where none are known.
+        request: the request, with all formats that the caller accepts.
+        response_format: the format of the known ids; None if no ids are known.
         ask: sends a request.
 
     Raises:

@@ -1,8 +1,7 @@
-"""Answers for a version or a time, held against what was asked for: a server may forget it.
+"""Checks that an answer is for the requested version or time, which a server may ignore.
 
-What can be checked is the version in the answer's header, and the versions and commit times that its lines carry
-where a version or a time was asked for ("Metadata", "File"). A line of an earlier version is in order: servers
-may put there the version in which the metadata, or the file, came into the table.
+The checks compare the version in the answer's header, and the versions and commit times of its lines ("Metadata",
+"File"). A line of an earlier version is correct: servers may send the version that added the metadata or the file.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ def check_time_travel(
     answered: int | None,
     what: str,
 ) -> Iterator[Decoded]:
-    """Return the actions of an answer, which are checked as they are taken.
+    """Return the actions of an answer, with a check of each.
 
     Args:
         actions: the actions.
-        version: the version that was asked for.
-        timestamp: the time that was asked for.
+        version: the requested version.
+        timestamp: the requested time.
         answered: the version in the answer's header.
         what: the table, for messages.
 
     Raises:
         VersionMismatchError: the answer is for another version, or for a version that is newer than the time;
-            raised here, or when an action is taken.
+            raised here or during iteration.
     """
     if version is not None and answered not in (None, version):
         raise VersionMismatchError(

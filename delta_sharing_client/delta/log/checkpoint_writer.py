@@ -1,4 +1,4 @@
-"""Writing checkpoints: classic ones in one file, and V2 ones with sidecars where the table asks for them.
+"""Checkpoint writer: classic checkpoints in one file, and V2 checkpoints with sidecars.
 
 Serves "Checkpoints", "Checkpoint Schema" and "Last Checkpoint File".
 """
@@ -42,20 +42,20 @@ _ROWS_PER_SIDECAR: Final = 50_000
 def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
     """Write a checkpoint of a committed version, and `_last_checkpoint` after it.
 
-    Tombstones older than `delta.deletedFileRetentionDuration` (7 days where not set) are left out. A table
-    whose `delta.checkpointPolicy` is `v2` gets a V2 checkpoint. Writing one twice does no harm.
+    Tombstones older than `delta.deletedFileRetentionDuration` (7 days by default) are left out. A table
+    whose `delta.checkpointPolicy` is `v2` has V2 checkpoints. A checkpoint may be written twice.
 
     Args:
         table: the table's directory.
         snapshot: the version.
-        now_ms: the time to hold the tombstones against, in milliseconds since the epoch; now without.
+        now_ms: the current time in milliseconds since the epoch, for the age of tombstones; None for the clock's.
 
     Returns:
         The checkpoint's top-level file.
 
     Raises:
         OSError: it cannot be written.
-        DeltaLogError: a property of the table that it depends on is malformed.
+        DeltaLogError: a table property is malformed.
     """
     log = table / "_delta_log"
     configuration = snapshot.metadata.configuration
@@ -96,7 +96,7 @@ def _kept(removes: Iterable[RemoveFile], expired_before: int) -> list[RemoveFile
 
 
 def _last_version(log: Path) -> int:
-    """Return the version that `_last_checkpoint` names; -1 where it is missing or damaged."""
+    """Return the version in `_last_checkpoint`; -1 if it is missing or damaged."""
     try:
         version = json.loads((log / LAST_CHECKPOINT).read_bytes())["version"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -105,7 +105,7 @@ def _last_version(log: Path) -> int:
 
 
 def _small_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """Yield everything but the files, each as the object that a commit would hold."""
+    """Yield all actions except files, each as the object of a commit's line."""
     yield {"protocol": dict(snapshot.protocol.raw)}
     yield {"metaData": dict(snapshot.metadata.raw)}
     yield from ({"txn": dict(item.raw)} for item in snapshot.state.transactions.values())
@@ -142,7 +142,7 @@ def _write_sidecars(
 
 
 def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
-    """Write rows to a Parquet file that is there whole or not at all; return how many there were."""
+    """Write rows to a Parquet file atomically; return their number."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -164,7 +164,7 @@ def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) ->
 
 
 class _Columns:
-    """The columns of one table's checkpoints, and how actions fill them."""
+    """The columns of one table's checkpoints, and the conversion of actions to rows."""
 
     def __init__(self, metadata: Metadata) -> None:
         configuration = metadata.configuration

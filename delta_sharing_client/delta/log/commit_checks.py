@@ -1,4 +1,4 @@
-"""The protocol's rules for one commit, checked before anything is written.
+"""Checks of a commit by the rules of the protocol, before it is written.
 
 Serves "Requirements for Writers" of the Delta transaction protocol.
 """
@@ -37,10 +37,10 @@ def check_commit(
     table: str,
     allow_absolute_paths: bool,
 ) -> tuple[Protocol, Metadata]:
-    """Hold the actions of one commit against the protocol's rules.
+    """Check the actions of one commit by the protocol's rules.
 
     Args:
-        actions: what is to be committed.
+        actions: the actions of the commit.
         protocol: the protocol in force before; None for the first commit of a table.
         metadata: the metadata in force before; None for the first commit of a table.
         table: the table's directory, for messages.
@@ -203,7 +203,7 @@ def _check_path(path: str, *, allow_absolute_paths: bool) -> None:
 
 
 def _features_about_rows(metadata: Metadata) -> set[str]:
-    """Return the canonical names of the features whose rules about rows the metadata makes use of."""
+    """Return the canonical names of the features with rules about rows that the metadata uses."""
     used = {"rowtracking", "clustering"}
     for name, value in metadata.configuration.items():
         folded = name.lower()

@@ -1,4 +1,4 @@
-"""When versions were committed: in-commit timestamps, or the times of the commit files."""
+"""Commit timestamps: in-commit timestamps, or the modification times of commit files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
 
     Args:
         listing: the log.
-        metadata: what says whether the table keeps in-commit timestamps.
+        metadata: the table's metadata, which enables in-commit timestamps.
         up_to: the last version wanted; None for all.
 
     Raises:
@@ -45,7 +45,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
             timestamp = previous + 1
         timestamps[version] = previous = timestamp
     if first_in_commit is not None and first_in_commit in listing.commits:
-        # A copy of a table has new file times; those before the in-commit ones still lie before them.
+        # A copy of a table has new file times; they must precede the in-commit timestamps.
         try:
             following = _in_commit_timestamp(listing.commits[first_in_commit])
         except FileNotFoundError:
@@ -58,7 +58,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
 
 
 def first_in_commit_version(metadata: Metadata) -> int | None:
-    """Return the first version whose time stands in its commit, where the table keeps such times."""
+    """Return the first version with an in-commit timestamp; None if the table has none."""
     configuration = metadata.configuration
     if not flag_property(configuration, "delta.enableInCommitTimestamps"):
         return None
@@ -69,7 +69,7 @@ def first_in_commit_version(metadata: Metadata) -> int | None:
 
 
 def _in_commit_timestamp(file: Path) -> int:
-    """Return the time that stands in a commit; the protocol has it in the first line."""
+    """Return the in-commit timestamp of a commit."""
     with file.open("rb") as lines:
         for action in parse_lines(lines, where=file.name):
             if isinstance(action, OtherAction) and action.name == "commitInfo":

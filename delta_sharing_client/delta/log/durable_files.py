@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves them whole or not there: temporary file, fsync, then its name.
+"""Durable, atomic writes of files: temporary file, fsync, rename.
 
 Serves "Creation of New Log Entries" of the Delta transaction protocol: atomic creation, mutual exclusion.
 """
@@ -48,7 +48,7 @@ def writing(what: str, table: Path) -> Iterator[None]:
 
 
 def temporary_name(target: Path) -> Path:
-    """Return a name beside a file that nobody else uses."""
+    """Return an unused name in the folder of a file."""
     return target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
 
 
@@ -58,7 +58,7 @@ def write_temporary(target: Path, data: bytes, *, private: bool = False) -> Path
     Args:
         target: the file that it shall become.
         data: what it holds.
-        private: nobody but the owner may read it.
+        private: only the owner may read it.
     """
     temporary = temporary_name(target)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
@@ -79,7 +79,7 @@ def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
     Args:
         target: the file.
         data: what it holds.
-        private: nobody but the owner may read it.
+        private: only the owner may read it.
 
     Returns:
         False if there was such a file already; it is left as it is.
@@ -157,6 +157,6 @@ def sync_directory(directory: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file, and do not mind if that fails: whoever calls has something worse to tell."""
+    """Remove a file; ignores failures, because the caller raises another error."""
     with contextlib.suppress(OSError):
         path.unlink()

@@ -36,8 +36,8 @@ _logger = logging.getLogger(__name__)
 class DeltaLog:
     """The transaction log of one local Delta table; safe to use from several threads.
 
-    Nothing is kept open. Each call looks at the directory again, so that commits made in the meantime are
-    seen; the last few snapshots are kept, and a newer one is replayed on top of them.
+    Each call lists the directory again, so that new commits are seen. The last few snapshots are cached, and newer
+    ones are replayed on top of them.
 
     Attributes:
         table_path: the table's directory, with every link resolved.
@@ -58,10 +58,9 @@ class DeltaLog:
     def for_table(
         cls, path: str | os.PathLike[str], *, allow_absolute_paths: bool = False, any_features: bool = False
     ) -> DeltaLog:
-        """Open the log of a table, which need not be there yet: see `table_exists`.
+        """Open the log of a table, which need not exist yet: see `table_exists`.
 
-        The same log is returned for the same directory, however it is written, until it has not been asked
-        for during an hour.
+        The same log is returned for the same directory, until it is not used for an hour.
 
         Args:
             path: the table's directory, the one that holds `_delta_log`.
@@ -77,13 +76,13 @@ class DeltaLog:
 
     @classmethod
     def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
-        """Let go of the logs kept for one directory; the next `for_table` reads it anew."""
+        """Remove the cached logs of one directory; the next `for_table` reads it again."""
         table = os.path.realpath(path)
         cls._cache.discard(lambda key: isinstance(key, tuple) and key[0] == table)
 
     @classmethod
     def clear_cache(cls) -> None:
-        """Let go of all logs that are kept."""
+        """Remove all cached logs."""
         cls._cache.clear()
 
     @property
@@ -104,10 +103,10 @@ class DeltaLog:
         return list_log(self.table_path).latest_version
 
     def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; where there is no table, one of version -1 without files.
+        """Return the newest snapshot; without a table, a snapshot of version -1 without files.
 
         Raises:
-            UnsupportedFeatureError: the table lists reader features that are not known here.
+            UnsupportedFeatureError: the table lists unknown reader features.
             DeltaLogError: the log is damaged.
         """
         try:
@@ -117,11 +116,11 @@ class DeltaLog:
         return self._load(listing.latest_version, listing)
 
     def update(self, staleness_acceptable: bool | timedelta = False) -> Snapshot:
-        """Return the newest snapshot, or one seen a while ago, where that will do.
+        """Return the newest snapshot, or a recent one.
 
         Args:
-            staleness_acceptable: how long ago the directory may have been looked at; True for an hour,
-                False for a fresh look.
+            staleness_acceptable: the maximum age of the last listing of the directory; True for an hour, False for
+                a new listing.
 
         Raises:
             DeltaLogError: the log is damaged.
@@ -227,10 +226,10 @@ class DeltaLog:
         )
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """Return what the commits that are still in the log say of themselves, newest first.
+        """Return the provenance of the commits in the log, newest first.
 
         Args:
-            limit: how many at the most; all without.
+            limit: the maximum number; None for all.
 
         Raises:
             DeltaTableNotFoundError: there is no table.
@@ -244,7 +243,7 @@ class DeltaLog:
         return [_info(version, timestamps[version], listing) for version in newest]
 
     def start_transaction(self) -> OptimisticTransaction:
-        """Begin a commit on top of the newest version, or of none where there is no table yet."""
+        """Begin a commit on top of the newest version, or the first commit of a table."""
         return OptimisticTransaction(self, self.snapshot())
 
     def commit(
@@ -287,10 +286,7 @@ class DeltaLog:
             return write_checkpoint(self.table_path, snapshot)
 
     def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
-        """Write the checkpoint of a version that was just committed, where the table's interval says so.
-
-        What the log no longer needs since then is removed; see `cleanup`.
-        """
+        """Write the checkpoint of a committed version if it is due, then clean up the log."""
         try:
             interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
             if version == 0 or version % interval:

@@ -1,4 +1,4 @@
-"""The open logs of this process, by canonical path; those that nobody uses for an hour are let go."""
+"""Cache whose entries expire when they are not used for an hour."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SIZE: Final = 1_000
 
 
 class ExpiringCache(Generic[T]):
-    """Values that are let go when nobody has asked for them for a while. May be used by several threads.
+    """A cache whose entries expire when they are not used; safe for several threads.
 
     Args:
-        expiry: how long a value is kept after it was last asked for.
-        size: how many are kept at the most; the one that was not asked for longest goes first.
-        clock: seconds that only ever grow.
+        expiry: the lifetime of an entry after its last use.
+        size: the maximum number of entries; the least recently used entry is removed first.
+        clock: returns monotonic time in seconds.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class ExpiringCache(Generic[T]):
             return value
 
     def discard(self, matches: Callable[[Hashable], bool]) -> None:
-        """Let the values go whose key matches."""
+        """Remove the entries whose key matches."""
         with self._lock:
             for key in [key for key in self._entries if matches(key)]:
                 del self._entries[key]
 
     def clear(self) -> None:
-        """Let all values go."""
+        """Remove all entries."""
         self.discard(lambda key: True)
 
     def __len__(self) -> int:

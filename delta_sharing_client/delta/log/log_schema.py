@@ -1,4 +1,4 @@
-"""A table's columns as far as its log needs them: names, physical names, the types that statistics have.
+"""Columns of a table for its log: names, physical names, Arrow types of statistics.
 
 Serves "Schema Serialization Format", "Column Mapping" and "Per-file Statistics".
 """
@@ -35,7 +35,7 @@ def fields_of(metadata: Metadata) -> list[dict[str, Any]]:
 
 
 def maps_columns(metadata: Metadata) -> bool:
-    """Tell whether the table's properties ask for column mapping."""
+    """Return whether the table's properties enable column mapping."""
     return metadata.configuration.get("delta.columnMapping.mode", "none").lower() in ("id", "name")
 
 

@@ -1,4 +1,4 @@
-"""What lies in `_delta_log`: commits and complete checkpoints, by version.
+"""Listing of `_delta_log`: commits, compacted commits and complete checkpoints, by version.
 
 Serves "Delta Log Entries" and "Checkpoints". A local directory is listed whole, so `_last_checkpoint`,
 which only spares a listing, is never needed: one that is stale, corrupt or missing changes nothing.
@@ -56,7 +56,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class LogListing:
-    """What one look into `_delta_log` found.
+    """The content of `_delta_log` at one time.
 
     Attributes:
         commits: the commit file of each version, ascending.
@@ -70,12 +70,12 @@ class LogListing:
 
     @property
     def latest_version(self) -> int:
-        """The newest version that the log can say anything about."""
+        """The newest version in the log."""
         return max([*self.commits, *(checkpoint.version for checkpoint in self.checkpoints[:1])])
 
 
 def list_log(table: Path) -> LogListing:
-    """Look into the log of a table.
+    """List the log of a table.
 
     Args:
         table: the table's directory.

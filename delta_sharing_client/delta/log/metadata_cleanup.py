@@ -1,4 +1,4 @@
-"""Removing what a log no longer needs. Serves "Metadata Cleanup".
+"""Removal of expired commits and checkpoints ("Metadata Cleanup").
 
 What stays is a checkpoint that can be read, and every commit from its version on. So each version since then can
 still be rebuilt, and readers that begin with the newest checkpoint never notice.
@@ -29,7 +29,7 @@ _OF_A_VERSION: Final = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..+|(\d{20}
 
 
 def clean_up(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> int:
-    """Remove the commits and checkpoints that are older than `delta.logRetentionDuration`, 30 days where not set.
+    """Remove the commits and checkpoints that are older than `delta.logRetentionDuration`, 30 days by default.
 
     Nothing is removed where `delta.enableExpiredLogCleanup` is false, nor while no checkpoint makes it needless.
     Versions from before that checkpoint can then no longer be read. Done twice, or by two at a time, it does no
@@ -109,7 +109,7 @@ def _files_before(log: Path, version: int) -> Iterator[Path]:
 
 
 def _unused_sidecars(table: Path, before: int) -> list[Path]:
-    """The sidecars that no checkpoint names, but for new ones, whose checkpoint may still come."""
+    """Return the sidecars that no checkpoint names, except new ones, whose checkpoint may still be written."""
     folder = table / LOG_DIRECTORY / SIDECARS
     old = [file for file in _parquet_files(folder) if file.stat().st_mtime_ns // 1_000_000 < before]
     if not old:

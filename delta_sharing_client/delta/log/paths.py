@@ -1,4 +1,4 @@
-"""URIs of a log and the local paths that they name.
+"""Conversion of the URIs of a log to local paths and URLs.
 
 The `path` of a file action "is a URI as specified by RFC 2396, which needs to be decoded to get the file
 path": relative to the table's directory, or absolute. A deletion vector's file is named by a UUID in Z85.
@@ -25,7 +25,7 @@ _SAFE_IN_URI: Final = "/-_.~!$&'()*+,;=:@"
 
 
 def is_absolute(uri: str) -> bool:
-    """Tell whether a path of the log is absolute: a URI with a scheme, or one that begins with a slash."""
+    """Return whether a path of the log is absolute: a URI with a scheme, or with a leading slash."""
     return uri.startswith("/") or _SCHEME.match(uri) is not None
 
 

@@ -1,7 +1,7 @@
-"""Which tables a log may be replayed for, and which may be written, by feature name.
+"""Table features that this package can replay and write.
 
 Serves "Protocol Evolution" and "Table Features". A feature is refused for the operation that it concerns:
-a table whose CHECK constraints nobody here can evaluate may still have files removed.
+files may be removed from a table whose CHECK constraints cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
 from delta_sharing_client.model.actions import Protocol
 
-#: The versions from which on features are listed by name.
+#: The first versions that list features by name.
 READER_WITH_FEATURES: Final = 3
 WRITER_WITH_FEATURES: Final = 7
 
-#: Reader features whose logs are replayed; what they ask of the reader of data files is not decided here.
+#: Reader features whose logs are replayed.
 READABLE: Final = frozenset(
     {
         "columnmapping",
@@ -29,9 +29,9 @@ READABLE: Final = frozenset(
         "varianttype",
     }
 )
-#: What is not known from the log: whether the commits in it are all there are.
+#: Features of tables whose log may lack commits.
 _CATALOG: Final = frozenset({"catalogmanaged", "catalogowned"})
-#: Writer features that any commit respects.
+#: Writer features that every commit respects.
 _WRITABLE: Final = READABLE | {
     "allowcolumndefaults",
     "appendonly",
@@ -40,8 +40,7 @@ _WRITABLE: Final = READABLE | {
     "incommittimestamp",
     "materializepartitioncolumns",
 }
-#: Writer features that only matter to a commit which adds rows: they are rules about values, or about what an
-#: added file must carry.
+#: Writer features that concern commits with new rows only.
 _ABOUT_ROWS: Final = frozenset(
     {
         "checkconstraints",
@@ -55,7 +54,7 @@ _ABOUT_ROWS: Final = frozenset(
         "rowtracking",
     }
 )
-#: What the writer versions before 7 stand for.
+#: The features that a writer version before 7 implies.
 _LEGACY: Final = {
     2: ("appendOnly", "invariants"),
     3: ("checkConstraints",),
@@ -71,7 +70,7 @@ def canonical(name: str) -> str:
 
 
 def writer_features(protocol: Protocol) -> tuple[str, ...]:
-    """Return the writer features in force, those that a legacy version stands for included."""
+    """Return the writer features in force, including those of a legacy version."""
     if protocol.min_writer_version >= WRITER_WITH_FEATURES:
         return protocol.writer_features
     return tuple(
@@ -80,19 +79,19 @@ def writer_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def has_feature(protocol: Protocol, name: str) -> bool:
-    """Tell whether a writer feature is in force."""
+    """Return whether a writer feature is in force."""
     return canonical(name) in {canonical(feature) for feature in writer_features(protocol)}
 
 
 def check_replay(protocol: Protocol, table: str) -> None:
-    """Raise if a log's protocol asks for something of its reader that is not known here.
+    """Raise if a log's protocol has an unknown requirement for readers.
 
     Args:
         protocol: the protocol in force.
         table: the table's directory, for the message.
 
     Raises:
-        UnsupportedFeatureError: it names reader features that are not known; all are named.
+        UnsupportedFeatureError: it has unknown reader features; the message names all.
         DeltaLogError: it needs a newer reader version.
     """
     if protocol.min_reader_version > READER_WITH_FEATURES:
@@ -112,17 +111,17 @@ def check_replay(protocol: Protocol, table: str) -> None:
 
 
 def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iterable[str]) -> None:
-    """Raise if a table cannot be committed to here.
+    """Raise if this package cannot commit to a table.
 
     Args:
         protocol: the protocol in force after the commit.
         table: the table's directory, for the message.
         adds_rows: whether the commit adds files with new rows.
-        in_use: canonical names of the features about rows that the table's metadata makes use of.
+        in_use: canonical names of the features about rows that the table's metadata uses.
 
     Raises:
-        UnsupportedFeatureError: it has writer features that are not known, or that ask something of added
-            rows which nobody can check here; all are named.
+        UnsupportedFeatureError: it has unknown writer features, or features whose rules for new rows cannot be
+            checked; the message names all.
         DeltaLogError: it needs a newer writer version.
     """
     if protocol.min_writer_version > WRITER_WITH_FEATURES:

@@ -1,4 +1,4 @@
-"""Table properties that are durations or numbers, such as ``interval 7 days``."""
+"""Parsing of table properties: intervals, flags and numbers."""
 
 from __future__ import annotations
 

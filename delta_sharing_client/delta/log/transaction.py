@@ -1,4 +1,4 @@
-"""One commit: read a snapshot, decide, write the next version if nobody else did."""
+"""`OptimisticTransaction`: reads a snapshot and writes the next version, unless another writer did."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _NAMES: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class CommitInfo:
-    """What a commit says of itself ("Commit Provenance Information").
+    """The provenance of a commit ("Commit Provenance Information").
 
     Attributes:
         version: the table version.
         timestamp: when it was committed, in milliseconds since the epoch.
-        operation: what was done, such as ``WRITE``; None where the writer did not say.
-        operation_parameters: how it was done.
-        raw: the `commitInfo` action as written; empty where there is none.
+        operation: the operation, such as ``WRITE``; None if the commit has none.
+        operation_parameters: the parameters of the operation.
+        raw: the `commitInfo` action as written; empty if there is none.
     """
 
     version: int
@@ -57,7 +57,7 @@ class OptimisticTransaction:
     """Reads a snapshot and commits on top of it; made by `DeltaLog.start_transaction`.
 
     Attributes:
-        snapshot: the table as the transaction found it; version -1 where there is none yet.
+        snapshot: the table at the start of the transaction; version -1 if there was none.
     """
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot) -> None:
@@ -66,11 +66,11 @@ class OptimisticTransaction:
 
     @property
     def read_version(self) -> int:
-        """The version that was read; -1 where there is no table yet."""
+        """The version that was read; -1 if there was no table."""
         return self.snapshot.version
 
     def txn_version(self, app_id: str) -> int:
-        """Return how far an application has come ("Transaction Identifiers"); -1 where it never wrote."""
+        """Return the last version of an application ("Transaction Identifiers"); -1 if there is none."""
         transaction = self.snapshot.transactions.get(app_id)
         return -1 if transaction is None else transaction.version
 
@@ -84,14 +84,14 @@ class OptimisticTransaction:
     ) -> int:
         """Write the next version.
 
-        The actions are held against the protocol's rules first. The commit file appears at once and whole,
-        or not at all. Every 10 commits (`delta.checkpointInterval`) a checkpoint follows.
+        The actions are checked by the protocol's rules first. The commit file is written atomically. Every 10
+        commits (`delta.checkpointInterval`) a checkpoint follows.
 
         Args:
             actions: what changes, as actions or as the objects of a commit's lines.
-            operation: what is done, for the history.
-            operation_parameters: how, for the history.
-            private: nobody but the owner may read the commit file, and no checkpoint follows.
+            operation: the operation, for the history.
+            operation_parameters: its parameters, for the history.
+            private: only the owner may read the commit file, and no checkpoint follows.
 
         Returns:
             The version written.
@@ -141,7 +141,7 @@ class OptimisticTransaction:
         if first is not None and version >= first:
             if self.read_version >= 0 and first_in_commit_version(self.snapshot.metadata) is None:
                 _check_enablement(metadata, version, str(self._log.table_path))
-            # Strictly growing, whatever the clock does.
+            # In-commit timestamps must be strictly increasing.
             info["inCommitTimestamp"] = now = max(now, self.snapshot.timestamp + 1)
         info |= {
             "timestamp": now,

@@ -1,4 +1,4 @@
-"""Which files a sync is about to make, so that the next one can collect what a crash left over."""
+"""Journal of the files that a sync writes, so that the next sync can remove the files of a crashed one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Journal:
         return removed
 
     def _unfinished(self) -> Iterator[Path]:
-        """Yield the files that a process was writing when it died: nobody else writes while we have the lock."""
+        """Yield the unfinished files of a crashed process; no other process writes while this one has the lock."""
         log = self._directory / LOG_DIRECTORY
         yield from (self._directory / PRIVATE_FOLDER / PARTIAL).glob("*")
         for folder in (self._directory / PRIVATE_FOLDER, log, log / SIDECARS):
@@ -78,5 +78,5 @@ class Journal:
             return set()
         if not isinstance(paths, list):
             return set()
-        # Ours alone: nothing outside the mirror, whoever wrote the journal.
+        # Only files of the mirror are removed, whatever the journal contains.
         return {p for p in paths if isinstance(p, str) and not Path(p).is_absolute() and ".." not in Path(p).parts}

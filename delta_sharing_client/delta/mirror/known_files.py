@@ -1,7 +1,7 @@
-"""Which files of a mirror a server lists now: known again by their ids, or else by what does not change of a file.
+"""Comparison of a mirror's files with those that the server lists, by id or by unchanging properties.
 
-A server may give a file another id in another response format. What stays is the unsigned part of its URL, its
-size, its partition values and its statistics. Where those leave a doubt, the file is another one.
+A file may have another id in another response format. Its unsigned URL, size, partition values and statistics stay
+the same. In doubt the file is treated as another one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from delta_sharing_client.model.actions import AddFile, FileAction
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What separates a mirror's version from what a server lists.
+    """The differences between a mirror's version and a server's listing.
 
     Attributes:
-        files: the files that are listed; those that the mirror has have their places in it.
-        new: those that it lacks, and those whose deletion vector is another one.
-        renamed: those that it has under another id.
+        files: the listed files; those that the mirror has have its paths.
+        new: the files that the mirror lacks, and those with another deletion vector.
+        renamed: the files that the mirror has under another id.
         gone: the mirror's files that are not listed any more.
         fetched: size and checksum of the mirror's files, by path.
     """
@@ -42,21 +42,21 @@ class Comparison:
 def compare(
     snapshot: Snapshot, directory: Path, listed: Iterable[LocalFile], locations: Mapping[str, str] | None
 ) -> Comparison:
-    """Compare a mirror's version with what a server lists.
+    """Compare a mirror's version with a server's listing.
 
     Args:
         snapshot: the version.
         directory: the mirror's directory.
-        listed: the files that the server lists.
-        locations: what the mirror's files are by their URLs, by id, where its log does not say so; None where the
-            server lists the files by the ids that the mirror knows, so that a file with another id is another one.
+        listed: the listed files.
+        locations: the locations of the mirror's files by id, for files whose location is not in the log; None if
+            the server lists files by the same kind of ids, so that a file with another id is another file.
     """
     by_key = {file.key: file for file in listed}
     named = {file.action.id for file in by_key.values()}
     ids = {file_id_of(add): add for add in snapshot.files}
     places: dict[str, AddFile] = {}
     if locations is not None:
-        # Of a server that tells its files apart by the query strings of their URLs, all of them have one place.
+        # If URLs differ in their query strings alone, all files have one location.
         once = _single((location_of(file.action), file.action) for file in by_key.values())
         known = _single(
             (tags_of(add).get(LOCATION) or locations.get(file_id_of(add)), add) for add in snapshot.files
@@ -79,7 +79,7 @@ def compare(
             continue
         there = replace(file, path=data[key_of(add)][0].path)
         files.append(there)
-        # The local name of a vector's file is made of both ids: under other ids it is another vector to the log.
+        # The local name of a vector's file contains both ids, so that another id makes another vector in the log.
         if key_of(add)[1] != key[1] or (key_of(add) != key and there.vector_path is not None):
             new.append(there)
             continue
@@ -96,7 +96,7 @@ def compare(
 
 
 def has_any_of(snapshot: Snapshot, files: Iterable[FileAction]) -> bool:
-    """Tell whether a mirror knows the id of any of the files that a server lists."""
+    """Return whether a mirror has the id of any of the files."""
     known = {file_id_of(add) for add in snapshot.files}
     return any(file.id in known for file in files)
 
@@ -105,19 +105,19 @@ T = TypeVar("T")
 
 
 def _single(items: Iterable[tuple[str | None, T]]) -> dict[str, T]:
-    """Return the items by their keys; without those whose key is not told, or not theirs alone."""
+    """Return the items by their keys, without items whose key is unknown or not unique."""
     pairs = [(key, item) for key, item in items if key is not None]
     counts = Counter(key for key, _ in pairs)
     return {key: item for key, item in pairs if counts[key] == 1}
 
 
 def _may_be(add: AddFile, action: FileAction, *, sure: bool) -> bool:
-    """Tell whether nothing that is known of a file speaks against its being another one under another id.
+    """Return whether two actions may be one file under two ids.
 
     Args:
-        add: the file.
-        action: the other one.
-        sure: their statistics have to speak for it: a URL that is the only one tells no files apart.
+        add: the file of the mirror.
+        action: the listed file.
+        sure: require equal statistics with bounds, because a single URL does not distinguish files.
     """
     before, now = _stats(add.stats), _stats(action.stats)
     if before is None or now is None:
@@ -126,7 +126,7 @@ def _may_be(add: AddFile, action: FileAction, *, sure: bool) -> bool:
 
 
 def _stats(text: str | None) -> dict[str, Any] | None:
-    """What statistics say of a file's data; that a deletion vector makes its bounds loose is no part of that."""
+    """Return the statistics of a file's data, without `tightBounds`, which depends on the deletion vector."""
     try:
         found = json.loads(text or "null")
     except (ValueError, RecursionError):

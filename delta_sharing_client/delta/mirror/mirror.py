@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class Mirror:
     """A local Delta table that follows a shared one. Made by `SharedTable.mirror`.
 
-    The directory is a Delta table that any Delta engine opens. Files come first and the commit last, so that
-    its newest version is always whole, whatever happens to the process; several processes may sync at a time.
+    The directory is a Delta table that any Delta engine opens. Files are written before the commit, so that the
+    newest version is always complete. Several processes may sync at a time.
 
     Attributes:
         table: the shared table's three names.
@@ -54,7 +54,7 @@ class Mirror:
     def of(
         cls, table: Table, directory: str | os.PathLike[str], rest: RestClient, storage: StorageReader
     ) -> Mirror:
-        """Return the mirror of a table in a directory; nothing is read, made or asked."""
+        """Return the mirror of a table in a directory; reads and writes nothing."""
         return cls(table, Path(os.path.realpath(directory)), rest, storage)
 
     @property
@@ -77,7 +77,7 @@ class Mirror:
         return shared_version(self._snapshot())
 
     def holds(self, version: int) -> bool:
-        """Tell whether a sync stopped at a version of the shared table, which can then be read.
+        """Return whether a local version has a version of the shared table.
 
         Raises:
             DeltaLogError: the directory holds something else than this table's mirror.
@@ -94,9 +94,9 @@ class Mirror:
     ) -> SyncResult:
         """Bring the local table up to date with the shared one.
 
-        The first sync downloads the table. Later ones ask for its version, one request, and stop there when
-        nothing has changed; else they fetch the files with new ids and append one commit with what came and
-        went. Another sync of the same directory is waited for.
+        The first sync downloads the table. A later sync requests the table's version and stops if it has not
+        changed; otherwise it fetches the files with new ids and appends one commit. It waits for another sync of
+        the directory.
 
         Args:
             at_version: the shared version to bring it to, newer or older (needs a table shared with its
@@ -108,9 +108,9 @@ class Mirror:
 
         Raises:
             DeltaLogError: the directory holds something else, or cannot be written.
-            DiskFullError: there is no room; the local table is as it was.
-            DeltaSharingError: the server could not be asked, or a file could not be fetched; the local table
-                is as it was, and the next sync goes on from the files that have come.
+            DiskFullError: the disk is full; the local table is unchanged.
+            DeltaSharingError: a request failed, or a file could not be fetched; the local table is unchanged, and
+                the next sync keeps the files that were fetched.
         """
         from delta_sharing_client.delta.mirror.sync import Syncer
 
@@ -132,7 +132,7 @@ class Mirror:
     def vacuum(self, retain: timedelta = timedelta(days=7), *, dry_run: bool = False) -> VacuumResult:
         """Remove files that only old local versions name; those versions can then no longer be read.
 
-        Versions that have expired in the log (`delta.logRetentionDuration`, 30 days where not set) cannot be read
+        Versions that have expired in the log (`delta.logRetentionDuration`, 30 days by default) cannot be read
         anyway, and their files are removed however long they were to be kept.
 
         Args:

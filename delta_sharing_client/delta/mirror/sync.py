@@ -1,4 +1,4 @@
-"""One sync: ask for the shared table's files, fetch the new ones, commit the difference."""
+"""`Syncer`: lists the shared table's files, fetches the new ones, and commits the difference."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest, ask_aga
 
 logger = logging.getLogger(__name__)
 
-#: How often a commit is tried that another machine's syncer gets in the way of.
+#: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
-    """What a sync did.
+    """The result of a sync.
 
     Attributes:
         version: the newest version of the local table.
         shared_version: the version of the shared table that it holds.
-        commits: how many versions were added to the local table; 0 where nothing had changed.
-        files_added, files_removed: how many data files came and went.
-        bytes_fetched: bytes of data that were downloaded.
-        collected: how many files were removed that a crashed sync had left.
+        commits: the number of versions added to the local table; 0 if nothing had changed.
+        files_added, files_removed: the numbers of added and removed data files.
+        bytes_fetched: the number of downloaded bytes.
+        collected: the number of removed files of a crashed sync.
     """
 
     version: int
@@ -107,7 +107,7 @@ class Syncer:
                 try:
                     return self._locked(log, at_version, every_version=every_version, repair=repair, alone=locked)
                 except CommitConflictError:
-                    # Only without a lock: another machine was quicker, and may have done all of it.
+                    # Only without a lock: another machine committed first, perhaps the same version.
                     if attempt == _ATTEMPTS:
                         raise
         raise AssertionError("unreachable")
@@ -119,7 +119,7 @@ class Syncer:
         check_source(snapshot, self._table, self._directory)
         journal = Journal(self._directory)
         if journal.pending:
-            # It died after its commit: what that names is no left-over, even if the next version drops it.
+            # A process crashed after its commit; the files of that commit must not be removed.
             journal.pending -= set(self._paths(snapshot))
         current = shared_version(snapshot)
         unsound = self._unsound(snapshot) if repair and current is not None else False
@@ -139,7 +139,7 @@ class Syncer:
         return result
 
     def _unsound(self, snapshot: Snapshot) -> bool:
-        """Take damaged files away, so that they are fetched again; tell whether any was, or is missing."""
+        """Remove damaged files, so that they are fetched again; return whether a file is damaged or missing."""
         problems = verify_files(snapshot, self._directory).problems
         for problem in problems:
             (self._directory / problem.path).unlink(missing_ok=True)
@@ -158,7 +158,7 @@ class Syncer:
         """Bring the mirror to one shared version, with one commit."""
         transaction = log.start_transaction()
         snapshot = transaction.snapshot
-        # By the ids that the mirror knows, if they can be had.
+        # By the ids that the mirror has, if possible.
         listing = ask_again(
             QueryRequest(formats=ANY_FORMAT, version=version),
             response_format(snapshot),
@@ -188,16 +188,15 @@ class Syncer:
         )
 
     def _locations(self, snapshot: Snapshot, listing: Listing) -> Mapping[str, str] | None:
-        """What the files of a mirror are by their URLs, by its ids, where its log does not say so.
+        """Return the locations of a mirror's files by id, if its log lacks them.
 
-        The log of an older release's mirror does not. Where its files have all got other ids now, the server is
-        asked once more for the version that it holds, in the format that the ids it knows must be of. None where
-        the files are listed by the ids that the mirror knows.
+        The log of an older release lacks them. If all files now have other ids, the mirror's version is listed
+        once more, in the format of the known ids. None if the files are listed by the ids that the mirror has.
         """
         if listing.protocol.response_format == response_format(snapshot):
             return None
-        told = all(LOCATION in tags_of(add) for add in snapshot.files)
-        if told or not listing.files or has_any_of(snapshot, listing.files):
+        known = all(LOCATION in tags_of(add) for add in snapshot.files)
+        if known or not listing.files or has_any_of(snapshot, listing.files):
             return {}
         other: ResponseFormat = "parquet" if listing.protocol.response_format == "delta" else "delta"
         request = QueryRequest(formats=(other,), version=shared_version(snapshot))
@@ -248,10 +247,10 @@ def _is_there(file: Path, size: int) -> bool:
 
 
 class _Change:
-    """What separates a mirror's version from a listing of the shared table.
+    """The differences between a mirror's version and a listing of the shared table.
 
     Attributes:
-        compared: the files of both.
+        compared: the comparison of the files.
         any: whether anything but the shared version differs.
     """
 
@@ -266,7 +265,7 @@ class _Change:
         self.any = bool(self.compared.new or self.compared.renamed or self.compared.gone or self.head)
 
     def _head(self) -> list[dict[str, Any]]:
-        """The protocol and the metadata, where they are others than before."""
+        """Return the protocol and the metadata, if they have changed."""
         listing, snapshot = self._listing, self._snapshot
         protocol = local_protocol(listing.protocol, listing.metadata)
         metadata = local_metadata(
@@ -288,13 +287,13 @@ class _Change:
         txn = {"txn": {"appId": APP_ID, "version": version, "lastUpdated": now}}
         removes = [{"remove": _remove(add, now)} for add in self.compared.gone]
         adds = [file.add(fetched, now_ms=now) for file in self.compared.new]
-        # The same rows, under ids of another response format.
+        # The same rows under other ids.
         adds += [file.add(fetched, now_ms=now, data_change=False) for file in self.compared.renamed]
         return [*self.head, txn, *removes, *adds]
 
 
 def _plain(raw: Any) -> dict[str, Any]:
-    """An action without what is null or may be left out."""
+    """Return an action without null fields and `createdTime`."""
     return {name: value for name, value in raw.items() if value is not None and name != "createdTime"}
 
 

@@ -1,4 +1,4 @@
-"""Holding the files of a mirror against what its log says: sizes and checksums."""
+"""Verification of a mirror's files: sizes and checksums against the log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from delta_sharing_client.delta.table.file_download import sha256_of
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A file that is not what it should be.
+    """A file that is missing or damaged.
 
     Attributes:
-        path: where it lies, or should lie, relative to the mirror's directory.
-        file_id: its id in the sharing protocol.
+        path: the file's path relative to the mirror's directory.
+        file_id: the file's id in the sharing protocol.
         reason: what is wrong with it.
     """
 
@@ -30,12 +30,12 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a check of a mirror's files found.
+    """The result of a verification.
 
     Attributes:
-        version: the version of the local table that was checked.
-        files: how many files were read, deletion vectors included.
-        bytes: how many bytes they have.
+        version: the verified version of the local table.
+        files: the number of files, deletion vectors included.
+        bytes: their size in bytes.
         problems: the files that are missing or damaged.
     """
 
@@ -46,7 +46,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every file is what it should be."""
+        """Whether no file is missing or damaged."""
         return not self.problems
 
 
@@ -76,7 +76,7 @@ def verify_files(snapshot: Snapshot, directory: Path) -> Verification:
 
 
 def _reason(directory: Path, data: LocalData) -> tuple[str | None, int]:
-    """Return what is wrong with a file, or None, and how many bytes it has."""
+    """Return the defect of a file, or None, and its size in bytes."""
     file = directory / data.path
     try:
         if is_link(file):

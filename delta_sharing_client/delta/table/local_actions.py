@@ -1,4 +1,4 @@
-"""From the files that a server names to the actions of a local log, and to what has to be fetched for them."""
+"""Conversion of listed files to the actions of a local log, and to the downloads that they need."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LocalFile:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What files of a version are told apart by: the file's id, and that of its deletion vector."""
+        """The key of a file in a version: its id, and that of its deletion vector."""
         return self.action.id, vector_identity(self.action)
 
     def wanted(self) -> list[Wanted]:
@@ -128,7 +128,7 @@ class LocalFile:
         if vector is not None:
             raw["deletionVector"] = _descriptor(vector)
             if self.vector_name is not None:
-                # The local file holds this one vector, behind the byte that tells the file's version.
+                # The local file has this one vector after the byte with the file's format version.
                 raw["deletionVector"] |= {
                     "storageType": "u",
                     "pathOrInlineDv": self.vector_name,
@@ -172,7 +172,7 @@ class Copier:
 
 
 def vector_identity(action: FileAction) -> str:
-    """Return what tells the deletion vectors of a file apart; empty where it has none."""
+    """Return the id of a file's deletion vector; empty if it has none."""
     vector = action.deletion_vector
     if vector is None:
         return ""
@@ -182,7 +182,7 @@ def vector_identity(action: FileAction) -> str:
 
 
 def location_of(action: FileAction) -> str:
-    """Return what tells by its URL which object of the store a file is, whatever its id."""
+    """Return a digest of the unsigned URL of a file, which does not depend on its id."""
     return digest(unsigned_url(action.url))
 
 

@@ -14,7 +14,7 @@ from delta_sharing_client.model.actions import Metadata, Protocol, canonical_fea
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.schema import StructType
 
-#: Reader features that say something about data files or the vectors beside them.
+#: Reader features about data files and deletion vectors.
 _ABOUT_DATA: Final = frozenset(
     {"columnmapping", "deletionvectors", "typewidening", "varianttype", "variantshredding", "timestampntz"}
 )
@@ -90,9 +90,9 @@ def local_metadata(
     """Return the `metaData` action of a local copy.
 
     Args:
-        protocol: the shared table's; it says whether column mapping and deletion vectors are in force.
+        protocol: the shared table's, which enables column mapping and deletion vectors.
         metadata: the shared table's.
-        table_id: the id of the copy where the server tells none.
+        table_id: the id of the copy if the server sends none.
         extra: properties that the copy has besides.
     """
     features = {canonical_feature(feature) for feature in protocol.required_features}

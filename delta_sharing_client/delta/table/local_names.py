@@ -1,4 +1,4 @@
-"""Local names for what a server sends: hashes, and hive-style folders with every unusual character encoded.
+"""Local file names: hashes of ids, and hive-style folders with encoded characters.
 
 Nothing that a server sends becomes a path as it is.
 """

@@ -1,4 +1,4 @@
-"""The changes of a shared table as a Delta table on disk, from which an engine reads the same change rows."""
+"""Materialization of changes as a local Delta table, from which engines read the same change rows."""
 
 from __future__ import annotations
 
@@ -138,17 +138,17 @@ class _Commits:
         # One protocol for all versions: the least that reads the whole range.
         self._protocol = history.protocol
         self._changed = {item.version: item for item in history.metadata[1:] if item.version is not None}
-        told = [file.version for file in items if file.version is not None]
-        if len(told) != len(items):
+        versions = [file.version for file in items if file.version is not None]
+        if len(versions) != len(items):
             raise ProtocolError(f"{what}: the changes name a file without its version")
-        lowest = min([*told, *self._changed], default=None)
+        lowest = min([*versions, *self._changed], default=None)
         start = lowest if first is None else first
         if start is None:
             raise ProtocolError(f"{what}: there are no changes, and the server does not tell the first version")
         self.first = start
         if lowest is not None and lowest < self.first:
             raise ProtocolError(f"{what}: the server names version {lowest}, before {self.first}")
-        self.last = max([self.first, *told, *self._changed, request.ending_version or 0])
+        self.last = max([self.first, *versions, *self._changed, request.ending_version or 0])
         self.files: dict[int, list[LocalFile]] = {}
         self._times: dict[int, int] = {}
         copier = Copier(protocol, metadata)
@@ -194,9 +194,9 @@ class _Commits:
         return self.last
 
     def _versions(self) -> Iterator[tuple[int, int]]:
-        """Yield each version with its time; one whose time nobody told lies between its neighbours."""
-        told, time = min(self._times.items(), default=(self.first, now_in_ms()))
-        previous = time - (told - self.first) - 1
+        """Yield each version with its time; an unknown time lies between those of its neighbours."""
+        first, time = min(self._times.items(), default=(self.first, now_in_ms()))
+        previous = time - (first - self.first) - 1
         for version in range(self.first, self.last + 1):
             previous = max(self._times.get(version, 0), previous + 1)
             yield version, previous

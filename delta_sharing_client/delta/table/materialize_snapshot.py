@@ -1,4 +1,4 @@
-"""A shared table's snapshot as a Delta table on disk."""
+"""Materialization of a snapshot as a local Delta table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MaterializedData: TypeAlias = Literal["files", "urls"]
 
 
 class SignedUrlsWarning(UserWarning):
-    """A log on disk holds pre-signed URLs: whoever can read it can read the data until they expire."""
+    """Warning that a log on disk has pre-signed URLs, which grant access to the data until they expire."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Materialized:
     Attributes:
         path: the table's directory.
         version: the newest version of the local table.
-        shared_version: the version of the shared table that it holds, where the server told.
+        shared_version: the version of the shared table, if the server reports it.
         files: how many data files the local table has.
         bytes_fetched: bytes of data that were downloaded.
     """
@@ -129,8 +129,7 @@ def materialize_snapshot(
 ) -> Materialized:
     """Write a shared table's snapshot as a local Delta table of one version.
 
-    The data come first and the commit last: until it is there, there is no table. Done again after a crash,
-    it goes on from the files that are there.
+    The data files are written before the commit. After a crash, another call keeps the files that are complete.
 
     Args:
         rest: the server.
@@ -196,12 +195,12 @@ def fetch_all(
 
 
 def table_id(table: Table) -> str:
-    """Return the id of a copy of a table whose server tells none: the same for the same name."""
+    """Return the id of a copy of a table without an id; it depends on the table's name alone."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"delta-sharing:{table.full_name.lower()}"))
 
 
 def note_format(directory: Path, response_format: ResponseFormat) -> None:
-    """Note which response format the ids are of that files are named by, for whoever goes on after a crash.
+    """Record the response format of the ids in file names, for a call after a crash.
 
     Raises:
         DeltaLogError: the note cannot be written.

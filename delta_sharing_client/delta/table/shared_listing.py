@@ -1,4 +1,4 @@
-"""What a server lists of a table, kept as it is: the source of everything that is written to disk."""
+"""Listing of a shared table, the source of materialized tables and mirrors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Listing:
 
     Attributes:
         table: the table.
-        version: the version, where the server told.
+        version: the version, if the server reports it.
         protocol, metadata: the table's, at that version.
         files: its files, in the server's order.
         refresh: renews the URLs that expire meanwhile.
