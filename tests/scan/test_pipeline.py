@@ -18,6 +18,7 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet import fetch_strategy as strategy
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan import file_reads
 from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.presigned import StorageReader
