@@ -37,12 +37,7 @@ def partition_count(sizes: Sequence[int], cores: int, partition_size: int = PART
 def pack(
     tasks: Sequence[FileScanTask], cores: int, partition_size: int = PARTITION_SIZE
 ) -> list[list[FileScanTask]]:
-    """Divide files among partitions of about the same size.
-
-    Args:
-        tasks: the files, in the server's order.
-        cores: tasks that can run at a time.
-        partition_size: bytes of files that make one partition.
+    """Divide files among partitions of about the same size; see `partition_count`.
 
     Returns:
         Consecutive runs of `tasks`, none empty, so that collected rows are in the server's order.

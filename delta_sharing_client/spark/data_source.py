@@ -17,6 +17,7 @@ from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_schema, project_changes
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
+from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
@@ -33,7 +34,7 @@ from delta_sharing_client.spark.session import (
     worker_python,
 )
 from delta_sharing_client.spark.spark_schema import asked_columns, spark_schema
-from delta_sharing_client.spark.stream_options import parse_stream_options
+from delta_sharing_client.spark.stream_options import StreamOptions, parse_stream_options
 from delta_sharing_client.spark.stream_table import describe_stream
 
 if TYPE_CHECKING:
@@ -99,24 +100,29 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
     Raises:
         DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
     """
-    try:
-        options = parse_options(given)
-    except ValueError:  # Spark does not pass whether it plans a batch or a stream
-        try:
-            stream = parse_stream_options(given)
-        except ValueError:
-            if any(name.lower() in given for name in STREAM_OPTIONS):
-                raise
-        else:
-            return describe_stream(stream)
-        raise
+    options = _batch_or_stream(given)
     with RestClient(options.profile, options.transport) as rest:
-        columns, version = _columns(rest, options)
+        columns, version = _describe(rest, options)
     return spark_schema(columns, options.variant, pyspark_version()).jsonValue(), version
 
 
-def _columns(rest: RestClient, options: SourceOptions) -> tuple[Any, int | None]:
+def _batch_or_stream(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of a batch, else of a stream: Spark asks for the schema of both in the same way."""
+    try:
+        return parse_options(given)
+    except ValueError:
+        try:
+            return parse_stream_options(given)
+        except ValueError:
+            if any(name.lower() in given for name in STREAM_OPTIONS):
+                raise
+        raise
+
+
+def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int | None]:
     """Return the columns of a query and the version that they belong to; lists files only for an ended range."""
+    if isinstance(options, StreamOptions):
+        return describe_stream(rest, options)
     table, query = options.table, options.query
     if not isinstance(query, ChangeOptions):
         info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)

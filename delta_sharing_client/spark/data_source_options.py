@@ -164,18 +164,8 @@ STREAM_OPTIONS: Final[Mapping[str, Parser]] = {
 }
 #: Fields of a profile that may be given as options, instead of a profile file.
 PROFILE_OPTIONS: Final = (
-    "shareCredentialsVersion",
-    "type",
-    "endpoint",
-    "bearerToken",
-    "expirationTime",
-    "tokenEndpoint",
-    "clientId",
-    "clientSecret",
-    "scope",
-    "audience",
-    "username",
-    "password",
+    *("shareCredentialsVersion", "type", "endpoint", "bearerToken", "expirationTime"),
+    *("tokenEndpoint", "clientId", "clientSecret", "scope", "audience", "username", "password"),
 )
 _PARSERS: Final[Mapping[str, Parser]] = {**OPTIONS, **STREAM_OPTIONS, **dict.fromkeys(PROFILE_OPTIONS, str)}
 _KNOWN: Final = {name.lower(): name for name in _PARSERS} | {"readchangedata": "readChangeFeed"}

@@ -87,12 +87,7 @@ def _put_on_path(archive: bytes) -> None:
 
 
 def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function for `DataFrame.mapInArrow`: from batches of partition numbers to the partitions' rows.
-
-    Args:
-        job: the encoded job.
-        parts: the encoded partitions.
-    """
+    """Return the function for `DataFrame.mapInArrow`, from batches of partition numbers to their rows."""
 
     def read_shared_table(numbers: Iterator[Any]) -> Iterator[Any]:
         read_part = package_module("spark.executor").read_part

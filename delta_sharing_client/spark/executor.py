@@ -34,14 +34,7 @@ _URL_MARGIN: Final = 20
 
 
 def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
-    """Read one partition.
-
-    Args:
-        job_bytes: the encoded job.
-        part_bytes: the encoded partition.
-
-    Yields:
-        Batches of exactly the schema that Spark expects.
+    """Read one encoded partition of an encoded job, in exactly the schema that Spark expects.
 
     Raises:
         DeltaSharingError: a file cannot be fetched or decoded. It contains no URL and no credential.

@@ -34,12 +34,7 @@ def to_dataframe(
 ) -> DataFrame:
     """Return a DataFrame that reads a plan's files each time Spark runs it.
 
-    Args:
-        rest: the server, which renews URLs that expire.
-        plan_files: returns the plan; called once a session is there.
-        spark: the session; if None the active one, or a new local one.
-        executor_credentials: let executors renew URLs; the profile's credential is sent with the job.
-        partition_size: bytes of files that make one partition.
+    `plan_files` is called once the session is there. For the options see `SparkScan.to_spark`.
 
     Raises:
         MissingDependencyError: PySpark is not installed.
@@ -63,14 +58,7 @@ def to_dataframe(
 
 
 def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], schema: SparkStruct) -> DataFrame:
-    """Return a DataFrame of the batches that executors read.
-
-    Args:
-        session: the session.
-        job: the encoded job; it must be a counting one if there are no columns.
-        parts: the encoded partitions.
-        schema: the columns.
-    """
+    """Return a DataFrame of the batches that executors read; without columns, the job must be a counting one."""
     counting = not schema.fields
     if counting:
         from pyspark.sql import types

@@ -16,12 +16,7 @@ from delta_sharing_client.spark.stream_table import StreamTable
 
 
 class ListingCache:
-    """Returns the listing that contains an offset, from memory or from the server.
-
-    Args:
-        rest: the server.
-        table: the table.
-    """
+    """Returns the listing that contains an offset, from memory or from the server."""
 
     def __init__(self, rest: RestClient, table: StreamTable) -> None:
         self._rest = rest
@@ -67,9 +62,7 @@ class ListingCache:
         Those releases listed a version alone or with later ones, in any format: the answers were in the same one
         unless the table gained a feature there.
 
-        Args:
-            position: the offset; returned unchanged if it has a format, or needs none.
-            latest: returns the table's latest version.
+        An offset that has a format, or needs none, is returned unchanged. `latest` returns the latest version.
 
         Raises:
             StreamError: both formats are possible, and the order of the files differs between them.

@@ -58,13 +58,7 @@ _HELPER: Final = "__delta_sharing_"
 
 
 class MirrorFiles:
-    """The files of a mirror's version, for a Spark without delta-spark.
-
-    Args:
-        session: the session.
-        scan: the scan; its filters and limit are ignored.
-        plan: the plan of that scan.
-    """
+    """The files of a mirror's version for a Spark without delta-spark, from a scan without filters and limit."""
 
     def __init__(self, session: SparkSession, scan: MirrorScan, plan: ScanPlan) -> None:
         self._session = session
@@ -158,9 +152,10 @@ class MirrorFiles:
         )
         # The session's settings for old times, missing files and characters in paths must not apply. Files that
         # Spark wrote record the calendar of their times; the others use today's.
-        reader = reader.option("datetimeRebaseMode", "CORRECTED").option("int96RebaseMode", "CORRECTED")
-        reader = reader.option("__globPaths__", "false").option("mergeSchema", "false")
-        reader = reader.option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
+        reader = reader.options(
+            **dict.fromkeys(("datetimeRebaseMode", "int96RebaseMode"), "CORRECTED"),
+            **dict.fromkeys(("__globPaths__", "mergeSchema", "ignoreMissingFiles", "ignoreCorruptFiles"), "false"),
+        )
         if in_folders:
             reader = reader.option("basePath", str(self._scan.directory))
         with listed_by_cores(self._session):

@@ -33,25 +33,18 @@ def divide(plan: ScanPlan, cores: int, partition_size: int = PARTITION_SIZE) -> 
     A limit is exact: by the row counts of the statistics, files after it are left out; without them, one partition
     reads files until it has enough rows.
     """
-    if plan.limit is None:
-        return [Part(tasks=tuple(tasks)) for tasks in pack(plan.tasks, cores, partition_size)]
-    left = plan.limit
-    kept: list[FileScanTask] = []
-    for task in plan.tasks:
-        rows = task.row_count if task.all_rows_match else None
-        if rows is None:
-            return [Part(tasks=tuple(plan.tasks), limit=plan.limit)]
-        if left <= 0:
-            break
-        kept.append(task)
-        left -= rows
-    if not kept:
-        return []
-    if left >= 0:
-        return [Part(tasks=tuple(tasks)) for tasks in pack(kept, cores, partition_size)]
-    *whole, last = kept
-    parts = [Part(tasks=tuple(tasks)) for tasks in pack(whole, cores, partition_size)] if whole else []
-    return [*parts, Part(tasks=(last,), limit=left + (last.row_count or 0))]
+    whole, cut = list(plan.tasks), []
+    if plan.limit is not None:
+        left = plan.limit
+        for number, task in enumerate(plan.tasks):
+            rows = task.row_count if task.all_rows_match else None
+            if rows is None:
+                return [Part(tasks=tuple(plan.tasks), limit=plan.limit)]
+            if rows > left or left == 0:
+                whole, cut = whole[:number], [Part(tasks=(task,), limit=left)] if left else []
+                break
+            left -= rows
+    return [Part(tasks=tuple(tasks)) for tasks in pack(whole, cores, partition_size)] + cut
 
 
 def encode_plan(
@@ -106,18 +99,7 @@ def encode_plan(
 
 def _bare_plan(plan: ScanPlan) -> ScanPlan:
     """The part of a plan that is needed to list its files again."""
-    return ScanPlan(
-        table=plan.table,
-        version=plan.version,
-        protocol=plan.protocol,
-        metadata=plan.metadata,
-        spec=ReadSpec(output=StructType(())),
-        tasks=(),
-        pruned={},
-        limit=None,
-        request=plan.request,
-        end=plan.end,
-    )
+    return replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), pruned={}, limit=None)
 
 
 def _without_urls(task: FileScanTask) -> FileScanTask:

@@ -35,12 +35,7 @@ def _without_traceback(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SharedTableReader(DataSourceReader):
-    """The partitions of a batch query.
-
-    Args:
-        job: the encoded job.
-        parts: the encoded partitions.
-    """
+    """The encoded job and partitions of a batch query."""
 
     def __init__(self, job: bytes, parts: list[bytes]) -> None:
         self.job = job
@@ -186,13 +181,9 @@ class SharedTableSource(DataSource):
 
 
 def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:
-    """Return the data source for a session.
+    """Return the data source for a session; see the attributes of `SharedTableSource`.
 
     Spark registers and pickles a class: only attributes of a class can carry what belongs to a session.
-
-    Args:
-        task_count: tasks that the session can run at a time.
-        zipped: the zip of the package, for a Connect session.
     """
 
     class SharedTableSourceOfSession(SharedTableSource):

@@ -12,13 +12,7 @@ from delta_sharing_client.wire.answers import TableInfo
 
 
 class SchemaChangeCheck:
-    """Checks the columns of one run of a query.
-
-    Args:
-        rest: the server.
-        table: the table.
-        log: the schema log, if schemas are tracked.
-    """
+    """Checks the columns of one run of a query; with the schema log if schemas are tracked."""
 
     def __init__(self, rest: RestClient, table: StreamTable, log: SchemaLog | None) -> None:
         self._rest = rest

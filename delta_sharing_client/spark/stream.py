@@ -280,33 +280,13 @@ class TableStream:
             if not ends_here and reached == last.version and listing.response_format != last.response_format:
                 reached -= 1  # the last version is listed by itself, in the format of its offset
             end = min((reached, _END), (last.version, last.index))
-            yield _Chunk(listing, position.version, reached, self._files(listing, position, last, end))
+            if listing.stopped is not None:
+                raise self._open().schema_check.error(listing.stopped)
+            if end == (last.version, last.index):
+                listing.check(last, self._options.what)
+            files = pending(listing.files[: count_until(listing.files, end)], position)
+            yield _Chunk(listing, position.version, reached, files)
             position = position.after(reached)
-
-    def _files(
-        self, listing: Listing, position: Offset, last: Offset, end: tuple[int, int]
-    ) -> Sequence[StreamFile]:
-        """Return the files from an offset to a version and index, and check that a batch ends where it did before.
-
-        Args:
-            listing: the listing.
-            position: the begin of the batch, or of this part of it.
-            last: the end of the batch.
-            end: version and index of the last file to return.
-        """
-        if listing.stopped is not None:
-            raise self._open().schema_check.error(listing.stopped)
-        files = pending(listing.files[: count_until(listing.files, end)], position)
-        version, index = end
-        if BEFORE < index < _END and listing.first <= version <= listing.last:
-            listing.check(last, self._options.what)
-            if max((file.index for file in files if file.version == version), default=BEFORE) != index:
-                raise StreamError(
-                    f"{self._options.what}: a batch ended after file {index} of version {version}, and the server "
-                    "now lists fewer files of it. Start the query with a new checkpoint location",
-                    version=version,
-                )
-        return files
 
     def _encoded(self, chunks: Sequence[_Chunk]) -> list[tuple[bytes, bytes]]:
         """Return the tasks of chunks of one kind."""

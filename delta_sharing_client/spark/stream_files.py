@@ -94,18 +94,22 @@ class Listing:
         """Check that an offset's file is still at its index.
 
         Raises:
-            StreamError: the server now gives the files of the version other ids.
+            StreamError: the server now lists fewer files of the version, or gives them other ids.
         """
-        place = (position.version, position.index)
-        if position.index == BEFORE or position.file_id is None or not self.first <= position.version <= self.last:
+        if position.index == BEFORE or not self.first <= position.version <= self.last:
             return
+        place = (position.version, position.index)
         number = count_until(self.files, place)
         found = self.files[number - 1] if number else None
-        if found is None or (found.version, found.index, found.task.file_id) != (*place, position.file_id):
+        if (
+            found is None
+            or (found.version, found.index) != place
+            or position.file_id not in (None, found.task.file_id)
+        ):
             raise StreamError(
-                f"{what}: a batch ended within version {position.version} after the file {position.file_id}, and "
-                "the server now gives the files of that version other ids: it is unknown which of them were read. "
-                "Start the query with a new checkpoint location",
+                f"{what}: a batch ended within version {position.version} after file {position.index}, and the "
+                "server now lists fewer files of that version, or gives them other ids: it is unknown which of "
+                "them were read. Start the query with a new checkpoint location",
                 version=position.version,
             )
 

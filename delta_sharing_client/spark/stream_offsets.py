@@ -70,13 +70,7 @@ class Offset(
 
     @classmethod
     def initial(cls, table_id: str, version: int, *, snapshot: bool) -> Offset:
-        """Return the offset of a query that has read nothing.
-
-        Args:
-            table_id: the table's id.
-            version: the first version.
-            snapshot: whether the query begins with the whole table as of that version.
-        """
+        """Return the offset of a query that begins with a version, or with the whole table as of it."""
         return cls(
             table_id=table_id,
             version=version,
@@ -139,14 +133,7 @@ class Offset(
         response_format: ResponseFormat | None = None,
         file_id: str | None = None,
     ) -> Offset:
-        """Return the offset after a file, within the whole table or the changes as this one.
-
-        Args:
-            version: the file's version.
-            index: its index in that version.
-            response_format: the response format that the index depends on.
-            file_id: the file's id in that format.
-        """
+        """Return the offset after a file; `is_snapshot` stays as it is."""
         return structs.replace(
             self, version=version, index=index, response_format=response_format, file_id=file_id
         )
@@ -200,13 +187,9 @@ class Admission:
         last: int,
         response_format: ResponseFormat | None = None,
     ) -> Offset:
-        """Admit consecutive files; return the offset after the last admitted one.
+        """Admit the files after an offset; return the offset after the last admitted one.
 
-        Args:
-            position: the offset before the files.
-            files: the files, in their order.
-            last: the last version that they cover; versions may be without files.
-            response_format: the response format that their indexes depend on.
+        `last` is the last version of the listing, which may be without files.
         """
         for file in files:
             if self.full and not (file.whole and self._whole == file.version):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from delta_sharing_client.cdf.change_tasks import CHANGE_COLUMNS
 from delta_sharing_client.cdf.planner import change_spec
@@ -14,13 +13,12 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
+from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
-from delta_sharing_client.spark.session import pyspark_version
-from delta_sharing_client.spark.spark_schema import spark_schema
 from delta_sharing_client.spark.stream_offsets import Offset
 from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.wire.answers import TableInfo
@@ -106,15 +104,14 @@ class StreamTable:
             )
 
 
-def describe_stream(options: StreamOptions) -> tuple[dict[str, Any], int | None]:
-    """Return the schema of a stream's rows as JSON, and the version that it belongs to.
+def describe_stream(rest: RestClient, options: StreamOptions) -> tuple[StructType, int]:
+    """Return the columns of a stream's rows, and the version that they belong to.
 
     Raises:
         DeltaSharingError: the table cannot be read.
     """
-    with RestClient(options.profile, options.transport) as rest:
-        table = StreamTable.of(options, _latest(rest, options)[0])
-    return spark_schema(table.spec.output, options.variant, pyspark_version()).jsonValue(), table.version
+    table = StreamTable.of(options, _latest(rest, options)[0])
+    return table.spec.output, table.version
 
 
 def open_stream(

@@ -27,13 +27,7 @@ def has_text(kind: DataType) -> bool:
 
 
 def as_text(column: Column, kind: DataType, text: Text) -> Column:
-    """Return a column with its variants as JSON text.
-
-    Args:
-        column: the column, with variants of Spark's own type.
-        kind: its type in the table, which `has_text` supports.
-        text: the function of `variant_text`.
-    """
+    """Return a column with its variants as JSON text; `kind` is its type in the table."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if is_variant(kind):

@@ -36,10 +36,6 @@ _TRANSIENT: Final = (
 class VersionPoller:
     """Requests a table's latest version: at most once per batch, and not more often than the options allow.
 
-    Args:
-        rest: the server.
-        options: the query.
-
     Attributes:
         latest: the latest version that the server has returned.
         frozen: the version at which the query ends, if it ends.

@@ -20,7 +20,7 @@ FILTER = [("order_date", ">=", "2024-01-03"), ("region", "=", "Asia")]
 
 
 def expected(url: str, **options: Any) -> dict[str, Any]:
-    """What the Arrow loader says of the orders, as `spark_jobs.totals` tells it."""
+    """The totals of the orders by the Arrow loader, as `spark_jobs.totals` returns it."""
     orders = ds.load_as_arrow(url, **options)
     return {
         "rows": orders.num_rows,

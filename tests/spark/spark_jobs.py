@@ -73,7 +73,7 @@ def totals(spark: SparkSession, url: str, front: str = "load_as_spark", **option
 
 
 def summed(orders: DataFrame) -> dict[str, Any]:
-    """What tells that every order came through once."""
+    """Totals that show that every order was read once."""
     row = orders.agg(
         f.count(f.lit(1)).alias("rows"),
         f.countDistinct("order_id").alias("distinct"),
@@ -101,7 +101,7 @@ def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options
     """Tell which error a load ends with."""
     try:
         frame(spark, url, front, options).collect()
-    except Exception as error:  # noqa: BLE001 - told, and looked at by the test
+    except Exception as error:  # noqa: BLE001 - returned to the test
         return {"type": type(error).__name__, "ours": isinstance(error, ds.DeltaSharingError), "text": str(error)}
     return {"type": None, "ours": False, "text": ""}
 
@@ -159,8 +159,8 @@ def interrupted(spark: SparkSession, url: str, marks: str, how: str, **options: 
         return pid
 
     orders = frame(spark, url, "load_as_spark", options)
-    told = summed(orders.mapInArrow(break_once, orders.schema))
-    return {**told, "partitions": orders.rdd.getNumPartitions(), "broken": (Path(marks) / how).exists()}
+    result = summed(orders.mapInArrow(break_once, orders.schema))
+    return {**result, "partitions": orders.rdd.getNumPartitions(), "broken": (Path(marks) / how).exists()}
 
 
 def followed(spark: SparkSession, url: str, folder: str, **options: Any) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Query:
             schema, pinned = StructType([f for f in schema.fields if f.name in columns]), None
         self.stream = TableStream(given, pinned, schema, 2)
         self.names = schema.names
-        if self.end is not None:  # as Spark tells the last offset after a restart
+        if self.end is not None:  # as Spark passes the last offset after a restart
             assert self.stream.partitions(self.end, self.end) == []
 
     def batch(self, limit: Limit | None = ("ReadMaxFiles", 1000)) -> pa.Table | None:

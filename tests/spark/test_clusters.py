@@ -41,8 +41,8 @@ def test_a_standalone_cluster_without_the_package_reads_tables(
 def test_a_standalone_cluster_without_the_package_follows_a_table(
     standalone: Jobs, orders: str, tmp_path: Path
 ) -> None:
-    (told,) = standalone.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
-    assert told == [expected(orders)] * 2
+    (results,) = standalone.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
+    assert results == [expected(orders)] * 2
 
 
 def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
@@ -52,7 +52,7 @@ def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
         assert standalone.run(job) == [MIRRORED]
 
 
-def test_a_standalone_reads_filtered_and_limited_tables(standalone: Jobs, orders: str) -> None:
+def test_a_standalone_cluster_reads_filtered_and_limited_tables(standalone: Jobs, orders: str) -> None:
     filtered, limited, older, wrong = standalone.run(
         {"job": "totals", "url": orders, "filters": FILTER},
         {"job": "totals", "url": orders, "limit": 12_345},
@@ -81,6 +81,6 @@ def test_a_lost_executor_and_a_failed_task_give_no_row_twice(
     # Small partitions: some have been read when one of them is broken off, some have not.
     job = {"job": "interrupted", "url": orders, "marks": str(tmp_path), "partition_size": 100_000}
     unbroken = {**expected(orders), "broken": True}
-    for told in standalone.run({**job, "how": "executor"}, {**job, "how": "task"}):
-        assert told.pop("partitions") >= 3
-        assert told == unbroken
+    for results in standalone.run({**job, "how": "executor"}, {**job, "how": "task"}):
+        assert results.pop("partitions") >= 3
+        assert results == unbroken

@@ -70,28 +70,28 @@ def installed(folder: Path, version: str) -> str:
 
 
 def test_a_worker_without_the_package_imports_it_from_the_zip(bare_python: str, tmp_path: Path) -> None:
-    said = run(bare_python, tmp_path, after='print(package_module("errors").__file__)')
-    assert f"delta_sharing_client.spark.executor zipimporter {__version__}\n" in said
-    assert str(code_archive()) in said
+    output = run(bare_python, tmp_path, after='print(package_module("errors").__file__)')
+    assert f"delta_sharing_client.spark.executor zipimporter {__version__}\n" in output
+    assert str(code_archive()) in output
 
 
-def test_texts_beside_the_modules_go_along(bare_python: str, tmp_path: Path) -> None:
+def test_the_zip_has_the_text_files_of_the_package(bare_python: str, tmp_path: Path) -> None:
     """Without them files in the legacy calendar could not be read there."""
     after = 'print(package_module("parquet.legacy_calendar").find_zone("Europe/Berlin").standard)'
     assert run(bare_python, tmp_path, after=after).endswith("\n3600\n")
 
 
-def test_a_worker_with_the_same_release_uses_that(bare_python: str, tmp_path: Path) -> None:
-    said = run(bare_python, tmp_path, installed(tmp_path, __version__))
-    assert f"delta_sharing_client.spark.executor SourceFileLoader {__version__}\n" in said
+def test_a_worker_with_the_same_release_uses_the_installed_package(bare_python: str, tmp_path: Path) -> None:
+    output = run(bare_python, tmp_path, installed(tmp_path, __version__))
+    assert f"delta_sharing_client.spark.executor SourceFileLoader {__version__}\n" in output
 
 
-def test_a_worker_with_another_release_uses_the_drivers(bare_python: str, tmp_path: Path) -> None:
-    said = run(bare_python, tmp_path, installed(tmp_path, "99.0"))
-    assert f"delta_sharing_client.spark.executor zipimporter {__version__}\n" in said
+def test_a_worker_with_another_release_uses_the_zip(bare_python: str, tmp_path: Path) -> None:
+    output = run(bare_python, tmp_path, installed(tmp_path, "99.0"))
+    assert f"delta_sharing_client.spark.executor zipimporter {__version__}\n" in output
 
 
-def test_another_release_that_is_in_use_is_an_error_that_names_both(bare_python: str, tmp_path: Path) -> None:
+def test_another_imported_release_raises_an_error_that_names_both(bare_python: str, tmp_path: Path) -> None:
     """A worker that is used again, and that has imported its own release for something else."""
     before = installed(tmp_path, "99.0").replace("append(", "insert(0, ") + "\nimport delta_sharing_client.errors"
     last = run(bare_python, tmp_path, before).strip().splitlines()[-1]
@@ -103,28 +103,28 @@ def test_another_release_that_is_in_use_is_an_error_that_names_both(bare_python:
 
 
 @pytest.mark.parametrize("above", [True, False])
-def test_a_worker_to_which_spark_names_a_zip_that_is_not_there(
-    bare_python: str, tmp_path: Path, above: bool
-) -> None:
+def test_a_worker_whose_path_names_a_missing_zip_finds_it(bare_python: str, tmp_path: Path, above: bool) -> None:
     """It lies a folder higher up, or comes with what Spark pickled."""
     named = tmp_path / "files" / "streaming_job" / code_archive().name
     named.parent.parent.mkdir()
     if above:
         shutil.copy(code_archive(), named.parent.parent)
     given = "" if above else f"open({str(code_archive())!r}, 'rb').read()"
-    said = run(bare_python, tmp_path, after='print(package_module("errors").__file__)', archive=named, given=given)
+    output = run(
+        bare_python, tmp_path, after='print(package_module("errors").__file__)', archive=named, given=given
+    )
     where = named.parent.parent / named.name if above else named
-    assert said.endswith(f"\n{where}/delta_sharing_client/errors.py\n")
+    assert output.endswith(f"\n{where}/delta_sharing_client/errors.py\n")
 
 
-def test_a_library_that_a_worker_lacks_is_named(bare_python: str, tmp_path: Path) -> None:
-    said = run(bare_python, tmp_path, "sys.modules['tenacity'] = None")
-    last = said.strip().splitlines()[-1]
+def test_a_missing_library_is_named_in_the_error(bare_python: str, tmp_path: Path) -> None:
+    output = run(bare_python, tmp_path, "sys.modules['tenacity'] = None")
+    last = output.strip().splitlines()[-1]
     assert last.startswith("ImportError: Spark's worker, ")
     assert f"cannot import tenacity: pip install delta-sharing-client=={__version__} on the workers" in last
 
 
-def test_a_worker_without_package_and_zip_is_told_how_to_get_it(bare_python: str, tmp_path: Path) -> None:
+def test_the_error_without_package_and_zip_names_the_remedy(bare_python: str, tmp_path: Path) -> None:
     last = run(bare_python, tmp_path, archive=tmp_path / "missing.zip").strip().splitlines()[-1]
     assert "cannot import delta_sharing_client" in last
     assert "delta_sharing_client.spark.register(spark) on the driver gives it to the workers" in last
@@ -151,7 +151,7 @@ print(path.name, path.exists(), path, sep="\\n")
 """
 
 
-def test_the_zip_is_the_same_each_time_and_goes_with_its_process(tmp_path: Path) -> None:
+def test_the_zip_is_reproducible_and_removed_with_its_process(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(spark_processes.ROOT), "TOKEN": "canary"}
     done = subprocess.run(
         [sys.executable, "-c", ARCHIVE], capture_output=True, text=True, timeout=HANG, env=environment, check=True
@@ -162,7 +162,7 @@ def test_the_zip_is_the_same_each_time_and_goes_with_its_process(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["spark.executor", "spark.url_renewal", "spark.data_source"])
-def test_modules_are_those_that_are_imported_here(name: str) -> None:
+def test_package_module_returns_the_imported_module(name: str) -> None:
     import importlib
 
     assert package_module(name) is importlib.import_module(f"delta_sharing_client.{name}")

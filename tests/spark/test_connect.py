@@ -31,27 +31,32 @@ def test_tables_are_read_joined_and_filtered(spark_connect: Jobs, sample_profile
     assert totals == [expected(orders)] * len(FRONTS)
 
 
-def test_mistakes_are_one_readable_error_each(spark_connect: Jobs, sample_profile: str) -> None:
+def test_a_mistake_raises_one_short_error(spark_connect: Jobs, sample_profile: str) -> None:
     orders = f"{sample_profile}#retail.sales.orders"
-    told = spark_connect.run(
+    results = spark_connect.run(
         {"job": "fails", "url": f"{sample_profile}.missing#retail.sales.orders"},
         {"job": "fails", "url": f"{sample_profile}#retail.sales.order"},
         {"job": "fails", "url": orders, "version": 99},
         {"job": "fails", "url": orders, "columns": ["price"]},
     )
-    assert [error["type"] for error in told] == ["ProfileError", "NotFoundError", "BadRequestError", "ColumnError"]
-    for error in told:
+    assert [error["type"] for error in results] == [
+        "ProfileError",
+        "NotFoundError",
+        "BadRequestError",
+        "ColumnError",
+    ]
+    for error in results:
         assert error["ours"]
         assert "\n" not in error["text"]
         assert len(error["text"]) < 500
 
 
-def test_a_stream_is_planned_and_read_with_what_was_sent(
+def test_a_stream_runs_with_the_code_from_the_zip(
     spark_connect: Jobs, sample_profile: str, tmp_path: Path
 ) -> None:
     orders = f"{sample_profile}#retail.sales.orders"
-    (told,) = spark_connect.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
-    assert told == [expected(orders)] * 2
+    (results,) = spark_connect.run({"job": "followed", "url": orders, "folder": str(tmp_path)})
+    assert results == [expected(orders)] * 2
 
 
 def test_spark_connect_reads_a_mirror_by_sparks_reader_and_by_ours(spark_connect: Jobs, tmp_path: Path) -> None:

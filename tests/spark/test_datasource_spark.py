@@ -68,7 +68,7 @@ def read(spark: SparkSession, path: str, **options: Any) -> DataFrame:
 # -- rows
 
 
-def test_a_filter_of_spark_does_not_stay(source: SparkSession, orders: str) -> None:
+def test_a_filter_of_one_query_does_not_apply_to_the_next(source: SparkSession, orders: str) -> None:
     """Spark 4.1 to 4.3 keep the planned reader: a reader that took filters would keep those of the first use."""
     frame = read(source, orders, columns="order_id,region")
     filtered = frame.where("region = 'Asia'")
@@ -80,7 +80,7 @@ def test_a_filter_of_spark_does_not_stay(source: SparkSession, orders: str) -> N
     assert filtered.count() == some
 
 
-def test_nothing_is_pushed_down() -> None:
+def test_the_reader_has_no_filter_pushdown() -> None:
     datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
     from delta_sharing_client.spark.python_data_source import SharedTableReader
 
@@ -88,7 +88,7 @@ def test_nothing_is_pushed_down() -> None:
     assert getattr(SharedTableReader, "pushFilters", None) is base
 
 
-def test_options_of_a_snapshot(source: SparkSession, orders: str) -> None:
+def test_snapshot_options_select_version_columns_and_rows(source: SparkSession, orders: str) -> None:
     frame = read(
         source, orders, versionAsOf=0, columns='["order_id", "region"]', filters="order_id < 100", limit=12
     )
@@ -96,7 +96,7 @@ def test_options_of_a_snapshot(source: SparkSession, orders: str) -> None:
     assert frame.select("order_id").collect() == [(i,) for i in range(12)]
 
 
-def test_changes(source: SparkSession, orders: str) -> None:
+def test_read_change_feed_returns_the_changes(source: SparkSession, orders: str) -> None:
     frame = read(source, orders, readChangeFeed="true", startingVersion=6)
     expected = ds.load_table_changes_as_arrow(orders, 6, commit_timestamp="timestamp")
     assert frame.columns == expected.column_names
@@ -107,20 +107,20 @@ def test_changes(source: SparkSession, orders: str) -> None:
     )
 
 
-def test_profile_fields_as_options(source: SparkSession, numbers: SharingServer) -> None:
+def test_profile_fields_are_options(source: SparkSession, numbers: SharingServer) -> None:
     fields = {name: str(value) for name, value in numbers.profile.items()}
     assert read(source, "s.d.numbers", **fields).count() == 80
     assert read(source, "s.d.numbers", **{name.lower(): value for name, value in fields.items()}).count() == 80
 
 
-def test_partitions_by_size(source: SparkSession, numbers: SharingServer) -> None:
+def test_partition_size_sets_the_number_of_partitions(source: SparkSession, numbers: SharingServer) -> None:
     fields = {name: str(value) for name, value in numbers.profile.items()}
     frame = read(source, "s.d.numbers", partitionSize=1, **fields)
     assert frame.rdd.getNumPartitions() == 8
     assert [row["Id"] for row in frame.collect()] == list(range(80))
 
 
-def test_a_schema_of_the_user_prunes(source: SparkSession, numbers: SharingServer) -> None:
+def test_a_user_schema_selects_columns(source: SparkSession, numbers: SharingServer) -> None:
     fields = {name: str(value) for name, value in numbers.profile.items()}
     reader = source.read.format("deltaSharing").options(**fields, filters="part = 3")
     frame = reader.schema("ID bigint").load("s.d.numbers")
@@ -128,14 +128,14 @@ def test_a_schema_of_the_user_prunes(source: SparkSession, numbers: SharingServe
     assert [row["ID"] for row in frame.collect()] == list(range(30, 40))
 
 
-def test_sql_views(source: SparkSession, orders: str) -> None:
+def test_a_sql_view_has_the_options(source: SparkSession, orders: str) -> None:
     source.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW some_orders (order_id BIGINT, region STRING) USING deltaSharing "
         f"OPTIONS (path '{orders}', versionAsOf '0', filters \"region = 'Asia'\")"
     )
-    told = source.sql("SELECT count(*), count(DISTINCT region), max(region) FROM some_orders").first()
+    row = source.sql("SELECT count(*), count(DISTINCT region), max(region) FROM some_orders").first()
     expected = ds.load_as_arrow(orders, version=0, filters="region = 'Asia'").num_rows
-    assert tuple(told) == (expected, 1, "Asia")
+    assert tuple(row) == (expected, 1, "Asia")
 
 
 def test_the_version_of_the_schema_is_read(source: SparkSession, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSes
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_loading_a_table_makes_it_known_where_spark_would_not_find_it(
+def test_load_as_spark_registers_the_data_source_if_spark_does_not_find_it(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession, numbers: SharingServer, installed: bool
 ) -> None:
     import importlib.util
@@ -208,7 +208,7 @@ def test_spark_3_5_has_no_data_sources(monkeypatch: pytest.MonkeyPatch, spark: S
         ("{profile}#retail.sales.orders", {"verionAsOf": "1"}, "ValueError: .*is 'versionAsOf' meant"),
     ],
 )
-def test_mistakes_are_one_short_error(
+def test_a_mistake_raises_one_short_error(
     source: SparkSession, sample_profile: str, path: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Exception, match=message) as caught:
@@ -216,9 +216,7 @@ def test_mistakes_are_one_short_error(
     assert len(str(caught.value)) < 1200
 
 
-def test_a_wrong_token_shows_neither_itself_nor_more_than_a_sentence(
-    source: SparkSession, numbers: SharingServer
-) -> None:
+def test_the_error_for_a_wrong_token_is_short_and_without_it(source: SparkSession, numbers: SharingServer) -> None:
     fields = {name: str(value) for name, value in numbers.profile.items()} | {"bearerToken": "wrong-canary-token"}
     with pytest.raises(Exception, match=r"AuthenticationError: table s\.d\.numbers") as caught:
         read(source, "s.d.numbers", **fields).collect()
@@ -240,7 +238,7 @@ def test_a_wrong_token_shows_neither_itself_nor_more_than_a_sentence(
         ),
     ],
 )
-def test_schemas_that_do_not_fit(name: str, kind: Any, nullable: bool, message: str) -> None:
+def test_user_schemas_that_do_not_fit_the_table_raise(name: str, kind: Any, nullable: bool, message: str) -> None:
     from pyspark.sql.types import StructType
 
     asked = {"type": "struct", "fields": [column(name, kind, nullable=nullable)]}
@@ -255,7 +253,7 @@ def test_schemas_that_do_not_fit(name: str, kind: Any, nullable: bool, message: 
 # -- options
 
 
-def test_every_option_is_understood() -> None:
+def test_every_option_is_parsed() -> None:
     given = {
         "path": "s.d.t",
         "versionAsOf": "3",
@@ -325,13 +323,13 @@ def test_every_option_is_understood() -> None:
         ({"path": "s.d.t", "unheard": "1"}, "the option 'unheard' is unknown; there are path"),
     ],
 )
-def test_options_that_make_no_sense(given: Mapping[str, str], message: str) -> None:
+def test_invalid_options_raise(given: Mapping[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         parse_options(PROFILE | dict(given))
     assert "canary" not in str(caught.value)
 
 
-def test_a_profile_in_options_and_path(tmp_path: Path) -> None:
+def test_a_profile_in_both_options_and_path_raises(tmp_path: Path) -> None:
     with pytest.raises(TableNameError, match="given twice"):
         parse_options(PROFILE | {"path": "here.share#s.d.t"})
     with pytest.raises(TableNameError, match="not a table URL"):

@@ -69,17 +69,23 @@ def test_the_data_source_gives_the_rows_of_the_arrow_loader(
     same_rows(collected(frame), client.table(case.table_name).scan(variant="json").to_arrow(), case.key)
 
 
-@pytest.mark.parametrize(("case", "told"), CHANGES)
+@pytest.mark.parametrize(("case", "described"), CHANGES)
 def test_changes_are_those_of_the_arrow_loader(
-    spark: SparkSession, client: SharingClient, profile: str, case: Case, told: dict[str, Any]
+    spark: SparkSession, client: SharingClient, profile: str, case: Case, described: dict[str, Any]
 ) -> None:
-    changes = client.table(case.table_name).changes(told["first"], told["last"], commit_timestamp="timestamp")
+    changes = client.table(case.table_name).changes(
+        described["first"], described["last"], commit_timestamp="timestamp"
+    )
     expected = changes.to_arrow()
     key = ["_commit_version", *case.key, "_change_type"]
     same_rows(collected(changes.to_spark(spark)), expected, key)
     if spark_version(spark) >= (4, 0):
         ds.spark.register(spark)
-        options = {"readChangeFeed": True, "startingVersion": told["first"], "endingVersion": told["last"]}
+        options = {
+            "readChangeFeed": True,
+            "startingVersion": described["first"],
+            "endingVersion": described["last"],
+        }
         reader = spark.read.format("deltaSharing").options(**options)
         same_rows(collected(reader.load(f"{profile}#{case.table_name}")), expected, key)
 

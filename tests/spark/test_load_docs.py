@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import HANG
 
 import delta_sharing_client as ds
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
+from delta_sharing_client.spark.code_distribution import code_archive
 from delta_sharing_client.spark.data_source_options import OPTIONS
 from delta_sharing_client.spark.job import encode
 from delta_sharing_client.spark.partition_plan import MAX_PLAN
@@ -34,7 +39,9 @@ def first_cells(head: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_code_runs(spark: SparkSession, sample_profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_page_runs(
+    spark: SparkSession, sample_profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
     text = PAGE.read_text(encoding="utf-8").replace("config.share", sample_profile)
@@ -65,7 +72,18 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"partitions of about {PARTITION_SIZE // MB} MB" in text
     assert f"as cores if each has {MIN_PARTITION_SIZE // MB} MB, and at most {MAX_PARTITIONS:,}" in text
     assert f"exceeds {MAX_PLAN // MB} MB compressed" in text
+    assert f"a zip of it ({code_archive().stat().st_size / 1e6:.1f} MB)" in text
     assert f"| {OLDEST[0]}.{OLDEST[1]} | 4.0 and later |" in text
+
+
+def test_the_libraries_of_executors_are_those_that_their_modules_import() -> None:
+    code = "import sys, delta_sharing_client.spark.executor, delta_sharing_client.spark.url_renewal"
+    code += "; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG, check=True)
+    project = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    dependencies = {re.split("[<>=]", text)[0] for text in project["dependencies"]} | {"numpy"}
+    listed = PAGE.read_text(encoding="utf-8").split("the libraries for reading (", 1)[1].split(")", 1)[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == dependencies & set(done.stdout.split())
 
 
 def test_a_plan_of_half_a_million_files_keeps_its_urls() -> None:

@@ -88,13 +88,13 @@ def test_all_columns_may_be_null_and_keep_their_comments(spark: SparkSession, cl
     assert schema["id"].metadata == {"comment": "the number"}
 
 
-def test_columns_in_the_order_asked_for(spark: SparkSession, client: SharingClient) -> None:
+def test_columns_are_in_the_requested_order(spark: SparkSession, client: SharingClient) -> None:
     frame = client.table("s.d.parts").scan(columns=["name", "ID"], limit=1).to_spark(spark)
     assert frame.columns == ["Name", "id"]
     assert [tuple(row) for row in frame.collect()] == [("n0", 0)]
 
 
-def test_no_columns_are_still_rows(spark: SparkSession, client: SharingClient) -> None:
+def test_an_empty_list_of_columns_gives_rows_without_columns(spark: SparkSession, client: SharingClient) -> None:
     frame = client.table("s.d.parts").scan(columns=[]).to_spark(spark)
     assert frame.columns == []
     assert frame.count() == 200
@@ -111,7 +111,7 @@ def test_filters_are_exact(spark: SparkSession, orders: str) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 50, 103, 200, 1000])
 @pytest.mark.parametrize("filters", [None, [("part", ">=", 10)]])
-def test_a_limit_is_kept_exactly(spark: SparkSession, client: SharingClient, limit: int, filters: Any) -> None:
+def test_a_limit_is_exact(spark: SparkSession, client: SharingClient, limit: int, filters: Any) -> None:
     scan = client.table("s.d.parts").scan(limit=limit, filters=filters)
     assert ids(scan.to_spark(spark, partition_size=2000)) == scan.to_arrow()["id"].to_pylist()
 
@@ -123,7 +123,7 @@ def test_an_empty_table_has_its_schema(spark: SparkSession, client: SharingClien
     assert client.table("s.d.empty").scan(columns=[]).to_spark(spark).count() == 0
 
 
-def test_versions_and_timestamps(spark: SparkSession, orders: str) -> None:
+def test_version_and_timestamp_select_an_earlier_snapshot(spark: SparkSession, orders: str) -> None:
     assert (
         ds.load_as_spark(orders, 0, spark=spark).count() == ds.load_as_arrow(orders, version=0).num_rows == 10_000
     )
@@ -133,7 +133,7 @@ def test_versions_and_timestamps(spark: SparkSession, orders: str) -> None:
     assert ds.load_as_spark(orders, timestamp=moment, spark=spark).count() == expected != 60_000
 
 
-def test_changes(spark: SparkSession, orders: str) -> None:
+def test_changes_are_loaded_with_timestamps(spark: SparkSession, orders: str) -> None:
     frame = ds.load_table_changes_as_spark(orders, 5, spark=spark)
     expected = ds.load_table_changes_as_arrow(orders, 5, commit_timestamp="timestamp")
     assert frame.columns == expected.column_names
@@ -154,7 +154,7 @@ def test_changes(spark: SparkSession, orders: str) -> None:
     )
 
 
-def test_a_frame_can_be_used_again_and_again_and_in_sql(spark: SparkSession, sample_profile: str) -> None:
+def test_a_frame_is_reusable_and_works_in_sql(spark: SparkSession, sample_profile: str) -> None:
     frame = ds.load_as_spark(f"{sample_profile}#retail.sales.customers", spark=spark)
     assert frame.count() == frame.count() == 2000
     frame.createOrReplaceTempView("shared_customers")
@@ -172,7 +172,7 @@ def test_instants_are_shown_in_the_zone_of_the_session(spark: SparkSession, orde
     assert tuple(shown) == ("2024-01-01 09:00:00", 1704067200)
 
 
-def test_the_profile_may_be_given_apart(spark: SparkSession, parts: SharingServer) -> None:
+def test_the_profile_can_be_an_argument(spark: SparkSession, parts: SharingServer) -> None:
     assert ds.load_as_spark("s.d.parts", delta_sharing_profile=parts.profile, spark=spark).count() == 200
     with pytest.raises(TableNameError, match="given twice"):
         ds.load_as_spark("here.share#s.d.parts", delta_sharing_profile=parts.profile, spark=spark)
@@ -181,23 +181,23 @@ def test_the_profile_may_be_given_apart(spark: SparkSession, parts: SharingServe
 # -- partitions
 
 
-def test_small_files_go_together(spark: SparkSession, client: SharingClient) -> None:
+def test_small_files_share_a_partition(spark: SparkSession, client: SharingClient) -> None:
     assert client.table("s.d.parts").scan().to_spark(spark).rdd.getNumPartitions() == 1
 
 
-def test_cores_of_a_session(spark: SparkSession) -> None:
+def test_core_count_is_that_of_the_session(spark: SparkSession) -> None:
     assert sessions.core_count(spark) == 2
 
 
 # -- sessions
 
 
-def test_the_active_session_is_taken(spark: SparkSession, client: SharingClient) -> None:
+def test_the_active_session_is_the_default(spark: SparkSession, client: SharingClient) -> None:
     assert sessions.session_for(None) is spark
     assert client.table("s.d.parts").scan().to_spark().count() == 200
 
 
-def test_something_else_than_a_session(client: SharingClient) -> None:
+def test_an_argument_that_is_no_session_raises(client: SharingClient) -> None:
     with pytest.raises(TypeError, match="SparkSession, not str"):
         client.table("s.d.parts").scan().to_spark("local[2]")  # type: ignore[arg-type]
 
@@ -216,12 +216,14 @@ def test_without_java_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("told", "release"), [("1.7.0_80", 7), ("1.8.0_402", 8), ("11.0.2", 11), ("17", 17), ("?", 0)]
+    ("text", "release"), [("1.7.0_80", 7), ("1.8.0_402", 8), ("11.0.2", 11), ("17", 17), ("?", 0)]
 )
-def test_an_old_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, release: int) -> None:
+def test_the_error_for_an_old_java_names_its_release(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, release: int
+) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\" 2024-01-16' >&2\n")
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{text}\" 2024-01-16' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     if release and release < (17 if sessions.pyspark_version() >= (4, 0) else 8):
@@ -239,7 +241,7 @@ def test_without_pyspark_the_error_says_how_to_get_it(
         client.table("s.d.parts").scan().to_spark()
 
 
-def test_too_old_a_spark(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+def test_a_spark_before_3_5_raises(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.setattr(sessions, "spark_version", lambda _: (3, 4))
     with pytest.raises(SparkError, match=r"Spark 3\.4 is too old"):
         sessions.session_for(spark)
@@ -255,7 +257,7 @@ def test_this_python_runs_the_workers_of_a_local_session(
     assert context.pythonExec == "/nowhere/python3"
 
 
-def test_without_a_session_a_local_one_is_made_and_announced(
+def test_without_a_session_a_local_one_is_started_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, spark: SparkSession
 ) -> None:
     from pyspark.sql import SparkSession as Session
@@ -270,7 +272,7 @@ def test_without_a_session_a_local_one_is_made_and_announced(
 # -- errors, in the caller's process
 
 
-def test_mistakes_are_our_own_errors(spark: SparkSession, parts: SharingServer, tmp_path: Path) -> None:
+def test_mistakes_raise_errors_of_this_package(spark: SparkSession, parts: SharingServer, tmp_path: Path) -> None:
     def load(table: str = "s.d.parts", profile: Any = parts.profile, **options: Any) -> None:
         ds.load_as_spark(table, delta_sharing_profile=profile, spark=spark, **options)
 
@@ -292,7 +294,7 @@ def test_mistakes_are_our_own_errors(spark: SparkSession, parts: SharingServer, 
         load(partition_size=0)
 
 
-def test_errors_of_executors_say_what_happened_without_urls(spark: SparkSession, tmp_path: Path) -> None:
+def test_errors_of_executors_name_the_cause_without_urls(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2]})
     root = write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows, name="a.parquet")])
     with SharingServer({"s.d.t": root}) as server:
@@ -316,7 +318,7 @@ def test_variants_need_spark_4() -> None:
     assert spark_schema(variants, "json", (3, 5)).simpleString() == "struct<v:string>"
 
 
-def test_nested_rows_with_nulls(spark: SparkSession, tmp_path: Path) -> None:
+def test_nested_nulls_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     kind = pa.struct([("a", pa.list_(pa.int32())), ("b", pa.struct([("c", pa.string())]))])
     rows = [{"a": [1, None], "b": {"c": "x"}}, None, {"a": None, "b": None}, {"a": [], "b": {"c": None}}]
     nested = column(

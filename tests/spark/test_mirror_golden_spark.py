@@ -31,7 +31,9 @@ def client() -> Iterator[SharingClient]:
 
 
 @pytest.mark.parametrize("case", READABLE)
-def test_rows_and_types(spark: SparkSession, client: SharingClient, case: Case, tmp_path: Path) -> None:
+def test_rows_and_types_of_golden_mirrors_are_those_of_the_arrow_loader(
+    spark: SparkSession, client: SharingClient, case: Case, tmp_path: Path
+) -> None:
     table = client.table(case.table_name)
     mirror = table.mirror(tmp_path / "mirror")
     mirror.sync(progress=False)

@@ -68,7 +68,7 @@ def same(mirror: Mirror, table: ds.SharedTable, spark: Any) -> None:
     "beside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "beside a timestamp"]
 )
 @pytest.mark.parametrize("kind", SPELT)
-def test_values_in_any_spelling(kind: str, beside: bool, spark: Any, make: Make) -> None:
+def test_partition_values_of_every_type_are_exact(kind: str, beside: bool, spark: Any, make: Make) -> None:
     """Spark decodes the folders of texts alone, and gives decimals the scale of their text."""
     texts: list[str | None] = [*SPELT[kind], None, "__HIVE_DEFAULT_PARTITION__"]
     more = {"at": "2020-01-01 00:00:00"} if beside else {}
@@ -78,7 +78,7 @@ def test_values_in_any_spelling(kind: str, beside: bool, spark: Any, make: Make)
     same(mirror, table, spark)
 
 
-def test_instants_whose_zone_leads_beyond_the_years_of_python(spark: Any, make: Make) -> None:
+def test_timestamps_beyond_the_years_of_python_are_exact(spark: Any, make: Make) -> None:
     texts = ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59.5-05:00", "2020-01-05 00:00:00", None]
     files = [File(rows=longs(n), name=f"f{n}", values={"p": text}) for n, text in enumerate(texts)]
     mirror, table = make([column("a", "long"), column("p", "timestamp")], files, ["p"])
@@ -90,7 +90,7 @@ def test_instants_whose_zone_leads_beyond_the_years_of_python(spark: Any, make: 
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamp", "long", "decimal(12,2)"])
-def test_a_value_that_is_none(kind: str, spark: Any, make: Make) -> None:
+def test_a_malformed_partition_value_raises(kind: str, spark: Any, make: Make) -> None:
     mirror, _ = make(
         [column("a", "long"), column("p", kind)], [File(rows=longs(1), name="f", values={"p": "no value"})], ["p"]
     )
@@ -100,7 +100,7 @@ def test_a_value_that_is_none(kind: str, spark: Any, make: Make) -> None:
 
 @pytest.mark.parametrize("name", ["_metadata", "_METADATA"])
 @pytest.mark.parametrize("kind", ["text", "struct", "partition", "absent"])
-def test_a_column_called_as_sparks_own(kind: str, name: str, spark: Any, make: Make) -> None:
+def test_a_column_with_the_name_of_sparks_metadata_is_read(kind: str, name: str, spark: Any, make: Make) -> None:
     inside = {"file_name": "x", "row_index": 5}
     held = {"text": ["x", "y"], "struct": [inside, None]}.get(kind)
     rows = longs(1, 2) if held is None else longs(1, 2).append_column(name, pa.array(held))

@@ -91,7 +91,9 @@ def by_spark(mirror: Mirror, version: tuple[int, int] = (4, 1), **options: Any) 
     ]
 
 
-def test_load_as_spark(spark: Any, sample_server: SharingServer, tmp_path: Path) -> None:
+def test_a_mirror_is_pruned_and_filtered_by_spark(
+    spark: Any, sample_server: SharingServer, tmp_path: Path
+) -> None:
     profile = tmp_path / "p.share"
     profile.write_text(json.dumps(sample_server.profile))
     profile.chmod(0o600)
@@ -134,7 +136,7 @@ def test_partitions_are_pruned(spark: Any, golden: SharingClient, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["widening_integers", "mapping_id"])
-def test_spark_itself_reads_what_is_widened_or_mapped(
+def test_spark_reads_widened_and_mapped_columns(
     name: str, spark: Any, golden: SharingClient, tmp_path: Path
 ) -> None:
     mirror = golden.table(f"golden.tables.{name}").mirror(tmp_path / "mirror")
@@ -164,14 +166,14 @@ def test_the_time_zone_of_the_session_does_not_matter(
 
 
 @pytest.mark.parametrize("directory", ["[x] {a,b} *", "ü%20?", "x=1"])
-def test_directories_of_any_name(spark: Any, make: Make, directory: str) -> None:
+def test_directories_may_have_any_name(spark: Any, make: Make, directory: str) -> None:
     files = [File(rows=longs(n), name=f"f{n}", values={"p": f"v{n}"}) for n in (1, 2)]
     columns = [column("a", "long"), column("p", "string")]
     mirror, table = make(columns, files, partitions=["p"], directory=directory)
     same(mirror_dataframe(mirror.scan(), spark), table.scan().to_arrow())
 
 
-def test_ids_count_and_names_do_not(spark: Any, make: Make) -> None:
+def test_columns_mapped_by_id_are_found_by_id(spark: Any, make: Make) -> None:
     """Files whose names are those of other columns, in another order, nested too; one lacks a column."""
     inner = pa.struct([numbered("y", LONG, 4), numbered("x", LONG, 3)])
     straight = pa.schema([numbered("a", LONG, 1), numbered("s", inner, 2), numbered("b", LONG, 5)])
@@ -191,7 +193,7 @@ def test_ids_count_and_names_do_not(spark: Any, make: Make) -> None:
     assert by_spark(mirror) == [True, True]
 
 
-def test_a_file_without_ids_where_ids_count(spark: Any, make: Make) -> None:
+def test_a_file_without_field_ids_raises_if_columns_are_mapped_by_id(spark: Any, make: Make) -> None:
     mirror, _ = make(
         [mapped("a", "long", 1, "a")], [File(rows=longs(1), name="f")], configuration=ID_MODE, features=MAPPING
     )
@@ -218,7 +220,7 @@ WIDENED = [
 
 
 @pytest.mark.parametrize(("before", "kind", "values", "types"), WIDENED, ids=[case[0] for case in WIDENED])
-def test_widened_types(
+def test_widened_types_are_cast(
     spark: Any, make: Make, before: str, kind: pa.DataType, values: list[Any], types: list[str]
 ) -> None:
     """A column for each type that a type may become, at the top and inside a list, a struct and a map's key."""
@@ -238,7 +240,7 @@ def test_widened_types(
     same(mirror_dataframe(mirror.scan(), spark), table.scan().to_arrow())
 
 
-def test_widened_by_other_rules(spark: Any, make: Make) -> None:
+def test_types_that_spark_does_not_widen_are_read_by_the_package(spark: Any, make: Make) -> None:
     """Delta lists no change from byte to a decimal of fewer than ten whole digits; our reader knows it."""
     file = File(rows=pa.table({"a": pa.array([-128, 127, None], pa.int8())}), name="old")
     mirror, table = make([column("a", "decimal(5,2)")], [file], features=["typeWidening"])
@@ -252,7 +254,7 @@ ODD = {
     "nanoseconds": ([column("a", "timestamp")], {"a": NANOS}, {}),
     "no zone": ([column("a", "timestamp")], {"a": pa.array([1, None], pa.timestamp("us"))}, {}),
     "unsigned": ([column("a", "long")], {"a": pa.array([1, 1 << 31], pa.uint32())}, {}),
-    "wider than said": ([column("a", "integer")], {"a": pa.array([1, 2], LONG)}, {}),
+    "wider than the schema": ([column("a", "integer")], {"a": pa.array([1, 2], LONG)}, {}),
     "fixed length": ([column("a", "binary")], {"a": pa.array([b"ab", b"cd"], pa.binary(2))}, {}),
     "text as bytes": ([column("a", "string")], {"a": pa.array([b"ab", b"cd"])}, {}),
     "two of a name": ([column("a", "long")], {"a": pa.array([1, 2]), "A": pa.array([3, 4])}, {}),
@@ -280,7 +282,9 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_files_that_are_not_for_spark(spark: Any, make: Make, case: str) -> None:
+def test_files_that_spark_would_read_differently_are_read_by_the_package(
+    spark: Any, make: Make, case: str
+) -> None:
     """One such file, and one beside it that Spark reads: the rows of both, in the types of the table."""
     columns, held, metadata = ODD[case]
     rows = pa.table(held).replace_schema_metadata(metadata)
@@ -299,7 +303,7 @@ def test_files_that_are_not_for_spark(spark: Any, make: Make, case: str) -> None
 
 
 @pytest.mark.parametrize("name", ["partition_timestamps", "dv_partitioned_nested", "void", "empty"])
-def test_some_columns_or_none(name: str, spark: Any, golden: SharingClient, tmp_path: Path) -> None:
+def test_columns_can_be_selected_or_empty(name: str, spark: Any, golden: SharingClient, tmp_path: Path) -> None:
     table = golden.table(f"golden.tables.{name}")
     mirror = table.mirror(tmp_path / "mirror")
     mirror.sync()
@@ -313,7 +317,7 @@ def test_some_columns_or_none(name: str, spark: Any, golden: SharingClient, tmp_
             same(frame, expected)
 
 
-def test_variants_of_a_spark_that_cannot_open_their_files() -> None:
+def test_variants_before_spark_4_1_are_read_by_the_package() -> None:
     """Spark before 4.1 fails at the footer of a file with variants, even if it is asked for another column."""
     (file,) = (TABLES / "variant" / "table").glob("*.parquet")
     task = FileScanTask(SecretUrl(str(file)), "f", file.stat().st_size)
@@ -335,8 +339,8 @@ def test_variants_of_sparks_own_type(spark: Any, golden: SharingClient, tmp_path
         columns = mirror_dataframe(mirror.scan(), spark).columns
         frame = mirror_dataframe(mirror.scan(), spark).selectExpr("id", "to_json(s.v) AS v")
         expected = mirror.scan(columns=["id", "s"], variant="json").to_arrow()
-        told = {row["id"]: row["s"] and row["s"]["v"] for row in expected.to_pylist()}
-        assert {row["id"]: row["v"] for row in frame.collect()} == told
+        values = {row["id"]: row["s"] and row["s"]["v"] for row in expected.to_pylist()}
+        assert {row["id"]: row["v"] for row in frame.collect()} == values
     assert mirror_dataframe(mirror.scan(columns=columns), spark).columns == columns
 
 
@@ -359,7 +363,9 @@ def test_texts_of_variants_have_the_digits_of_the_other_loaders(spark: Any, make
         assert "MapInArrow" not in executed(frame)
 
 
-def test_many_kinds_of_files(spark: Any, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_and_deleted_rows_beyond_the_limits_are_read_by_the_package(
+    spark: Any, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond so many kinds of files Spark's plans would be too large; the rest is read otherwise."""
     monkeypatch.setattr(mirror_files, "_MOST_GROUPS", 2)
     files = [
@@ -376,7 +382,7 @@ def test_many_kinds_of_files(spark: Any, make: Make, monkeypatch: pytest.MonkeyP
     same(frame, table.scan().to_arrow())
 
 
-def test_what_the_session_says_does_not_leave_rows_out(spark: Any, make: Make) -> None:
+def test_settings_of_the_session_do_not_remove_rows(spark: Any, make: Make) -> None:
     files = [File(rows=longs(n, n), name=f"f{n}") for n in (1, 2)]
     mirror, table = make([column("A", "long")], files)
     settings = {

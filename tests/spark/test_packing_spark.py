@@ -60,12 +60,12 @@ def test_large_files_stand_alone() -> None:
     assert counts([MB, 1024 * MB, MB], cores=2) == [1, 1, 1]
 
 
-def test_middling_files_are_put_together() -> None:
+def test_files_below_the_partition_size_share_a_partition() -> None:
     assert counts([16 * MB] * 32, cores=2) == [8, 8, 8, 8]
     assert counts([16 * MB] * 32, cores=2, partition_size=32 * MB) == [2] * 16
 
 
-def test_there_is_a_most() -> None:
+def test_the_number_of_partitions_has_a_maximum() -> None:
     assert len(pack(files(*[200 * MB] * 9000), 8)) == MAX_PARTITIONS
 
 
@@ -108,7 +108,7 @@ def test_a_limit_beyond_the_table_takes_all_of_it() -> None:
     assert all(part.limit is None for part in parts)
 
 
-def test_a_limit_of_nothing_reads_nothing() -> None:
+def test_a_limit_of_zero_reads_no_file() -> None:
     assert divide(plan(files(MB), limit=0), cores=4) == []
 
 
@@ -120,7 +120,7 @@ def test_deleted_rows_do_not_count_for_a_limit() -> None:
 
 
 @pytest.mark.parametrize("how", ["unknown", "filtered"])
-def test_one_partition_counts_where_nobody_knows(how: str) -> None:
+def test_a_limit_without_row_counts_makes_one_partition(how: str) -> None:
     tasks = files(*[64 * MB] * 10, rows=None if how == "unknown" else 10)
     if how == "filtered":
         tasks = [structs.replace(task, all_rows_match=False) for task in tasks]
@@ -131,6 +131,6 @@ def test_one_partition_counts_where_nobody_knows(how: str) -> None:
 @pytest.mark.parametrize(
     ("size", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)]
 )
-def test_partition_sizes_that_make_no_sense(size: Any, error: type[Exception]) -> None:
+def test_invalid_partition_sizes_raise(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="partition_size"):
         check_partition_size(size)

@@ -11,7 +11,9 @@ from spark_processes import Jobs
 
 
 @pytest.mark.slow
-def test_its_workers_run_the_python_of_the_program(java: Path, sample_profile: str, tmp_path: Path) -> None:
+def test_workers_of_a_local_master_run_the_python_of_the_program(
+    java: Path, sample_profile: str, tmp_path: Path
+) -> None:
     other = tmp_path / "path" / "python3"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\nexit 3\n")  # Spark would take it, the first python3 on the path

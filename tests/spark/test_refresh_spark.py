@@ -114,7 +114,7 @@ def test_a_frame_outlives_its_urls(spark: SparkSession, client: SharingClient, s
         expire()
         server.reset_requests()
         assert sorted(row["id"] for row in frame.collect()) == ROWS
-        assert 1 <= queries(server) < 12  # the workers share what one of them was told
+        assert 1 <= queries(server) < 12  # the workers share one listing
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_the_data_source_outlives_its_urls(spark: SparkSession, server: SharingS
     assert sorted(row["id"] for row in frame.collect()) == ROWS
 
 
-def test_without_credentials_the_error_says_so(spark: SparkSession, client: SharingClient) -> None:
+def test_an_expired_url_without_executor_credentials_raises(spark: SparkSession, client: SharingClient) -> None:
     frame = client.table("s.d.t").scan().to_spark(spark, executor_credentials=False)
     expire()
     with pytest.raises(Exception, match=r"UrlExpiredError: file .*executorCredentials is off") as caught:
@@ -174,7 +174,7 @@ def test_a_url_that_expired_again_is_asked_for_again(client: SharingClient, serv
     assert queries(server) == 1
 
 
-def test_the_version_that_was_planned_is_asked_for(client: SharingClient, server: SharingServer) -> None:
+def test_the_renewal_lists_the_planned_version(client: SharingClient, server: SharingServer) -> None:
     job, parts = encoded(client)
     pickle.loads(decode(job).executor_credentials)(*asked(parts[0]))
     bodies = [request.body or {} for request in server.requests if request.path.endswith("/query")]
@@ -183,7 +183,7 @@ def test_the_version_that_was_planned_is_asked_for(client: SharingClient, server
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_answers_are_asked_for_as_the_client_asks_for_them(root: Path, asynchronous: bool) -> None:
+def test_the_renewal_has_the_options_of_the_client(root: Path, asynchronous: bool) -> None:
     """Of a server that prepares its answers if it is let: the option goes with the job."""
     options = TransportOptions(asynchronous_queries=asynchronous)
     with (
@@ -197,14 +197,14 @@ def test_answers_are_asked_for_as_the_client_asks_for_them(root: Path, asynchron
         assert any("/queries/" in request.path for request in server.requests) == asynchronous
 
 
-def test_a_file_that_is_gone(client: SharingClient) -> None:
+def test_a_file_that_is_no_longer_listed_raises(client: SharingClient) -> None:
     job, _ = encoded(client)
     renewal = pickle.loads(decode(job).executor_credentials)
     with pytest.raises(StorageError, match=r"table s\.d\.t moved on from version 0; load it again"):
         renewal("another id", "")
 
 
-def test_a_folder_of_somebody_else_is_not_used(
+def test_a_folder_that_others_can_read_is_not_used(
     client: SharingClient, server: SharingServer, own_folder: Path
 ) -> None:
     (own_folder / f"delta-sharing-{os.getuid()}").mkdir(mode=0o777)
@@ -214,7 +214,7 @@ def test_a_folder_of_somebody_else_is_not_used(
     assert list((own_folder / f"delta-sharing-{os.getuid()}").iterdir()) == []
 
 
-def test_what_is_too_old_is_thrown_away(client: SharingClient, own_folder: Path) -> None:
+def test_old_files_of_urls_are_deleted(client: SharingClient, own_folder: Path) -> None:
     folder = own_folder / f"delta-sharing-{os.getuid()}"
     folder.mkdir(mode=0o700)
     old, new = folder / "old.json", folder / "new.json"
@@ -227,7 +227,7 @@ def test_what_is_too_old_is_thrown_away(client: SharingClient, own_folder: Path)
     assert new.exists()
 
 
-def test_a_damaged_file_is_asked_for_again(client: SharingClient, own_folder: Path) -> None:
+def test_a_damaged_file_of_urls_is_replaced(client: SharingClient, own_folder: Path) -> None:
     job, parts = encoded(client)
     pickle.loads(decode(job).executor_credentials)(*asked(parts[0]))
     (path,) = (own_folder / f"delta-sharing-{os.getuid()}").glob("*.json")
@@ -236,7 +236,7 @@ def test_a_damaged_file_is_asked_for_again(client: SharingClient, own_folder: Pa
     assert pickle.loads(decode(job).executor_credentials)(*asked(parts[1])).reveal().startswith("http")
 
 
-def test_a_renewal_shows_nothing(client: SharingClient, server: SharingServer) -> None:
+def test_the_representation_of_a_renewal_has_no_credential(client: SharingClient, server: SharingServer) -> None:
     renewal = pickle.loads(decode(encoded(client)[0]).executor_credentials)
     assert repr(renewal) == "Renewal(s.d.t)"
     assert isinstance(renewal, renewals.Renewal)
@@ -246,7 +246,7 @@ def test_a_renewal_shows_nothing(client: SharingClient, server: SharingServer) -
 # -- plans that are too large
 
 
-def test_a_plan_that_is_too_large_leaves_its_urls_behind(
+def test_a_plan_that_is_too_large_is_sent_without_urls(
     monkeypatch: pytest.MonkeyPatch, client: SharingClient, server: SharingServer
 ) -> None:
     whole = sum(map(len, encoded(client)[1]))
@@ -261,7 +261,9 @@ def test_a_plan_that_is_too_large_leaves_its_urls_behind(
     assert queries(server) <= 2
 
 
-def test_a_plan_that_is_too_large_even_so(monkeypatch: pytest.MonkeyPatch, client: SharingClient) -> None:
+def test_a_plan_that_is_too_large_without_urls_raises(
+    monkeypatch: pytest.MonkeyPatch, client: SharingClient
+) -> None:
     monkeypatch.setattr(plans, "MAX_PLAN", 10)
     with pytest.raises(SparkError, match=r"the 12 files make a plan of .* bytes, and Spark takes 10: read fewer"):
         encoded(client)
@@ -269,7 +271,7 @@ def test_a_plan_that_is_too_large_even_so(monkeypatch: pytest.MonkeyPatch, clien
         encoded(client, executor_credentials=False)
 
 
-def test_expired_urls_without_credentials(client: SharingClient) -> None:
+def test_a_partition_with_expired_urls_without_executor_credentials_raises(client: SharingClient) -> None:
     job, parts = encoded(client, executor_credentials=False)
     assert decode(job).executor_credentials is None
     expire()

@@ -126,7 +126,7 @@ def test_nothing_that_spark_keeps_or_prints_holds_a_secret(run: Run) -> None:
             assert url.split("?")[0].rpartition("/")[2] not in text
 
 
-def test_what_travels_does_not_show_itself(spark: SparkSession, tables: dict[str, Path]) -> None:
+def test_jobs_and_partitions_contain_no_secret_as_text(spark: SparkSession, tables: dict[str, Path]) -> None:
     from pyspark import cloudpickle
 
     from delta_sharing_client.spark.entry_points import partition_reader

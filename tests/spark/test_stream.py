@@ -91,7 +91,7 @@ def batches(query: StreamingQuery) -> list[int]:
 @pytest.mark.parametrize(
     "server", [ServerOptions(), ServerOptions.like_reference()], ids=["protocol", "reference"], indirect=True
 )
-def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
+def test_each_run_reads_the_versions_since_the_last(follower: Follower, table: ChangeTable) -> None:
     """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
     limits = sessions.pyspark_version() >= (4, 2)
     query = follower.run(maxFilesPerTrigger=2) if limits else follower.run()
@@ -110,7 +110,7 @@ def test_from_run_to_run(follower: Follower, table: ChangeTable) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*once:FutureWarning", "ignore:.*once:DeprecationWarning")
-def test_once(follower: Follower, table: ChangeTable) -> None:
+def test_trigger_once_reads_everything_in_one_batch(follower: Follower, table: ChangeTable) -> None:
     """One batch of all that there is, whatever the limits say."""
     limits = {"maxFilesPerTrigger": 1} if sessions.pyspark_version() >= (4, 2) else {}
     query = follower.run({"once": True}, **limits)
@@ -121,7 +121,7 @@ def test_once(follower: Follower, table: ChangeTable) -> None:
     assert follower.read() == [0, 1, 2, 3, 4]
 
 
-def test_a_query_that_follows(follower: Follower, table: ChangeTable) -> None:
+def test_a_running_query_reads_new_changes(follower: Follower, table: ChangeTable) -> None:
     """Change rows as they come, each batch of a version or of some."""
     writer = follower.stream(readChangeFeed="true", startingVersion=1).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(follower.checkpoint)).trigger(processingTime="0 seconds")
@@ -166,16 +166,14 @@ def wait_for(query: StreamingQuery, rows_so_far: int) -> None:
         ({"readChangeFeed": "true", "ignoreDeletes": "true"}, "ignoreDeletes and readChangeFeed cannot"),
     ],
 )
-def test_options_that_do_not_go_together_fail_at_load(
-    follower: Follower, options: dict[str, Any], message: str
-) -> None:
+def test_conflicting_options_raise_at_load(follower: Follower, options: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         follower.stream(**options)
     assert len(str(caught.value)) < 1500
     assert follower.fields["bearerToken"] not in str(caught.value)
 
 
-def test_what_goes_to_executors_holds_no_credential(follower: Follower) -> None:
+def test_readers_sent_to_executors_have_no_credential(follower: Follower) -> None:
     """Spark sends the reader and the data source; the credential is in the job, where that is allowed."""
     from pyspark import cloudpickle
     from pyspark.sql.types import LongType, StructField, StructType

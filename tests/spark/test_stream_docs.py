@@ -37,7 +37,7 @@ def table(heading: str) -> list[list[str]]:
     return found
 
 
-def test_every_option_is_there() -> None:
+def test_the_page_lists_every_option() -> None:
     rows = {row[0].strip("`"): row[2] for row in table("What is read")}
     batch_too = {"startingVersion", "startingTimestamp", "readChangeFeed"}
     assert rows.keys() == {*STREAM_OPTIONS, *batch_too}
@@ -49,18 +49,18 @@ def test_every_option_is_there() -> None:
     assert f"at least {MIN_INTERVAL:g}, unless" in TEXT
 
 
-def test_the_least_interval_is_that_of_pollers() -> None:
+def test_the_minimum_interval_is_that_of_pollers() -> None:
     from delta_sharing_client.cdf.poll_options import MIN_INTERVAL as OF_POLLERS
 
     assert OF_POLLERS.total_seconds() == MIN_INTERVAL
 
 
-def test_which_option_lets_what_pass() -> None:
+def test_the_table_of_accepted_versions_is_that_of_the_code() -> None:
     """The table, compared with what `test_stream_planning` shows to be so."""
-    said = {row[0].strip("`").replace("none", ""): row[2:] for row in table("Versions that delete or rewrite")}
-    assert said.keys() == {*PASSES, "readChangeFeed"}
+    rows = {row[0].strip("`").replace("none", ""): row[2:] for row in table("Versions that delete or rewrite")}
+    assert rows.keys() == {*PASSES, "readChangeFeed"}
     for option, shown in PASSES.items():
-        for commit, cell in zip((deleting, rewriting), said[option], strict=True):
+        for commit, cell in zip((deleting, rewriting), rows[option], strict=True):
             ids = shown[commit]
             expected = "stops" if ids is None else "all rows" if ids else "no rows"
             assert cell.startswith(expected), (option, cell)
@@ -68,7 +68,7 @@ def test_which_option_lets_what_pass() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_it_runs(
+def test_the_code_of_the_page_runs(
     spark: SparkSession, sample_server: SharingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if sessions.spark_version(spark) < (4, 0):

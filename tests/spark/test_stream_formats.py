@@ -65,7 +65,7 @@ def all_of(query: Query, limit: tuple[str, int] = TWO) -> list[int]:
 
 @pytest.mark.parametrize("changes", ["true", "false"])
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_table_that_gains_a_feature_between_two_batches(
+def test_each_row_is_read_once_if_the_table_gains_a_feature_between_batches(
     table: ChangeTable, serve: Serve, changes: str, wall_clock: WallClock, *, restart: bool
 ) -> None:
     """Files of a version are counted in the order of their ids: in one format from its first to its last."""
@@ -82,7 +82,7 @@ def test_a_table_that_gains_a_feature_between_two_batches(
     assert query.batch() is None
 
 
-def test_the_whole_table_first(table: ChangeTable, serve: Serve) -> None:
+def test_a_snapshot_is_read_once_if_the_table_gains_a_feature(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table))
     read = query.ids(TWO)
     new = gain_a_feature(table, 100)
@@ -90,7 +90,9 @@ def test_the_whole_table_first(table: ChangeTable, serve: Serve) -> None:
     assert sorted(read + all_of(query)) == [*range(9), *new]
 
 
-def test_a_server_that_reads_no_changes_of_such_a_table(table: ChangeTable, serve: Serve) -> None:
+def test_a_server_that_cannot_read_the_feature_raises_after_the_earlier_versions(
+    table: ChangeTable, serve: Serve
+) -> None:
     """Every row of the versions before comes, in their format, and then an error that says what is the matter."""
     query = Query(serve(table, imitate="reference"))
     read = query.ids(TWO)
@@ -106,7 +108,9 @@ def test_a_server_that_reads_no_changes_of_such_a_table(table: ChangeTable, serv
 
 
 @pytest.mark.parametrize("limit", [("ReadMaxFiles", 1), TWO, ("ReadMaxFiles", 5), ("ReadMaxFiles", 1000)])
-def test_formats_that_change_again_and_again(table: ChangeTable, serve: Serve, limit: tuple[str, int]) -> None:
+def test_each_row_is_read_once_if_the_format_changes_repeatedly(
+    table: ChangeTable, serve: Serve, limit: tuple[str, int]
+) -> None:
     """Whatever is restarted when, and whatever range a version was listed in: each row comes once."""
     chance = random.Random(7)
     server = serve(table)
@@ -129,7 +133,7 @@ def test_formats_that_change_again_and_again(table: ChangeTable, serve: Serve, l
     assert [sorted(batch) for batch in again if batch] == [sorted(batch) for batch in batches if batch]
 
 
-def test_a_server_that_prefers_the_other_format_after_a_restart(table: ChangeTable, serve: Serve) -> None:
+def test_each_row_is_read_once_if_the_server_prefers_another_format(table: ChangeTable, serve: Serve) -> None:
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True) as server:
         query = Query(server)
         read = query.ids(TWO)
@@ -139,8 +143,8 @@ def test_a_server_that_prefers_the_other_format_after_a_restart(table: ChangeTab
     assert sorted(read + all_of(query)) == list(range(9))
 
 
-def test_a_server_that_no_longer_answers_in_the_format(table: ChangeTable, serve: Serve) -> None:
-    """Nothing is guessed: the files that were read cannot be told from the others."""
+def test_a_format_that_is_no_longer_available_raises(table: ChangeTable, serve: Serve) -> None:
+    """Nothing is guessed: it is unknown which files were read."""
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
         query = Query(server)
         query.ids(TWO)
@@ -151,7 +155,7 @@ def test_a_server_that_no_longer_answers_in_the_format(table: ChangeTable, serve
         query.batch(TWO)
 
 
-def test_a_server_whose_ids_change(table: ChangeTable, serve: Serve) -> None:
+def test_changed_file_ids_raise(table: ChangeTable, serve: Serve) -> None:
     """The ids are another hash in the same format: the file that the offset names is not where it was."""
     with SharingServer({"s.s.t": table.root}) as server:
         query = Query(server)
@@ -163,7 +167,7 @@ def test_a_server_whose_ids_change(table: ChangeTable, serve: Serve) -> None:
         query.batch(TWO)
 
 
-def test_offsets_tell_what_their_index_depends_on(table: ChangeTable, serve: Serve) -> None:
+def test_offsets_within_a_version_have_its_format_and_file(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table), startingVersion=0)
     query.ids(TWO)
     assert query.end is not None
@@ -178,7 +182,7 @@ def test_offsets_tell_what_their_index_depends_on(table: ChangeTable, serve: Ser
     assert not {"responseFormat", "fileId"} & query.end.keys()  # between two versions it depends on nothing
 
 
-def test_one_listing_where_the_format_stays(table: ChangeTable, serve: Serve) -> None:
+def test_one_listing_covers_a_begun_version_and_later_ones(table: ChangeTable, serve: Serve) -> None:
     """A query that goes on within a version asks for it and the versions after it at once."""
     server = serve(table)
     query = Query(server, startingVersion=0)
@@ -199,7 +203,7 @@ def older(offset: dict[str, Any] | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("response_format", ["auto", "parquet", "delta"])
 @pytest.mark.parametrize("start", [{}, {"startingVersion": 0}])
-def test_an_old_checkpoint_goes_on(
+def test_an_old_checkpoint_continues(
     table: ChangeTable, serve: Serve, response_format: str, start: dict[str, Any]
 ) -> None:
     query = Query(serve(table), responseFormat=response_format, **start)
@@ -221,7 +225,7 @@ def test_an_old_checkpoint_with_nothing_new_has_no_batch(table: ChangeTable, ser
     assert query.batch() is None
 
 
-def test_an_old_checkpoint_of_a_snapshot_goes_on_after_a_feature_came(table: ChangeTable, serve: Serve) -> None:
+def test_an_old_checkpoint_of_a_snapshot_continues_after_a_new_feature(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table))
     read = query.ids(TWO)
     new = gain_a_feature(table, 100)
@@ -230,7 +234,7 @@ def test_an_old_checkpoint_of_a_snapshot_goes_on_after_a_feature_came(table: Cha
     assert sorted(read + all_of(query)) == [*range(9), *new]
 
 
-def test_an_old_checkpoint_whose_format_cannot_be_told(table: ChangeTable, serve: Serve) -> None:
+def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, serve: Serve) -> None:
     """The server would have answered in either, depending on what else was asked for: nothing is guessed."""
     query = Query(serve(table), startingVersion=0)
     query.ids(TWO)
@@ -241,7 +245,7 @@ def test_an_old_checkpoint_whose_format_cannot_be_told(table: ChangeTable, serve
         query.batch(TWO)
 
 
-def test_an_old_checkpoint_whose_files_have_one_order(table: ChangeTable, serve: Serve) -> None:
+def test_an_old_checkpoint_continues_if_both_formats_have_one_order(table: ChangeTable, serve: Serve) -> None:
     """Where a file has one id in both formats, it does not matter in which it was read."""
     query = Query(serve(table, file_ids_by_format=False), startingVersion=0)
     read = query.ids(TWO)

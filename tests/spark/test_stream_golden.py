@@ -49,7 +49,9 @@ def same_rows(actual: pa.Table, expected: pa.Table, key: list[str]) -> None:
 
 
 @pytest.mark.parametrize("case", READABLE)
-def test_the_whole_table(server: SharingServer, client: SharingClient, case: Case) -> None:
+def test_a_stream_reads_the_rows_of_golden_tables(
+    server: SharingServer, client: SharingClient, case: Case
+) -> None:
     expected = client.table(case.table_name).scan(variant="json").to_arrow()
     if not expected.num_columns:
         pytest.skip("a table without columns is none to Spark")
@@ -57,13 +59,13 @@ def test_the_whole_table(server: SharingServer, client: SharingClient, case: Cas
 
 
 @pytest.mark.parametrize("response_format", ["auto", "parquet"])
-@pytest.mark.parametrize(("case", "told"), CHANGES)
-def test_changes(
-    server: SharingServer, client: SharingClient, case: Case, told: dict[str, Any], response_format: str
+@pytest.mark.parametrize(("case", "described"), CHANGES)
+def test_a_stream_reads_the_changes_of_golden_tables(
+    server: SharingServer, client: SharingClient, case: Case, described: dict[str, Any], response_format: str
 ) -> None:
     if pyspark_version() < (4, 0) and "variant" in case.name:
         pytest.skip("Spark 3.5 has no variant type")
-    first, last = told["first"], told["last"]
+    first, last = described["first"], described["last"]
     if response_format == "parquet" and any(case.needed(v) for v in case.versions):
         pytest.skip("the parquet format cannot tell of this table")
     if last < case.latest and case.name:

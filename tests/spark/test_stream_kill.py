@@ -70,11 +70,11 @@ class Source:
                 actions.append(self._add(version, ids[1:] or self._new(1)))
             else:
                 changed = [*self._new(1), *ids[1:]]
-                actions.append(self._add(version, changed, said=False))
-                told = [("update_preimage", ids[0]), ("update_postimage", changed[0])]
-                self.changes += [(version, *change) for change in told]
-                data = rows(*(i for _, i in told))
-                actions.append(self.table.cdc(f"c{version}", data, [kind for kind, _ in told]))
+                actions.append(self._add(version, changed, data_change=False))
+                updates = [("update_preimage", ids[0]), ("update_postimage", changed[0])]
+                self.changes += [(version, *change) for change in updates]
+                data = rows(*(i for _, i in updates))
+                actions.append(self.table.cdc(f"c{version}", data, [kind for kind, _ in updates]))
                 self._removed.append((version, self.table.root / "_change_data" / f"c{version}"))
         assert self.table.commit(*actions) == version
 
@@ -96,10 +96,10 @@ class Source:
         self._next += count
         return list(range(self._next - count, self._next))
 
-    def _add(self, version: int, ids: list[int], said: bool = True) -> dict[str, Any]:
+    def _add(self, version: int, ids: list[int], data_change: bool = True) -> dict[str, Any]:
         name = f"f{version}-{len(self._files)}-{self._next}"
         self._files[name] = ids
-        if said:
+        if data_change:
             self.changes += [(version, "insert", i) for i in ids]
         return self.table.add(name, rows(*ids))
 
@@ -164,7 +164,9 @@ def follow_to_the_end(spark: SparkSession, arguments: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900 + 120 * KILLS)
-def test_killed_again_and_again(java: Path, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_is_killed_repeatedly_writes_each_row_once(
+    java: Path, spark: SparkSession, tmp_path: Path
+) -> None:
     if pyspark_version() < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
     chance = random.Random(20240615)

@@ -29,7 +29,7 @@ def files(*versions: tuple[int, int], whole: bool = False) -> list[StreamFile]:
 # -- offsets
 
 
-def test_json_and_back() -> None:
+def test_an_offset_survives_json() -> None:
     offset = START.at(5, 3)
     text = json.dumps(offset.to_json())
     assert text == (
@@ -41,14 +41,14 @@ def test_json_and_back() -> None:
     assert json.dumps(again.to_json()) == text  # Spark compares the texts
 
 
-def test_every_offset_knows_where_the_query_began() -> None:
+def test_every_offset_has_the_start_of_the_query() -> None:
     later = START.at(5, 3).after(5).at(9, 2)
     assert (later.version, later.index, later.is_snapshot) == (9, 2, False)
     assert later.start == START
     assert Offset.from_json(later.to_json()).start == START
 
 
-def test_the_order() -> None:
+def test_the_snapshot_is_before_the_changes_of_its_version() -> None:
     steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
     assert [step.place for step in steps] == sorted(step.place for step in steps)
     # The whole table as of a version comes before what that version changed.
@@ -70,13 +70,13 @@ def test_the_order() -> None:
         ({"tableVersion": 1}, "one of another source"),
     ],
 )
-def test_what_is_no_offset(change: dict[str, Any], message: str) -> None:
+def test_invalid_offsets_raise(change: dict[str, Any], message: str) -> None:
     with pytest.raises(StreamError, match=message):
         Offset.from_json(START.to_json() | change)
 
 
 @pytest.mark.parametrize("key", sorted(START.to_json().keys() - {"sourceVersion"}))
-def test_a_part_that_is_missing(key: str) -> None:
+def test_an_offset_without_a_field_raises(key: str) -> None:
     value = START.to_json()
     del value[key]
     with pytest.raises(StreamError, match=f"damaged offset: Object missing required field `{key}`"):
@@ -84,7 +84,7 @@ def test_a_part_that_is_missing(key: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", []])
-def test_what_is_no_object(value: Any) -> None:
+def test_an_offset_that_is_no_object_raises(value: Any) -> None:
     with pytest.raises(StreamError, match="an offset that is no object"):
         Offset.from_json(value)
 
@@ -92,40 +92,40 @@ def test_what_is_no_object(value: Any) -> None:
 # -- batches
 
 
-def test_everything_fits() -> None:
+def test_without_a_limit_all_files_are_admitted() -> None:
     end = Admission().advance(START.after(5), files((6, 2), (8, 1)), 9)
     assert (end.version, end.index) == (10, -1)
 
 
-def test_it_ends_behind_the_last_file_that_was_taken() -> None:
+def test_a_batch_ends_after_the_last_admitted_file() -> None:
     taken = Admission(max_files=3)
     end = taken.advance(START.after(5), files((6, 2), (8, 2)), 9)
     assert (end.version, end.index) == (8, 0)
     assert taken.full
 
 
-def test_between_two_versions_it_stands_before_the_next_file() -> None:
+def test_a_batch_that_ends_with_a_version_ends_before_the_next_file() -> None:
     end = Admission(max_files=2).advance(START.after(5), files((6, 2), (8, 2)), 9)
     assert (end.version, end.index) == (8, -1)
     end = Admission(max_files=2).advance(START, files((5, 2)), 5)
     assert (end.version, end.index, end.is_snapshot) == (6, -1, False)
 
 
-def test_the_file_that_passes_the_size_is_taken() -> None:
+def test_the_file_that_exceeds_the_size_is_admitted() -> None:
     for limit, taken in ((1, 1), (10, 1), (11, 2), (25, 3)):
         admission = Admission(max_bytes=limit)
         admission.advance(START.after(5), files((6, 5)), 6)
         assert admission.files == taken
 
 
-def test_both_limits_hold() -> None:
+def test_both_limits_apply() -> None:
     for limits, taken in (((2, 1000), 2), ((4, 15), 2)):
         admission = Admission(*limits)
         admission.advance(START.after(5), files((6, 5)), 6)
         assert admission.files == taken
 
 
-def test_change_files_of_a_version_go_together() -> None:
+def test_change_files_of_a_version_are_in_one_batch() -> None:
     many = files((6, 3), whole=True) + files((7, 3), whole=True)
     end = Admission(max_files=1).advance(START.after(5), many, 7)
     assert (end.version, end.index) == (7, -1)
@@ -134,7 +134,7 @@ def test_change_files_of_a_version_go_together() -> None:
     assert (end.version, end.index, admission.files) == (8, -1, 6)
 
 
-def test_versions_without_files_are_passed() -> None:
+def test_versions_without_files_are_skipped() -> None:
     end = Admission(max_files=1).advance(START.after(5), [], 12)
     assert (end.version, end.index) == (13, -1)
 

@@ -65,9 +65,7 @@ both = pytest.mark.parametrize("response_format", ["parquet", "delta"])
 
 
 @pytest.mark.parametrize("asynchronous", ["false", "true"])
-def test_answers_may_be_prepared_where_that_is_asked_for(
-    table: ChangeTable, serve: Serve, asynchronous: str
-) -> None:
+def test_asynchronous_queries_are_an_option(table: ChangeTable, serve: Serve, asynchronous: str) -> None:
     server = serve(table, query_time=timedelta(seconds=0.05))
     query = Query(server, asynchronousQueries=asynchronous)
     assert sorted(query.ids()) == [0, 1, 2, 3, 4]
@@ -79,7 +77,7 @@ def test_answers_may_be_prepared_where_that_is_asked_for(
 
 
 @both
-def test_the_table_first_and_then_what_is_added(
+def test_the_whole_table_is_read_first_and_then_added_files(
     server: SharingServer, table: ChangeTable, response_format: str
 ) -> None:
     query = Query(server, responseFormat=response_format)
@@ -103,7 +101,7 @@ def test_the_table_first_and_then_what_is_added(
         ({"startingTimestamp": "2023-11-15T00:13:20Z"}, [2, 3, 4, 5]),
     ],
 )
-def test_starts(
+def test_a_query_begins_at_a_version_or_time(
     server: SharingServer, table: ChangeTable, options: dict[str, Any], expected: list[int], response_format: str
 ) -> None:
     query = Query(server, responseFormat=response_format, **options)
@@ -121,7 +119,7 @@ def test_starts(
         ({"columns": "nope"}, ColumnError, "no column 'nope'"),
     ],
 )
-def test_starts_that_cannot_be(
+def test_an_invalid_start_raises(
     server: SharingServer, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -129,7 +127,7 @@ def test_starts_that_cannot_be(
 
 
 @pytest.mark.parametrize("options", [{}, {"startingVersion": 0}, {"startingVersion": "latest"}])
-def test_a_table_without_history_is_told_of_at_the_start(
+def test_a_table_without_history_raises_at_the_start(
     table: ChangeTable, serve: Serve, options: dict[str, Any]
 ) -> None:
     query = Query(serve(table, history=False), **options)
@@ -140,7 +138,7 @@ def test_a_table_without_history_is_told_of_at_the_start(
 # -- how much a batch takes
 
 
-def test_files_per_trigger(server: SharingServer, table: ChangeTable) -> None:
+def test_a_limit_of_files_makes_more_batches(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server)
     two = ("ReadMaxFiles", 2)
     first = query.all(two)
@@ -153,7 +151,7 @@ def test_files_per_trigger(server: SharingServer, table: ChangeTable) -> None:
     assert sorted(flat(later)) == [10, 11, 12, 20, 21]
 
 
-def test_limits_hold_together(server: SharingServer, table: ChangeTable) -> None:
+def test_limits_of_files_and_bytes_both_apply(server: SharingServer, table: ChangeTable) -> None:
     size = (table.root / "f0").stat().st_size
     query = Query(server, maxFilesPerTrigger=4, maxBytesPerTrigger=size + 1)
     assert query.stream.default_limit() == ("ReadMaxFiles", 4)
@@ -164,12 +162,14 @@ def test_limits_hold_together(server: SharingServer, table: ChangeTable) -> None
     assert Query(server).stream.default_limit() == ("ReadMaxFiles", 1000)
 
 
-def test_all_there_is_in_spite_of_the_limits(server: SharingServer) -> None:
+def test_read_all_available_ignores_the_limits(server: SharingServer) -> None:
     query = Query(server, maxFilesPerTrigger=1, maxVersionsPerRpc=1, startingVersion=0)
     assert query.ids(ALL) == [0, 1, 2, 3, 4]
 
 
-def test_a_spark_that_tells_no_start(server: SharingServer, table: ChangeTable) -> None:
+def test_a_spark_that_passes_no_start_continues_after_the_last_batch(
+    server: SharingServer, table: ChangeTable
+) -> None:
     """Before 4.2 `latestOffset` has no arguments; the position is that of the last batch."""
     query = Query(server)
     assert sorted(query.ids(None)) == [0, 1, 2, 3, 4]
@@ -194,7 +194,7 @@ def test_available_now_ends_at_the_version_of_its_start(server: SharingServer, t
 # -- what is asked of the server
 
 
-def test_requests(server: SharingServer, table: ChangeTable) -> None:
+def test_a_batch_sends_one_listing_and_a_poll_one_request(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server)
     query.all()
     asked(server)
@@ -235,7 +235,7 @@ def test_polls_are_throttled(server: SharingServer, table: ChangeTable) -> None:
     assert asked(server) == []
 
 
-def test_urls_that_expire_between_batches_are_asked_for_again(
+def test_urls_that_expire_between_batches_are_renewed(
     table: ChangeTable, serve: Serve, wall_clock: WallClock
 ) -> None:
     server = serve(table, url_lifetime=timedelta(minutes=10))
@@ -276,7 +276,7 @@ PASSES: dict[str, dict[Callable[[ChangeTable], int], list[int] | None]] = {
 @both
 @pytest.mark.parametrize("option", PASSES)
 @pytest.mark.parametrize("commit", [deleting, rewriting, rearranging])
-def test_which_option_lets_what_pass(
+def test_options_accept_versions_that_delete_or_rewrite(
     server: SharingServer,
     table: ChangeTable,
     option: str,
@@ -304,7 +304,7 @@ def test_which_option_lets_what_pass(
     assert query.all() == [[7]]
 
 
-def test_deletion_vectors(tmp_path: Path, serve: Serve) -> None:
+def test_deletion_vectors_are_changes_and_rewrites(tmp_path: Path, serve: Serve) -> None:
     table = ChangeTable(tmp_path / "v", features=["deletionVectors"])
     table.commit(table.add("a", rows(0, 1, 2)))
     server = serve(table)
@@ -329,7 +329,9 @@ def test_deletion_vectors(tmp_path: Path, serve: Serve) -> None:
 
 
 @both
-def test_changes(server: SharingServer, table: ChangeTable, response_format: str) -> None:
+def test_the_change_feed_has_every_kind_of_change(
+    server: SharingServer, table: ChangeTable, response_format: str
+) -> None:
     query = Query(server, readChangeFeed="true", responseFormat=response_format)
     first = query.batch()
     assert first is not None
@@ -351,14 +353,14 @@ def test_changes(server: SharingServer, table: ChangeTable, response_format: str
     assert query.batch() is None
 
 
-def test_changes_from_a_version(server: SharingServer, table: ChangeTable) -> None:
+def test_the_change_feed_begins_at_a_version(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server, readChangeFeed="true", startingVersion=3)
     found = query.batch()
     assert found is not None
     assert told(found) == [(3, "insert", 3), (4, "insert", 4)]
 
 
-def test_a_version_of_change_files_is_taken_whole(server: SharingServer, table: ChangeTable) -> None:
+def test_change_files_of_a_version_are_in_one_batch(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server, readChangeFeed="true", startingVersion="latest")
     query.stream.initial_offset()
     table.commit(table.add("f5", rows(5)))
@@ -369,7 +371,7 @@ def test_a_version_of_change_files_is_taken_whole(server: SharingServer, table: 
     assert sorted(found[2:]) == [[70], [80]]
 
 
-def test_a_table_without_the_feed(tmp_path: Path, serve: Serve) -> None:
+def test_a_table_without_change_data_feed_raises(tmp_path: Path, serve: Serve) -> None:
     table = ChangeTable(tmp_path / "n", configuration={})
     table.commit(table.add("a", rows(0)))
     query = Query(serve(table), readChangeFeed="true", startingVersion=0)
@@ -382,7 +384,7 @@ def test_a_table_without_the_feed(tmp_path: Path, serve: Serve) -> None:
 
 @both
 @pytest.mark.parametrize("changes", ["true", "false"])
-def test_a_batch_that_comes_again_is_the_same(
+def test_a_repeated_batch_has_the_same_rows(
     server: SharingServer, table: ChangeTable, changes: str, response_format: str
 ) -> None:
     query = Query(server, readChangeFeed=changes, responseFormat=response_format)
@@ -397,7 +399,9 @@ def test_a_batch_that_comes_again_is_the_same(
     assert sum(len(table) for table in again) > 20
 
 
-def test_the_start_of_a_query_whose_first_batch_was_not_done(server: SharingServer, table: ChangeTable) -> None:
+def test_an_unfinished_first_batch_is_repeated_from_the_same_start(
+    server: SharingServer, table: ChangeTable
+) -> None:
     """Spark keeps the end of a batch before it runs, and not where the first one began."""
     query = Query(server)
     start = query.stream.initial_offset()
@@ -415,7 +419,7 @@ def test_the_start_of_a_query_whose_first_batch_was_not_done(server: SharingServ
     assert query.rows(other, end).equals(rows_before)
 
 
-def test_files_that_are_gone(server: SharingServer, table: ChangeTable) -> None:
+def test_removed_versions_raise(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server)
     query.all()
     for version in range(5, 8):
@@ -427,7 +431,7 @@ def test_files_that_are_gone(server: SharingServer, table: ChangeTable) -> None:
     assert isinstance(caught.value, (ChangesGoneError, StreamError)), caught.value
 
 
-def test_another_table_under_its_name(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
+def test_a_replaced_table_raises(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
     query = Query(serve(table))
     query.all()
     table.commit(table.metadata(COLUMNS, table_id="another-id"))
@@ -443,7 +447,7 @@ def test_another_table_under_its_name(table: ChangeTable, serve: Serve, tmp_path
         query.batch()
 
 
-def test_fewer_versions_than_before(table: ChangeTable, serve: Serve) -> None:
+def test_a_table_with_fewer_versions_than_before_raises(table: ChangeTable, serve: Serve) -> None:
     server = serve(table)
     query = Query(server)
     query.all()
@@ -456,7 +460,7 @@ def test_fewer_versions_than_before(table: ChangeTable, serve: Serve) -> None:
 # -- a server that fails
 
 
-def test_a_server_that_is_away_for_a_while(table: ChangeTable) -> None:
+def test_a_running_query_waits_for_a_server_that_does_not_answer(table: ChangeTable) -> None:
     """A query that runs waits for it; one that starts, or takes all there is, says so."""
     with SharingServer({"s.s.t": table.root}) as server:
         query = Query(server)

@@ -42,13 +42,13 @@ def mapped(name: str, physical: str, number: int, kind: Any = "long") -> dict[st
 
 MAPPED = FEED | {"delta.columnMapping.mode": "name"}
 BEFORE = [mapped("id", "id", 1), mapped("s", "s", 2, "string")]
-#: What a version may do to the columns `BEFORE`, and what is said of it.
+#: What a version may do to the columns `BEFORE`, and the message of the error.
 BROKEN = {
     "rename": ([BEFORE[0], mapped("text", "s", 2, "string")], "column 's' was renamed to 'text'"),
     "drop": ([BEFORE[0]], "column 's' was dropped"),
     "type": ([mapped("id", "id", 1, "string"), BEFORE[1]], "column 'id' changed its type from long to string"),
 }
-broken = pytest.mark.parametrize(("columns", "said"), BROKEN.values(), ids=BROKEN)
+broken = pytest.mark.parametrize(("columns", "message"), BROKEN.values(), ids=BROKEN)
 both = pytest.mark.parametrize("changes", ["false", "true"])
 
 
@@ -121,8 +121,8 @@ def test_a_new_column_that_is_not_read_stops_nothing(table: ChangeTable, serve: 
 
 @both
 @broken
-def test_what_cannot_be_read_on_stops_for_good(
-    renamable: ChangeTable, serve: Serve, changes: str, columns: Any, said: str
+def test_a_change_that_is_not_additive_stops_at_each_restart(
+    renamable: ChangeTable, serve: Serve, changes: str, columns: Any, message: str
 ) -> None:
     query = Query(serve(renamable), readChangeFeed=changes)
     assert sorted(query.ids()) == [0, 1]
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_on_stops_for_good(
     renamable.commit(renamable.metadata(columns, MAPPED))
     assert query.ids() == [2]
     for _ in range(3):
-        with pytest.raises(SchemaChangedError, match=f"in version 3 {said}") as caught:
+        with pytest.raises(SchemaChangedError, match=f"in version 3 {message}") as caught:
             query.batch()
         assert caught.value.version == 3
         assert "startingVersion=3" in str(caught.value)
@@ -138,24 +138,26 @@ def test_what_cannot_be_read_on_stops_for_good(
         query.start()
     fresh = Query(query.server, startingVersion=3)
     renamable.commit(renamable.add("f4", rows(4)))
-    if said != BROKEN["type"][1]:
+    if message != BROKEN["type"][1]:
         assert fresh.ids() == [4]
 
 
 @broken
-def test_the_version_is_found_among_many(renamable: ChangeTable, serve: Serve, columns: Any, said: str) -> None:
+def test_the_version_of_a_change_is_found_by_binary_search(
+    renamable: ChangeTable, serve: Serve, columns: Any, message: str
+) -> None:
     for version in range(2, 9):
         renamable.commit(renamable.add(f"f{version}", rows(version)))
     renamable.commit(renamable.metadata(columns, MAPPED))
     for version in range(10, 30):
         renamable.commit(renamable.add(f"f{version}", rows(version)))
     query = Query(serve(renamable), startingVersion=0, maxVersionsPerRpc=2)
-    with pytest.raises(SchemaChangedError, match=f"in version 9 {said}") as caught:
+    with pytest.raises(SchemaChangedError, match=f"in version 9 {message}") as caught:
         query.batch()
     assert caught.value.version == 9
 
 
-def test_what_changes_no_column_stops_nothing(table: ChangeTable, serve: Serve) -> None:
+def test_metadata_without_column_changes_stops_nothing(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table))
     query.all()
     table.commit(table.metadata([ID, column("s", "string", comment="a text")]), table.add("f2", rows(2)))
@@ -179,27 +181,29 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 @both
 @broken
 @pytest.mark.parametrize("allowed", ["3", "always"])
-def test_a_restart_goes_past_what_is_allowed(
+def test_a_restart_continues_after_an_accepted_change(
     renamable: ChangeTable,
     serve: Serve,
     tmp_path: Path,
     changes: str,
     columns: Any,
-    said: str,
+    message: str,
     allowed: str,
 ) -> None:
     query = follow(serve(renamable), tmp_path, readChangeFeed=changes)
     assert sorted(query.ids()) == [0, 1]
     renamable.commit(renamable.add("f2", rows(2)))
     renamable.commit(renamable.metadata(columns, MAPPED))
-    renamable.commit(renamable.add("f4", rows(4)) if "type" not in said else renamable.metadata(columns, MAPPED))
+    renamable.commit(
+        renamable.add("f4", rows(4)) if "type" not in message else renamable.metadata(columns, MAPPED)
+    )
     assert query.ids() == [2]
-    with pytest.raises(SchemaChangedError, match=f"in version 3 {said}.*allowSourceColumnRenameAndDrop=3"):
+    with pytest.raises(SchemaChangedError, match=f"in version 3 {message}.*allowSourceColumnRenameAndDrop=3"):
         query.batch()
     assert [entry["deltaCommitVersion"] for entry in entries(tmp_path)] == [1, 3]
     for _ in range(2):
         query.start()
-        with pytest.raises(SchemaChangedError, match=f"in version 3 {said}. If the query.s sink") as caught:
+        with pytest.raises(SchemaChangedError, match=f"in version 3 {message}. If the query.s sink") as caught:
             query.batch()
         assert caught.value.version == 3
     query.start(allowSourceColumnRenameAndDrop=2)
@@ -210,7 +214,7 @@ def test_a_restart_goes_past_what_is_allowed(
     assert found is not None
     names = [item["name"] for item in columns]
     assert found.column_names[: len(names)] == names
-    if "type" not in said:
+    if "type" not in message:
         assert found.column("id").to_pylist() == [4]
     query.start(allowSourceColumnRenameAndDrop="false")  # what was passed is passed
     assert query.batch() is None
@@ -253,7 +257,7 @@ def test_rows_before_a_rename_keep_their_columns(
     }
 
 
-def test_additions_are_written_down_too(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
+def test_added_columns_are_logged_too(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
     query = follow(serve(table), tmp_path, startingVersion=0)
     assert query.ids() == [0, 1]
     table.commit(table.metadata([*COLUMNS, MORE]), table.add("f2", with_more(2)))
@@ -268,7 +272,7 @@ def test_additions_are_written_down_too(table: ChangeTable, serve: Serve, tmp_pa
     assert [entry["deltaCommitVersion"] for entry in entries(tmp_path)] == [0, 2, 3]
 
 
-def test_tracking_that_begins_later(renamable: ChangeTable, serve: Serve, tmp_path: Path) -> None:
+def test_schema_tracking_can_begin_later(renamable: ChangeTable, serve: Serve, tmp_path: Path) -> None:
     server = serve(renamable)
     query = Query(server)
     assert sorted(query.ids()) == [0, 1]
@@ -284,7 +288,7 @@ def test_tracking_that_begins_later(renamable: ChangeTable, serve: Serve, tmp_pa
     assert query.ids() == [3]
 
 
-def test_a_log_of_another_query(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
+def test_a_log_written_by_another_query_raises(table: ChangeTable, serve: Serve, tmp_path: Path) -> None:
     server = serve(table)
     one, other = follow(server, tmp_path), follow(server, tmp_path)
     other.stream.initial_offset()
@@ -294,7 +298,7 @@ def test_a_log_of_another_query(table: ChangeTable, serve: Serve, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"tableId": "other"}', "\x00"])
-def test_a_damaged_log(table: ChangeTable, serve: Serve, tmp_path: Path, text: str) -> None:
+def test_a_damaged_log_raises(table: ChangeTable, serve: Serve, tmp_path: Path, text: str) -> None:
     server = serve(table)
     follow(server, tmp_path).batch()
     (path,) = (tmp_path / "checkpoint" / "schemas").glob("*/0")
@@ -303,7 +307,7 @@ def test_a_damaged_log(table: ChangeTable, serve: Serve, tmp_path: Path, text: s
         follow(server, tmp_path)
 
 
-def test_where_the_log_may_be(tmp_path: Path) -> None:
+def test_the_log_folder_must_be_an_absolute_path(tmp_path: Path) -> None:
     given = {
         "sharecredentialsversion": "1",
         "endpoint": "https://host/api",
