@@ -47,14 +47,7 @@ def spark_batches(
     variant: VariantForm,
     names: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches in Spark's schema, of at most 64 k rows.
-
-    Args:
-        batches: batches of `schema`.
-        schema: the columns; at least one.
-        variant: the form in which variants were read.
-        names: names of the columns, if not those of the table.
-    """
+    """Yield batches of `schema` in Spark's types, of at most 64 k rows; `names` renames the columns."""
     types = [spark_type(f.type, variant) for f in schema]
     target = pa.schema(list(zip(names or schema.names, types, strict=True)))
     for batch in batches:

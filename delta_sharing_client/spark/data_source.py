@@ -45,15 +45,7 @@ _registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def register(spark: SparkSession | None = None) -> None:
-    """Register the data source ``deltaSharing`` with a session.
-
-    Args:
-        spark: the session, classic or Connect; if None the active one, or a new local one.
-
-    Raises:
-        MissingDependencyError: PySpark is not installed.
-        SparkError: Spark is older than 4.0, which has no Python data sources.
-    """
+    """Register the data source; see `delta_sharing_client.spark.register`."""
     session = session_for(spark)
     version = spark_version(session)
     if version < DATA_SOURCE_SINCE:
@@ -92,14 +84,7 @@ def register_if_missing(session: SparkSession) -> None:
 
 
 def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
-    """Return the schema of the rows as JSON, and the version that it belongs to.
-
-    Args:
-        given: the options, by names in lower case.
-
-    Raises:
-        DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
-    """
+    """Return the schema of the rows as JSON, and the version that it belongs to."""
     options = _batch_or_stream(given)
     with RestClient(options.profile, options.transport) as rest:
         columns, version = _describe(rest, options)
@@ -146,9 +131,6 @@ def plan(
         pinned: the version that `describe` returned; None if Spark did not call it.
         schema: the columns that Spark needs: those of `describe`, or the user's.
         cores: tasks that can run at a time, if known.
-
-    Raises:
-        DeltaSharingError, ValueError: an option is wrong, or the table cannot be read.
     """
     options = parse_options(given)
     with RestClient(options.profile, options.transport) as rest:

@@ -34,7 +34,6 @@ class ListingCache:
         Raises:
             ChangesGoneError: the provider has removed the next versions.
             StreamError: the server no longer answers in that format, or gives the files other ids.
-            DeltaSharingError: the request failed.
         """
         version = position.version
         needed = position.response_format or response_format
@@ -66,7 +65,6 @@ class ListingCache:
 
         Raises:
             StreamError: both formats are possible, and the order of the files differs between them.
-            DeltaSharingError: the request failed.
         """
         version, options = position.version, self._table.options
         if position.index == BEFORE or position.response_format is not None:

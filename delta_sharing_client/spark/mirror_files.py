@@ -135,13 +135,7 @@ class MirrorFiles:
         return batches_frame(self._session, encode(job), [encode(part) for part in parts], logical)
 
     def _read(self, tasks: Sequence[FileScanTask], stored: StructType, deleted: Mapping[str, Any]) -> DataFrame:
-        """Read files of equal columns with Spark.
-
-        Args:
-            tasks: the files.
-            stored: names and types of `self._data` in these files.
-            deleted: positions of deleted rows by name of file.
-        """
+        """Read files with Spark: `stored` has the names and types of `self._data`, `deleted` positions by file."""
         from pyspark.sql import functions as F  # noqa: N812
 
         schema = self._spark_types(stored)

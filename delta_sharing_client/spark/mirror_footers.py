@@ -90,14 +90,7 @@ def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
 def stored_columns(
     footer: Footer, wanted: Sequence[StructField], mode: MappingMode, file_id: str, version: tuple[int, int]
 ) -> StructType | None:
-    """Return the names and types of columns in a file.
-
-    Args:
-        footer: the file's footer.
-        wanted: columns of the table's data files.
-        mode: the table's column mapping.
-        file_id: the file, for messages.
-        version: Spark's release.
+    """Return the names and types of columns in a file, for a release of Spark.
 
     Returns:
         A field for each column, in that order; a column that the file lacks has a name that the file lacks. None

@@ -1,4 +1,4 @@
-"""Plans for executors: files divided among partitions, both encoded for Spark."""
+"""Plans for executors: bin packing of files into partitions, both encoded for Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,42 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.spark.bin_packing import PARTITION_SIZE, pack
 from delta_sharing_client.spark.job import Job, Part, encode
 from delta_sharing_client.spark.url_renewal import Renewal
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Maximum size of a plan in the function, compressed bytes; a message of Spark Connect has at most 128 MB.
 MAX_PLAN: Final = 64 * 1024 * 1024
+#: Bytes of files that make one partition, as for files that Spark reads itself.
+PARTITION_SIZE: Final = 128 * 1024 * 1024
+#: Another partition of fewer bytes costs more time than another core saves.
+MIN_PARTITION_SIZE: Final = 4 * 1024 * 1024
+#: With more tasks, Spark's scheduler is busier than its executors.
+MAX_PARTITIONS: Final = 4000
+
+_UNKNOWN_SIZE: Final = 16 * 1024 * 1024
+
+
+def pack(
+    tasks: Sequence[FileScanTask], cores: int, partition_size: int = PARTITION_SIZE
+) -> list[list[FileScanTask]]:
+    """Divide files among partitions of about the same size.
+
+    Returns:
+        Consecutive runs of `tasks`, none empty, so that collected rows are in the server's order. One per
+        `partition_size` bytes, and at least one per core if each has 4 MB; at most 4,000.
+    """
+    sizes = [task.size or _UNKNOWN_SIZE for task in tasks]
+    total = sum(sizes)
+    wanted = max(-(-total // partition_size), min(cores, -(-total // MIN_PARTITION_SIZE)), 1)
+    count = min(wanted, len(sizes), MAX_PARTITIONS)
+    parts: list[list[FileScanTask]] = [[] for _ in range(count)]
+    before = 0
+    for task, size in zip(tasks, sizes, strict=True):
+        # By the middle of the file among all bytes: the neighbours of a large file go to other partitions.
+        parts[(2 * before + size) * count // (2 * total)].append(task)
+        before += size
+    return [part for part in parts if part]
 
 
 def divide(plan: ScanPlan, cores: int, partition_size: int = PARTITION_SIZE) -> list[Part]:

@@ -54,16 +54,9 @@ class SharedTableReader(DataSourceReader):
 
 
 class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
-    """The offsets and partitions of a streaming query; `stream.TableStream` in Spark's terms.
+    """A `stream.TableStream` in Spark's terms, and the zip of the package if Spark does not copy it to streams.
 
     One instance plans a query as long as it runs; copies of it without options run on executors.
-
-    Args:
-        asked: the options, by names in lower case.
-        pinned: the version of the schema that `SharedTableSource.schema` returned.
-        schema: the columns that Spark needs.
-        cores: tasks that can run at a time, if known.
-        archive: the zip of the package, if Spark does not copy it to streams.
     """
 
     def __init__(

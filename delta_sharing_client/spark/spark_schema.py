@@ -24,12 +24,7 @@ VARIANT_SINCE = (4, 0)
 
 
 def spark_schema(schema: StructType, variant: VariantForm, version: tuple[int, int]) -> SparkStruct:
-    """Return the Spark schema of a table or of a projection of it.
-
-    Args:
-        schema: the columns.
-        variant: ``struct`` for Spark's own variant type, ``json`` for text.
-        version: Spark's version.
+    """Return the Spark schema of columns, for a release of Spark; with ``json`` variants are text.
 
     Raises:
         UnsupportedTypeError: a column has a type that this package or this Spark lacks.
@@ -57,12 +52,7 @@ def quoted(name: str) -> str:
 
 
 def asked_columns(asked: SparkStruct, schema: StructType, variant: VariantForm) -> tuple[str, ...]:
-    """Return the names of the columns that a user's schema selects.
-
-    Args:
-        asked: the argument of ``.schema(...)``.
-        schema: the table's columns.
-        variant: the form in which variants are read.
+    """Return the names of the table's columns that a user's ``.schema(...)`` selects.
 
     Raises:
         ColumnError: a column is missing in the table, has another type there, or is NOT NULL in the schema.

@@ -109,7 +109,6 @@ class TableStream:
         Raises:
             StreamError, SchemaChangedError: the next version cannot be read.
             ChangesGoneError: the next versions were removed, or the table was replaced.
-            DeltaSharingError: a request failed.
         """
         opened = self._open()
         begin = Offset.from_json(start) if start is not None else self._seen or self._first()
@@ -146,7 +145,6 @@ class TableStream:
 
         Raises:
             ChangesGoneError, StreamError: the files of the batch are no longer available as they were.
-            DeltaSharingError: a request failed.
         """
         first, last = Offset.from_json(start), Offset.from_json(end)
         self._seen = last
@@ -213,10 +211,7 @@ class TableStream:
     def _end_of_batch(self, begin: Offset, limit: tuple[str, int] | None, *, defer_errors: bool) -> Offset:
         """Admit files from an offset on; return the offset after them.
 
-        Args:
-            begin: the begin of the batch.
-            limit: as for `latest_offset`.
-            defer_errors: end the batch before an error, which the next batch raises.
+        With `defer_errors` an error after some files ends the batch, and the next batch raises it.
         """
         admission, position = self._admission(limit), begin
         while not admission.full:

@@ -117,11 +117,7 @@ class Listing:
 def list_snapshot(
     rest: RestClient, table: StreamTable, version: int, formats: tuple[ResponseFormat, ...]
 ) -> Listing:
-    """List the files of the whole table as of a version, with one request.
-
-    Raises:
-        DeltaSharingError: the request failed.
-    """
+    """List the files of the whole table as of a version, with one request."""
     options = table.options
     answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
     answer.protocol.check_readable(options.what)
@@ -142,11 +138,7 @@ def list_snapshot(
 def list_versions(
     rest: RestClient, table: StreamTable, first: int, last: int, formats: tuple[ResponseFormat, ...]
 ) -> Listing:
-    """List the files of a range of versions, with one request; the last version must exist.
-
-    Raises:
-        DeltaSharingError: the request failed.
-    """
+    """List the files of a range of versions, with one request; the last version must exist."""
     options = table.options
     versions: dict[str, Any] = {
         "formats": formats,

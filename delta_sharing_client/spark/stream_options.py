@@ -76,16 +76,7 @@ class StreamOptions(SourceOptions):
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Return the streaming query that options describe.
-
-    Args:
-        given: options by name, in lower case as Spark passes them.
-
-    Raises:
-        ValueError: an option is unknown or malformed, or conflicts with another.
-        TableNameError: `path` is missing or names no table.
-        ProfileError: the profile cannot be used.
-    """
+    """Return the streaming query that options describe; raises as `parse_options`."""
     values = parse_texts(given)
     for name, advice in _BATCH_ONLY.items():
         if name in values:

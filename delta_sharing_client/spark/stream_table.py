@@ -105,11 +105,7 @@ class StreamTable:
 
 
 def describe_stream(rest: RestClient, options: StreamOptions) -> tuple[StructType, int]:
-    """Return the columns of a stream's rows, and the version that they belong to.
-
-    Raises:
-        DeltaSharingError: the table cannot be read.
-    """
+    """Return the columns of a stream's rows, and the version that they belong to."""
     table = StreamTable.of(options, _latest(rest, options)[0])
     return table.spec.output, table.version
 
@@ -119,14 +115,10 @@ def open_stream(
 ) -> tuple[TableInfo, SchemaLog | None]:
     """Return the metadata with a stream's columns, and its schema log if schemas are tracked.
 
-    Args:
-        rest: the server.
-        options: the query.
-        pinned: the version that `describe_stream` returned; None if Spark did not call it.
+    `pinned` is the version that `describe_stream` returned; None if Spark did not call it.
 
     Raises:
         UnsupportedTableError: the table is shared without its history.
-        DeltaSharingError: the request failed.
     """
     if pinned is not None and options.schema_tracking is None:
         return _at(rest, options, pinned), None

@@ -63,13 +63,8 @@ class Renewal:
     def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file.
 
-        Args:
-            file_id: the file's id.
-            expired: the URL that expired; empty if there was none.
-
         Raises:
             StorageError: the server does not list the file any more.
-            DeltaSharingError: the request failed.
         """
         with self._lock:
             if self._urls.get(file_id, expired) == expired:

@@ -1,4 +1,4 @@
-"""What jobs on clusters and through Spark Connect read, and what they find."""
+"""Jobs for clusters and Spark Connect, and the results that they must return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A streaming query without Spark: what Spark would call, called in its order, the rows of each batch returned."""
+"""A streaming query without Spark: the calls that Spark makes, in its order; returns the rows of each batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared tables on a real cluster, whose workers do not have the package installed."""
+"""Shared tables on clusters whose workers lack the package."""
 
 from __future__ import annotations
 

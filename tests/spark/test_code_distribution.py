@@ -1,4 +1,4 @@
-"""Workers need not have the package: Spark gives them a zip of it, and what they lack is named."""
+"""Code distribution: workers import the package from a zip; errors name missing libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared tables through Spark Connect, whose server does not have the package installed."""
+"""Shared tables through Spark Connect, with a server that lacks the package."""
 
 from __future__ import annotations
 

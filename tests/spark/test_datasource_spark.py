@@ -1,4 +1,4 @@
-"""`spark.read.format("deltaSharing")`: its options, its schema, SQL, and how it fails."""
+"""The data source of `spark.read.format("deltaSharing")`: options, schemas, SQL, errors."""
 
 from __future__ import annotations
 

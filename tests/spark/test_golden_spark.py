@@ -1,4 +1,4 @@
-"""The golden tables through Spark, by both fronts, against the rows of the Arrow loader."""
+"""Golden tables by `load_as_spark` and the data source, compared with the rows of the Arrow loader."""
 
 from __future__ import annotations
 

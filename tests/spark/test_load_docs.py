@@ -1,4 +1,4 @@
-"""docs/spark.md holds: its code runs, and its tables say what the code does."""
+"""docs/spark.md: its code runs, and its tables and figures are those of the code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from waiting import HANG
 
 import delta_sharing_client as ds
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE
 from delta_sharing_client.spark.code_distribution import code_archive
 from delta_sharing_client.spark.data_source_options import OPTIONS
 from delta_sharing_client.spark.job import encode
-from delta_sharing_client.spark.partition_plan import MAX_PLAN
+from delta_sharing_client.spark.partition_plan import MAX_PARTITIONS, MAX_PLAN, MIN_PARTITION_SIZE, PARTITION_SIZE
 from delta_sharing_client.spark.session import OLDEST, pyspark_version
 
 if TYPE_CHECKING:

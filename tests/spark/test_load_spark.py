@@ -1,4 +1,4 @@
-"""`load_as_spark` and `to_spark`: what they load, where they run, and how they fail."""
+"""`load_as_spark` and `to_spark`: rows, columns, sessions, errors."""
 
 from __future__ import annotations
 

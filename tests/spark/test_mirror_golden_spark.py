@@ -1,4 +1,4 @@
-"""Mirrors of the golden tables, read by Spark without delta-spark, against the rows of the Arrow loader."""
+"""Mirrors of golden tables in Spark without delta-spark, compared with the rows of the Arrow loader."""
 
 from __future__ import annotations
 

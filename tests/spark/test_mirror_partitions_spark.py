@@ -1,4 +1,4 @@
-"""What Spark makes of a mirror's partition values, and of a column called as its own knowledge of files."""
+"""Partition values of mirrors in Spark, and a column with the name of Spark's file metadata."""
 
 from __future__ import annotations
 

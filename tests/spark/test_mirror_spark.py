@@ -1,4 +1,4 @@
-"""Mirrors read by Spark's own Parquet reader, without delta-spark: what the golden tables do not hold."""
+"""Mirrors by Spark's own Parquet reader without delta-spark: cases that no golden table has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to partitions: how many, in which order, and where a limit cuts them off."""
+"""Bin packing of files into partitions: their number, their order, and limits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.spark.bin_packing import MAX_PARTITIONS, MIN_PARTITION_SIZE, PARTITION_SIZE, pack
-from delta_sharing_client.spark.partition_plan import check_partition_size, divide
+from delta_sharing_client.spark.partition_plan import (
+    MAX_PARTITIONS,
+    MIN_PARTITION_SIZE,
+    PARTITION_SIZE,
+    check_partition_size,
+    divide,
+    pack,
+)
 
 MB = 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""URLs that expire between planning and reading: renewed on the executors, once per host, or refused."""
+"""URLs that expire between planning and reading: renewed on executors, once per host, or refused."""
 
 from __future__ import annotations
 

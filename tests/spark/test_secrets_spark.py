@@ -1,4 +1,4 @@
-"""No token and no signature in what Spark keeps or prints: plans, event log, errors, output."""
+"""No token and no signature in Spark's plans, event log, errors and output."""
 
 from __future__ import annotations
 

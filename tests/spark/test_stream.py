@@ -1,4 +1,4 @@
-"""`spark.readStream.format("deltaSharing")`: what comes of a table that grows, batch by batch."""
+"""`spark.readStream.format("deltaSharing")`: batches of a table that gains versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about streams: its code runs, and its tables say what the code does."""
+"""docs/streaming.md: its code runs, and its tables are those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream whose table, or server, changes the response format, and with it the ids of its files."""
+"""Streams while the response format changes, and with it the ids of the files."""
 
 from __future__ import annotations
 

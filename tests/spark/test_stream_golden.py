@@ -1,4 +1,4 @@
-"""The golden tables as streams, in both formats, against the rows of the Arrow loader; without Spark's JVM."""
+"""Golden tables as streams, in both formats, compared with the Arrow loader; without Spark's JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A streaming query that is killed again and again while its table changes: every change arrives, once."""
+"""A streaming query that is killed repeatedly while its table changes: each change is written once."""
 
 from __future__ import annotations
 

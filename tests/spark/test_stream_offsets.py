@@ -1,4 +1,4 @@
-"""Offsets of a stream, and how a batch is made up: without Spark and without a server."""
+"""Offsets of a stream and the admission of files to batches, without Spark and without a server."""
 
 from __future__ import annotations
 

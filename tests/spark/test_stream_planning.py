@@ -1,4 +1,4 @@
-"""What a stream reads, batch by batch, and where it stops; on the embedded server, without Spark's JVM."""
+"""Planning of streams: starts, limits, requests, stops; on the embedded server, without Spark's JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose table gets other columns: which change stops them, what they say, how they go on."""
+"""Streams of tables whose columns change: which changes stop them, the errors, and restarts."""
 
 from __future__ import annotations
 
