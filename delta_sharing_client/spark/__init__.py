@@ -1,7 +1,7 @@
 """Shared tables in Spark, without a connector jar.
 
-`load_as_spark` of the package gives a DataFrame; `register` makes ``spark.read.format("deltaSharing")`` known to a
-session, which it is by itself where the package is installed beside Spark's driver.
+`load_as_spark` of the package returns a DataFrame. `register` registers ``spark.read.format("deltaSharing")`` with
+a session; Spark finds it by itself if the Python that it runs has the package installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def register(spark: SparkSession | None = None) -> None:
     """Register the data source ``deltaSharing`` with a session.
 
     Args:
-        spark: the session, classic or Connect; without it the active one, or a new local one.
+        spark: the session, classic or Connect; if None the active one, or a new local one.
 
     Raises:
         MissingDependencyError: PySpark is not installed.

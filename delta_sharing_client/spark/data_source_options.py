@@ -265,7 +265,7 @@ def parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
     """
     if "owner" in given:  # Spark adds the owner of the table that it would create
         raise ValueError(
-            "CREATE TABLE does not work with deltaSharing, because Spark drops its options; say "
+            "CREATE TABLE does not work with deltaSharing, because Spark drops its options; use "
             "CREATE TEMPORARY VIEW name USING deltaSharing OPTIONS (path '<profile>#<share>.<schema>.<table>')"
         )
     values: dict[str, Any] = {}

@@ -46,7 +46,7 @@ def session_for(spark: SparkSession | None) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingDependencyError(package="pyspark", extra="spark", purpose="Loading into Spark") from None
-    if spark is not None and not hasattr(spark, "range"):
+    if spark is not None and not (is_connect(spark) or isinstance(spark, SparkSession)):
         raise TypeError(f"spark takes a SparkSession, not {type(spark).__name__}")
     session = spark or SparkSession.getActiveSession() or _new_session()
     version = spark_version(session)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -104,7 +105,7 @@ def _rebuild(fields: Mapping[str, Any], options: TransportOptions, plan: ScanPla
 
 def _private_folder() -> Path | None:
     """A folder that only this user can read; None if there is none, or another user made it."""
-    if not hasattr(os, "getuid"):
+    if sys.platform == "win32":  # folders have no such mode there
         return None
     folder = Path(tempfile.gettempdir()) / f"delta-sharing-{os.getuid()}"
     with contextlib.suppress(OSError):

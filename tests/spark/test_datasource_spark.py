@@ -292,7 +292,7 @@ def test_every_option_is_parsed() -> None:
             {"path": "s.d.t", "startingVersion": "1", "startingTimestamp": "2024-01-01"},
             "startingVersion and startingTimestamp cannot be given together",
         ),
-        ({"path": "s.d.t", "owner": "root"}, "CREATE TABLE does not work .* say CREATE TEMPORARY VIEW"),
+        ({"path": "s.d.t", "owner": "root"}, "CREATE TABLE does not work .* use CREATE TEMPORARY VIEW"),
         ({"path": "s.d.t", "startingVersion": "1"}, "startingVersion means nothing without readChangeFeed"),
         (
             {"path": "s.d.t", "readChangeFeed": "true", "startingVersion": "1", "limit": "3"},
