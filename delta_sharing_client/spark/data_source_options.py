@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.spark.partition_plan import check_partition_size
 from delta_sharing_client.wire.requests import RequestedFormat, format_timestamp
 
-_UNITS: Final = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def _boolean(text: str) -> bool:
@@ -53,11 +54,10 @@ def _version_or_latest(text: str) -> int | Literal["latest"]:
 
 def _bytes(text: str) -> int:
     """Parse a number of bytes with or without a unit, as Delta does: ``10m`` is 10 * 1024 * 1024."""
-    digits = text.strip().rstrip("bBkKmMgGtT").rstrip()
-    unit = text.strip()[len(digits) :].strip().lower()
-    if not digits.isascii() or not digits.isdigit() or int(digits) < 1 or unit not in _UNITS:
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower(), re.ASCII)
+    if match is None or int(match[1]) < 1:
         raise ValueError("it takes a number of bytes such as 1000000 or 10m")
-    return int(digits) << _UNITS[unit]
+    return int(match[1]) << _SHIFTS[match[2]]
 
 
 def _seconds(text: str) -> float:
@@ -106,10 +106,8 @@ def _variant(text: str) -> VariantForm:
 
 def _driver_folder(text: str) -> Path:
     parts = urlsplit(text)
-    path = Path(unquote(parts.path)) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
-    if path is None and "://" not in text and not text.startswith("dbfs:"):
-        path = Path(text)
-    if path is None or not path.is_absolute():
+    path = Path(unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else text)
+    if not path.is_absolute():
         raise ValueError(
             "it takes an absolute path of a folder that the driver can write to, by convention one under the "
             "query's checkpoint location"

@@ -38,7 +38,7 @@ class ListingCache:
         version = position.version
         needed = position.response_format or response_format
         for listing in self._listings:
-            covers = listing.snapshot == position.is_snapshot and listing.first <= version <= listing.last
+            covers = listing.snapshot == position.is_initial_snapshot and listing.first <= version <= listing.last
             if covers and needed in (None, listing.response_format):
                 if listing.fresh:
                     return listing
@@ -52,7 +52,7 @@ class ListingCache:
 
     def release(self, position: Offset) -> None:
         """Release the listings before an offset."""
-        here = (position.version, not position.is_snapshot)
+        here = (position.version, not position.is_initial_snapshot)
         self._listings = [item for item in self._listings if (item.last, not item.snapshot) >= here]
 
     def settle(self, position: Offset, latest: Callable[[], int]) -> Offset:
@@ -70,7 +70,7 @@ class ListingCache:
         if position.index == BEFORE or position.response_format is not None:
             return position
         alone = self._ask(position, version)
-        until = version if position.is_snapshot else min(latest(), version + options.max_versions - 1)
+        until = version if position.is_initial_snapshot else min(latest(), version + options.max_versions - 1)
         if until > version:
             ahead = self._ask(position, until)
             if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
@@ -121,7 +121,7 @@ class ListingCache:
 
     def _list(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
         version, table = position.version, self._table
-        if position.is_snapshot:
+        if position.is_initial_snapshot:
             return list_snapshot(self._rest, table, version, formats)
         until = min(last, version + table.options.max_versions - 1)
         return list_versions(self._rest, table, version, until, formats)

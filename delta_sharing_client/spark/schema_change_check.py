@@ -30,7 +30,7 @@ class SchemaChangeCheck:
             StreamError: the schema log cannot be written.
         """
         table = self._table
-        read = begin.version - 1 if begin.index == BEFORE and not begin.is_snapshot else begin.version
+        read = begin.version - 1 if begin.index == BEFORE and not begin.is_initial_snapshot else begin.version
         is_new = begin == begin.start
         if self._log is not None and not self._log.entries:
             self._start_log(self._log, None if is_new else read)

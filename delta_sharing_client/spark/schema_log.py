@@ -142,15 +142,12 @@ class SchemaLog:
 
 def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:
     metadata, protocol = info.metadata, info.protocol
-    partitions = [metadata.schema.find(name) for name in metadata.partition_columns]
-    described: dict[str, Any] = {
+    described = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
+        "readerFeatures": protocol.reader_features,
+        "writerFeatures": protocol.writer_features,
     }
-    if protocol.reader_features:
-        described["readerFeatures"] = list(protocol.reader_features)
-    if protocol.writer_features:
-        described["writerFeatures"] = list(protocol.writer_features)
     return {
         "tableId": table_id,
         "deltaCommitVersion": version,
@@ -160,13 +157,13 @@ def _entry(info: TableInfo, version: int, table_id: str) -> dict[str, Any]:
                 "type": "struct",
                 "fields": [
                     {"name": column.name, "type": str(column.type), "nullable": True, "metadata": {}}
-                    for column in partitions
+                    for column in map(metadata.schema.find, metadata.partition_columns)
                     if column is not None
                 ],
             }
         ),
         "tableConfigurations": dict(metadata.configuration),
-        "protocolJson": json.dumps({"protocol": described}),
+        "protocolJson": json.dumps({"protocol": {key: value for key, value in described.items() if value}}),
         "responseFormat": protocol.response_format,
     }
 

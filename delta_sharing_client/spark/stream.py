@@ -155,7 +155,10 @@ class TableStream:
         table, listings = self._open().table, self._open().listings
         table.check_offset(last)
         last = listings.settle(last, self._poller.request)
-        if (first.version, first.is_snapshot) == (last.version, last.is_snapshot) and first.index > BEFORE:
+        if (first.version, first.is_initial_snapshot) == (
+            last.version,
+            last.is_initial_snapshot,
+        ) and first.index > BEFORE:
             first = structs.replace(first, response_format=last.response_format)
         first = listings.settle(first, self._poller.request)
         chunks = list(self._chunks(first, last))
@@ -246,7 +249,7 @@ class TableStream:
     def _next(self, position: Offset) -> Listing | None:
         """Return the listing of the next files, cached or new; None if there is nothing new."""
         listings = self._open().listings
-        if position.is_snapshot:
+        if position.is_initial_snapshot:
             return listings.covering(position, position.version)
         last = self._poller.end_for(position.version)
         if last is None:
@@ -265,10 +268,13 @@ class TableStream:
         """Yield the files between two offsets, listing by listing."""
         until = last.version if last.index > BEFORE else last.version - 1
         while position.place < last.place and position.version <= until:
-            ends_here = (position.version, position.is_snapshot) == (last.version, last.is_snapshot)
+            ends_here = (position.version, position.is_initial_snapshot) == (
+                last.version,
+                last.is_initial_snapshot,
+            )
             listing = self._open().listings.covering(
                 position,
-                position.version if position.is_snapshot else until,
+                position.version if position.is_initial_snapshot else until,
                 last.response_format if ends_here else None,
             )
             reached = min(listing.last, until)

@@ -34,27 +34,18 @@ class Offset(
     omit_defaults=True,
     tag_field="sourceVersion",
     tag=OFFSET_VERSION,
-    rename={
-        "table_id": "tableId",
-        "is_snapshot": "isInitialSnapshot",
-        "initial_version": "initialVersion",
-        "initial_snapshot": "initialSnapshot",
-        "response_format": "responseFormat",
-        "file_id": "fileId",
-    },
+    rename="camel",
 ):
     """The position of a streaming query: it has read every file up to this one.
 
     Spark compares the JSON texts of offsets, so the order of the fields matters.
 
     Attributes:
-        table_id: the table's id.
-        version: the version.
-        index: the last file of that version that was read; -1 before the first one.
-        is_snapshot: whether the files are those of the whole table as of `version`, not those that it changed.
-        initial_version: the version that the query began with.
-        initial_snapshot: whether it began with the whole table.
-        response_format: the response format that `index` depends on; None before a version's first file, and in
+        table_id: the table's id. version: the version. index: the last file of that version that was read; -1
+        before the first one. is_initial_snapshot: whether the files are those of the whole table as of `version`,
+        not those that it changed. initial_version: the version that the query began with. initial_snapshot:
+        whether it began with the whole table. response_format: the response format that `index` depends on; None
+        before a version's first file, and in
             offsets of early releases.
         file_id: the id of the last file that was read, in that format.
     """
@@ -62,7 +53,7 @@ class Offset(
     table_id: str
     version: Annotated[int, Meta(ge=0)]
     index: Annotated[int, Meta(ge=BEFORE)]
-    is_snapshot: bool
+    is_initial_snapshot: bool
     initial_version: Annotated[int, Meta(ge=0)]
     initial_snapshot: bool
     response_format: ResponseFormat | None = None
@@ -75,7 +66,7 @@ class Offset(
             table_id=table_id,
             version=version,
             index=BEFORE,
-            is_snapshot=snapshot,
+            is_initial_snapshot=snapshot,
             initial_version=version,
             initial_snapshot=snapshot,
         )
@@ -118,12 +109,12 @@ class Offset(
     @property
     def place(self) -> tuple[int, bool, int]:
         """The order of a query's offsets: the whole table comes before the changes of its version."""
-        return (self.version, not self.is_snapshot, self.index)
+        return (self.version, not self.is_initial_snapshot, self.index)
 
     def after(self, version: int) -> Offset:
         """Return the offset after the last file of a version."""
         return structs.replace(
-            self, version=version + 1, index=BEFORE, is_snapshot=False, response_format=None, file_id=None
+            self, version=version + 1, index=BEFORE, is_initial_snapshot=False, response_format=None, file_id=None
         )
 
     def at(
@@ -133,7 +124,7 @@ class Offset(
         response_format: ResponseFormat | None = None,
         file_id: str | None = None,
     ) -> Offset:
-        """Return the offset after a file; `is_snapshot` stays as it is."""
+        """Return the offset after a file; `is_initial_snapshot` stays as it is."""
         return structs.replace(
             self, version=version, index=index, response_format=response_format, file_id=file_id
         )

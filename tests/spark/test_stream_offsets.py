@@ -43,7 +43,7 @@ def test_an_offset_survives_json() -> None:
 
 def test_every_offset_has_the_start_of_the_query() -> None:
     later = START.at(5, 3).after(5).at(9, 2)
-    assert (later.version, later.index, later.is_snapshot) == (9, 2, False)
+    assert (later.version, later.index, later.is_initial_snapshot) == (9, 2, False)
     assert later.start == START
     assert Offset.from_json(later.to_json()).start == START
 
@@ -52,7 +52,7 @@ def test_the_snapshot_is_before_the_changes_of_its_version() -> None:
     steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
     assert [step.place for step in steps] == sorted(step.place for step in steps)
     # The whole table as of a version comes before what that version changed.
-    assert START.at(5, 99).place < structs.replace(START, is_snapshot=False).place
+    assert START.at(5, 99).place < structs.replace(START, is_initial_snapshot=False).place
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_batch_that_ends_with_a_version_ends_before_the_next_file() -> None:
     end = Admission(max_files=2).advance(START.after(5), files((6, 2), (8, 2)), 9)
     assert (end.version, end.index) == (8, -1)
     end = Admission(max_files=2).advance(START, files((5, 2)), 5)
-    assert (end.version, end.index, end.is_snapshot) == (6, -1, False)
+    assert (end.version, end.index, end.is_initial_snapshot) == (6, -1, False)
 
 
 def test_the_file_that_exceeds_the_size_is_admitted() -> None:
