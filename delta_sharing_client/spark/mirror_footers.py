@@ -66,8 +66,8 @@ class Footer:
     """A file's footer.
 
     Attributes:
-        schema: its columns, with their field ids. Timestamps stored in 96 bits have the unit s, which Parquet
-        lacks. calendar: its metadata about the legacy calendar.
+        schema: its columns, with their field ids. Timestamps of 96 bits have the unit s, which Parquet lacks.
+        calendar: its metadata about the legacy calendar.
     """
 
     schema: pa.Schema
@@ -81,8 +81,6 @@ def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
         FileGoneError: a file is missing.
         DataError: a file is damaged, or is no Parquet file.
     """
-    if len(tasks) < _THREADS:
-        return [_footer_of(task) for task in tasks]
     with ThreadPoolExecutor(_THREADS, "delta-sharing-footers") as pool:
         return list(pool.map(_footer_of, tasks))
 

@@ -41,11 +41,14 @@ class Offset(
     Spark compares the JSON texts of offsets, so the order of the fields matters.
 
     Attributes:
-        table_id: the table's id. version: the version. index: the last file of that version that was read; -1
-        before the first one. is_initial_snapshot: whether the files are those of the whole table as of `version`,
-        not those that it changed. initial_version: the version that the query began with. initial_snapshot:
-        whether it began with the whole table. response_format: the response format that `index` depends on; None
-        before a version's first file, and in
+        table_id: the table's id.
+        version: the version.
+        index: the last file of that version that was read; -1 before the first one.
+        is_initial_snapshot: whether the files are those of the whole table as of `version`, not those that it
+            changed.
+        initial_version: the version that the query began with.
+        initial_snapshot: whether it began with the whole table.
+        response_format: the response format that `index` depends on; None before a version's first file, and in
             offsets of early releases.
         file_id: the id of the last file that was read, in that format.
     """
