@@ -85,12 +85,12 @@ def _refresh(job_bytes: bytes) -> Refresh:
     """The job's URL renewal; unpickling it imports the client of the sharing server."""
     job = _job(job_bytes)
     if job.executor_credentials is None:
-        return _Refused(job.table)
+        return _NoRenewal(job.table)
     refresh: Refresh = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
     return refresh
 
 
-class _Refused:
+class _NoRenewal:
     """The URL renewal of a job without a credential: raises."""
 
     def __init__(self, table: str) -> None:
@@ -107,7 +107,7 @@ class _Refused:
 def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
     """The task with usable URLs; missing and expired ones are renewed."""
     usable = task.expiration is None or task.expiration / 1000 > time.time() + _URL_MARGIN
-    if task.url and (usable or isinstance(refresh, _Refused)):
+    if task.url and (usable or isinstance(refresh, _NoRenewal)):
         return task
 
     def fresh(vector: DeletionVector, vector_id: str | None) -> DeletionVector:

@@ -48,9 +48,8 @@ class SharedTableReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the batches of a partition, on an executor."""
-        if partition is None or not partition.value:
-            return iter(())
-        return package_module("spark.executor").read_part(self.job, partition.value)  # type: ignore[no-any-return]
+        if partition is not None and partition.value:
+            yield from package_module("spark.executor").read_part(self.job, partition.value)
 
 
 class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
@@ -117,10 +116,8 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the batches of a partition, on an executor."""
-        if partition is None or not partition.value:
-            return iter(())
-        executor = package_module("spark.executor", self.archive)
-        return executor.read_part(*partition.value)  # type: ignore[no-any-return]
+        if partition is not None and partition.value:
+            yield from package_module("spark.executor", self.archive).read_part(*partition.value)
 
     @_without_traceback
     def commit(self, end: Any) -> None:

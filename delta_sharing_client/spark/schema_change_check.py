@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from delta_sharing_client.errors import DeltaSharingError, SchemaChangedError
+from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.spark.schema_log import SchemaLog, changes_between, schema_error
+from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
 from delta_sharing_client.spark.stream_files import Stop
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable, metadata_at
@@ -46,14 +49,27 @@ class SchemaChangeCheck:
         """Return the error for a version that stops the query; first writes its schema to the log, if tracked."""
         if stop.error is not None:
             return stop.error
-        version: int | None = stop.version
-        late, tracked = stop.version <= self._table.version, False
-        if late:
+        if stop.version <= self._table.version:
             version = self._changed_after(stop.version)
-        elif self._log is not None and stop.info is not None:
+            return self._error(
+                version,
+                stop.changed,
+                "A stream reads one schema, and this query has the columns of later versions, with rows before "
+                f"the change still to read. Start it with {_restart(version)}",
+            )
+        if self._log is not None and stop.info is not None:
             self._log = self._log.add(stop.info, stop.version)
-            tracked = True
-        return schema_error(self._table.options.what, version, stop.changed, late=late, tracked=tracked)
+            advice = (
+                "The rows before it were read, and the columns from it on were written to schemaTrackingLocation: "
+                "restart the query"
+            )
+            if not all(change.additive for change in stop.changed):
+                advice += f", with allowSourceColumnRenameAndDrop={stop.version} (or 'always')"
+        elif all(change.additive for change in stop.changed):
+            advice = "Restart the query, load() included; it continues with the new columns"
+        else:
+            advice = f"The rows before it were read. To read on, start a query with {_restart(stop.version)}"
+        return self._error(stop.version, stop.changed, advice)
 
     def _start_log(self, log: SchemaLog, read: int | None) -> None:
         """Write the first schema: the query's own, or that of the last version read if the query runs already."""
@@ -77,13 +93,20 @@ class SchemaChangeCheck:
         table, (before, after) = self._table, log.entries[-2:]
         changed = [c for c in changes_between(before, after) if not c.additive and table.is_read(c)]
         if changed and not table.options.allows(begin.version):
-            raise SchemaChangedError(
-                f"{table.options.what}: in version {begin.version} {'; '.join(map(str, changed))}. If the query's "
-                "sink is ready for that, restart the query with "
+            raise self._error(
+                begin.version,
+                changed,
+                "If the query's sink is ready for that, restart the query with "
                 f"allowSourceColumnRenameAndDrop={begin.version} (or 'always')",
-                version=begin.version,
-                columns=list(dict.fromkeys(item.column for item in changed)),
             )
+
+    def _error(self, version: int | None, changed: Sequence[ColumnChange], advice: str) -> SchemaChangedError:
+        where = "meanwhile" if version is None else f"in version {version}"
+        return SchemaChangedError(
+            f"{self._table.options.what}: {where} {'; '.join(map(str, changed))}. {advice}",
+            version=version,
+            columns=list(dict.fromkeys(change.column for change in changed)),
+        )
 
     def _changed_after(self, low: int) -> int | None:
         """Return the version after `low` that changed its columns into the query's, by binary search."""
@@ -101,3 +124,10 @@ class SchemaChangeCheck:
 
     def _metadata_of(self, version: int) -> TableInfo | None:
         return metadata_at(self._rest, self._table.options, version)
+
+
+def _restart(version: int | None) -> str:
+    return (
+        f"a new checkpoint location and startingVersion={'the version' if version is None else version}, or "
+        "follow such changes with schemaTrackingLocation; or leave the column out with the option columns"
+    )

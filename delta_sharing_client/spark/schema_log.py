@@ -7,13 +7,13 @@ from 0. A file is written atomically and never changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent
-from delta_sharing_client.errors import SchemaChangedError, StreamError
+from delta_sharing_client.errors import StreamError
 from delta_sharing_client.model.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
@@ -31,49 +31,6 @@ def mode_of(info: TableInfo) -> MappingMode:
 def changes_between(before: TableInfo, after: TableInfo) -> tuple[ColumnChange, ...]:
     """Return the changes of a table's columns from one version to another."""
     return column_changes(before.metadata, after.metadata, (mode_of(before), mode_of(after)))
-
-
-def schema_error(
-    what: str, version: int | None, changed: Sequence[ColumnChange], *, late: bool, tracked: bool
-) -> SchemaChangedError:
-    """Return the error for columns that changed: one schema cannot hold the rows before and after.
-
-    Args:
-        what: the table, for messages.
-        version: the version that changed them, if known.
-        changed: the changes.
-        late: whether the query has the columns after the change, and rows before it still to read.
-        tracked: whether the columns after it were written to the schema log.
-    """
-    where = "meanwhile" if version is None else f"in version {version}"
-    number = "the version" if version is None else str(version)
-    additive = all(item.additive for item in changed)
-    if late:
-        advice = (
-            "A stream reads one schema, and this query has the columns of later versions, with rows before the "
-            f"change still to read. Start it with a new checkpoint location and startingVersion={number}, or "
-            "follow such changes with schemaTrackingLocation; or leave the column out with the option columns"
-        )
-    elif tracked:
-        advice = (
-            "The rows before it were read, and the columns from it on were written to schemaTrackingLocation: "
-            "restart the query"
-        )
-        if not additive:
-            advice += f", with allowSourceColumnRenameAndDrop={number} (or 'always')"
-    elif additive:
-        advice = "Restart the query, load() included; it continues with the new columns"
-    else:
-        advice = (
-            "The rows before it were read. To read on, start a query with a new checkpoint location and "
-            f"startingVersion={number}, or follow such changes with schemaTrackingLocation; or leave the column "
-            "out with the option columns"
-        )
-    return SchemaChangedError(
-        f"{what}: {where} {'; '.join(map(str, changed))}. {advice}",
-        version=version,
-        columns=list(dict.fromkeys(item.column for item in changed)),
-    )
 
 
 @dataclass(frozen=True)
