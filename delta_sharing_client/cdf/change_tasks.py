@@ -153,7 +153,7 @@ class _ChangeTasks:
         change: str | None,
         deleted: DeletionVector | None,
         vector_of: FileAction | None = None,
-        only: SelectionVector | None = None,
+        selection: SelectionVector | None = None,
     ) -> FileScanTask:
         key = (change, file.version or 0, file.timestamp)
         constants = self._constants.get(key)
@@ -174,7 +174,7 @@ class _ChangeTasks:
             deletion_vector=deleted,
             deletion_vector_id=vector_file_id(vector_of or file),
             constants=constants,
-            only=only,
+            selection=selection,
         )
 
 

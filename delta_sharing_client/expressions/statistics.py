@@ -44,7 +44,7 @@ class Stats(Struct, frozen=True):
     null_count: Mapping[str, Any]
     tight: bool = True
 
-    def domain(self, name: str, data_type: DataType) -> ColumnBounds | None:
+    def bounds(self, name: str, data_type: DataType) -> ColumnBounds | None:
         """What the statistics tell of a column; None for nothing.
 
         Args:

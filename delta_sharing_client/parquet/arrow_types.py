@@ -1,8 +1,8 @@
-"""The Arrow type of each type of a table's schema; one place, used by every loader.
+"""Arrow types of the types of a table's schema.
 
-`timestamp` is an instant (`timestamp[us, UTC]`), `timestamp_ntz` a wall clock (`timestamp[us]`), `void` is
-`null`. A `variant` is a struct of its two binaries, or the text of its JSON, as the reader asks. All
-columns and fields are nullable: what the provider promises, a file may not hold.
+`timestamp` is an instant (`timestamp[us, UTC]`), `timestamp_ntz` is wall-clock time (`timestamp[us]`), `void` is
+`null`. A `variant` is a struct of its two binaries, or JSON text. All columns and fields are nullable, because
+files may break the schema's constraints.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from delta_sharing_client.model.schema import (
 )
 from delta_sharing_client.parquet.tasks import VariantForm
 
-#: A variant as its encoding defines it.
+#: The two binaries of a variant.
 VARIANT: Final = pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())])
 
 _PRIMITIVES: Final[dict[str, pa.DataType]] = {
@@ -49,10 +49,10 @@ def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataT
 
     Args:
         data_type: the type in the table's schema.
-        variant: what variants are read as.
+        variant: the form that variants are read in.
 
     Raises:
-        UnsupportedTypeError: it is, or holds, a type that this release does not know.
+        UnsupportedTypeError: the type is unknown to this release, or contains an unknown type.
     """
     if isinstance(data_type, PrimitiveType):
         if data_type.name == "variant":
@@ -81,9 +81,9 @@ def arrow_schema(schema: StructType, variant: VariantForm = "struct") -> pa.Sche
 
     Args:
         schema: the columns.
-        variant: what variants are read as.
+        variant: the form that variants are read in.
 
     Raises:
-        UnsupportedTypeError: a column has a type that this release does not know.
+        UnsupportedTypeError: a column has a type unknown to this release.
     """
     return _cached_schema(schema, variant)

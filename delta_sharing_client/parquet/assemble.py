@@ -1,7 +1,7 @@
-"""From a decoded row group to the columns of the table: conformed, checked, completed.
+"""Decoded row groups to the table's columns: cast to the table schema, validated, with constants added.
 
-What has to be done to each column depends on the file's schema alone. It is found out once for all files that
-are alike: of a table of many small files, this would else take as long as decoding them.
+The steps for each column depend on the file's schema only. They are determined once for files with equal schemas:
+for many small files, this would otherwise take as long as decoding.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import DataType, StructField, StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema, arrow_type
-from delta_sharing_client.parquet.cast import FieldFinder, check_texts, conform, holds_variant
+from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant
 from delta_sharing_client.parquet.layout import LocatedColumn
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.row_sizes import Widths
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
-#: Bytes of a column of variants that are brought to its type at a time.
+#: Bytes of a column of variants that are cast at a time.
 _VARIANT_BYTES: Final = 64 * 1024 * 1024
-#: Schemas that files of one layout may be decoded to, of which is remembered what is to be done.
-_MOST_KINDS: Final = 8
-#: Bytes of one text, repeated, that are put into one array.
+#: Number of decoded schemas whose steps are kept.
+_MAX_STEPS: Final = 8
+#: Maximum bytes of an array of one repeated text.
 _CONSTANT_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Kinds:
-    """What is to be done with columns that are decoded to a schema.
+class _Steps:
+    """The steps for the columns of a decoded schema.
 
     Attributes:
         decoded: the schema.
-        as_it_is: of each column of the table, whether the file has it in the table's type.
-        texts: whether it may hold texts, which the Parquet reader does not look at.
+        has_type: for each column of the table, whether the decoded column has its type.
+        has_texts: whether it may have strings, which the Parquet reader does not validate.
     """
 
     decoded: pa.Schema
-    as_it_is: tuple[bool, ...]
-    texts: tuple[bool, ...]
+    has_type: tuple[bool, ...]
+    has_texts: tuple[bool, ...]
 
 
 class Assembly:
-    """How the decoded columns of files of one layout become those of the table. Several threads may use it.
+    """Builds the table's columns from decoded row groups of files with equal schemas. Thread-safe.
 
     Args:
-        columns: where the columns of the table are in such a file.
+        columns: the table's columns, located in the files.
         spec: what is read.
-        indexed: whether such a file has columns that are decoded as positions in a dictionary.
+        indexed: whether the files have columns that are decoded as dictionary indices.
     """
 
     def __init__(self, columns: Sequence[LocatedColumn], spec: ReadSpec, *, indexed: bool = False) -> None:
@@ -63,18 +63,18 @@ class Assembly:
         self._types = self._schema.types
         #: The Parquet columns to decode.
         self.leaves = sorted({leaf for column in columns for leaf in column.leaves})
-        # The decoded table has the asked-for top-level columns in the file's order.
+        # Decoded tables have the requested top-level columns in the file's order.
         firsts = sorted({column.leaves[0] for column in columns if column.leaves})
         self._places = tuple(firsts.index(column.leaves[0]) if column.leaves else None for column in columns)
-        self._kinds: list[_Kinds] = []
+        self._steps: list[_Steps] = []
         self._widths: Widths | None = None
 
     def widths(self, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn]) -> Widths:
-        """Return what rows take when they are decoded.
+        """Return the sizes of decoded rows.
 
         Args:
-            schema: the file's.
-            columns: the columns of the table, located in the file.
+            schema: the file's Parquet schema.
+            columns: the table's columns, located in the file.
         """
         widths = self._widths
         if widths is None or not schema.equals(widths.schema):
@@ -93,34 +93,34 @@ class Assembly:
         """Return the table's columns.
 
         Args:
-            table: a decoded row group; None where the file holds none of the columns.
-            columns: those of the table, located in the file.
-            rows: how many rows the row group has.
+            table: a decoded row group; None if the file has none of the columns.
+            columns: the table's columns, located in the file.
+            rows: number of rows.
             task: the file.
-            calendar: the calendar that its times are in, if not everybody's.
+            calendar: the legacy calendar of its times, if any.
             metadata: its footer.
 
         Raises:
             DataError: values do not fit the table's types.
-            UnsupportedTableError: the file holds old times in a calendar or time zone that it does not tell.
+            UnsupportedTableError: the file has old times in an unknown calendar or time zone.
         """
-        kinds = None if table is None else self._kinds_of(table.schema)
+        steps = None if table is None else self._steps_of(table.schema)
         chunks: list[pa.ChunkedArray] = []
         for position, column in enumerate(columns):
             place, target = self._places[position], self._types[position]
-            if table is None or kinds is None or place is None:
+            if table is None or steps is None or place is None:
                 chunks.append(_constant(column, target, rows))
                 continue
             source = table.column(place)
-            as_it_is = kinds.as_it_is[position]
+            has_type = steps.has_type[position]
             if calendar is not None:
                 physical = [metadata.schema.column(leaf).physical_type for leaf in column.leaves]
                 what = f"file {task.file_id}: column {column.field.name!r}"
                 source = calendar.rebase(source, physical, what)
-                as_it_is = as_it_is and source.type == target
-            if not as_it_is or kinds.texts[position]:
+                has_type = has_type and source.type == target
+            if not has_type or steps.has_texts[position]:
                 try:
-                    source = _checked(source) if as_it_is else self._conform(source, column.field, target, task)
+                    source = _checked(source) if has_type else self._cast(source, column.field, target, task)
                 except pa.ArrowException as error:
                     wanted = column.field
                     raise DataError(
@@ -131,7 +131,7 @@ class Assembly:
             chunks.append(source)
         return pa.Table.from_arrays(chunks, schema=self._schema)
 
-    def _conform(
+    def _cast(
         self, source: pa.ChunkedArray, column: StructField, target: pa.DataType, task: FileScanTask
     ) -> pa.ChunkedArray:
         finder = FieldFinder(self._spec.mapping, task.file_id, column.name)
@@ -139,25 +139,25 @@ class Assembly:
         if pa.types.is_string(target) and pa.types.is_dictionary(source.type) and source.type.value_type == target:
             return pa.chunked_array([_looked_up(chunk) for chunk in chunks], target)
         if holds_variant(column.type):
-            # Texts and values put together may take many times the bytes that the file holds.
+            # JSON texts and rebuilt values may be many times as large as the file's bytes.
             chunks = [part for chunk in chunks for part in _slices(chunk)]
-        chunks = [conform(chunk, column.type, target, finder) for chunk in chunks]
+        chunks = [cast_to_schema(chunk, column.type, target, finder) for chunk in chunks]
         return _checked(pa.chunked_array(chunks, target))
 
-    def _kinds_of(self, decoded: pa.Schema) -> _Kinds:
-        # Texts come as they are, or as positions in a dictionary: that may change from one row group to the next.
-        for kinds in self._kinds:
-            if decoded.equals(kinds.decoded):
-                return kinds
-        as_it_is, texts = [], []
+    def _steps_of(self, decoded: pa.Schema) -> _Steps:
+        # Row groups of a file may differ: strings are decoded as such or as dictionary indices.
+        for steps in self._steps:
+            if decoded.equals(steps.decoded):
+                return steps
+        has_type, has_texts = [], []
         for place, target, wanted in zip(self._places, self._types, self._spec.fields, strict=True):
             nested = pa.types.is_nested(target)
             same = place is not None and decoded.field(place).type == target
             same = same and (self._spec.mapping == "none" or not nested) and not holds_variant(wanted.type)
-            as_it_is.append(same)
-            texts.append(nested or pa.types.is_string(target))
-        found = _Kinds(decoded, tuple(as_it_is), tuple(texts))
-        self._kinds = [found, *self._kinds[: _MOST_KINDS - 1]]
+            has_type.append(same)
+            has_texts.append(nested or pa.types.is_string(target))
+        found = _Steps(decoded, tuple(has_type), tuple(has_texts))
+        self._steps = [found, *self._steps[: _MAX_STEPS - 1]]
         return found
 
 
@@ -168,17 +168,17 @@ def _checked(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _looked_up(chunk: pa.DictionaryArray) -> pa.StringArray:
-    """The texts of positions in a dictionary; each text is looked at once."""
+    """Return the texts of dictionary indices; each text of the dictionary is validated once."""
     texts = chunk.dictionary_decode()
     try:
         check_texts(chunk.dictionary)
     except pa.ArrowInvalid:
-        check_texts(texts)  # perhaps no row has the one that is wrong
+        check_texts(texts)  # no row may have the invalid one
     return texts
 
 
 def _slices(chunk: pa.Array) -> Iterator[pa.Array]:
-    """Cut a chunk so that no part takes much more than `_VARIANT_BYTES`."""
+    """Yield slices of a chunk of about `_VARIANT_BYTES`."""
     rows = max(1, len(chunk) * _VARIANT_BYTES // max(chunk.nbytes, 1))
     for start in range(0, len(chunk), rows):
         yield chunk.slice(start, rows)
@@ -188,7 +188,7 @@ def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Chunk
     value = column.value
     if value is None:
         return pa.chunked_array([pa.nulls(rows, target)])
-    # Texts that are too much for one array would silently spoil it; the parts share one block.
+    # Arrow does not detect texts that are too large for one array; the parts share one block.
     size = 4 * len(value) if isinstance(value, str | bytes) else 0
     step = min(rows, max(1, _CONSTANT_BYTES // size) if size else rows)
     block = pa.repeat(value_scalar(value, column.field.type), step)
@@ -206,6 +206,6 @@ def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of a library's message; its later lines are stack contexts."""
+    """Return the first line of a library's message; later lines are stack contexts."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else "")[:300] or type(error).__name__

@@ -1,8 +1,7 @@
-"""Bring what a file holds to the types of the table's schema: exactly, or not at all.
+"""Casts of decoded columns to the table schema, without changes of values.
 
-A field is found by the table's column mapping, else by name whatever its case; one that a file does not
-have is null; one that the table does not have is left out; a narrower type of an older file is cast up. A
-cast that would change a value raises.
+Fields are found by column mapping or by name, ignoring case. Fields that a file lacks are null, fields that the
+table lacks are dropped, narrower types of older files are widened. A cast that would change a value raises.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 _OFFSET: Final = struct.Struct("=i")
-#: Texts of so many bytes in all are looked at in a copy.
+#: Texts of up to so many bytes are validated in a copy.
 _FEW_BYTES: Final = 128 * 1024
 
 
@@ -48,7 +47,7 @@ class FieldFinder:
         self.column = column
 
     def find(self, wanted: StructField, fields: Sequence[pa.Field]) -> int | None:
-        """Return the position of a column among `fields`; None where the file does not have it."""
+        """Return the position of a column among `fields`; None if the file lacks it."""
         if self.mode == "id":
             return self._by_id(field_id(wanted), fields)
         name = physical_name(wanted, self.mode)
@@ -77,17 +76,17 @@ class FieldFinder:
         return None
 
 
-def conform(array: pa.Array, data_type: DataType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
+def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
     """Return `array` as the type `target`.
 
     Args:
-        array: values as the file holds them.
+        array: decoded values.
         data_type: the column's type in the table's schema.
         target: the Arrow type of `data_type`.
-        finder: how nested fields are found.
+        finder: finds nested fields.
 
     Raises:
-        pyarrow.ArrowInvalid: a value would change; the caller names the column.
+        pyarrow.ArrowInvalid: a value would change.
         DataError: a variant is malformed.
     """
     if is_variant(data_type):
@@ -108,16 +107,16 @@ def conform(array: pa.Array, data_type: DataType, target: pa.DataType, finder: F
         return _list(array, data_type, target, finder)
     if isinstance(data_type, MapType):
         return _map(array, data_type, target, finder)
-    raise ProtocolError(f"no way to read {data_type} as {target}")
+    raise ProtocolError(f"{data_type} cannot be read as {target}")
 
 
 def is_variant(data_type: DataType) -> bool:
-    """Whether a column of that type holds variants."""
+    """Whether a type is variant."""
     return isinstance(data_type, PrimitiveType) and data_type.name == "variant"
 
 
 def holds_variant(data_type: DataType) -> bool:
-    """Whether a column of that type holds variants, at the top or further inside."""
+    """Whether a type is or contains variant."""
     if isinstance(data_type, StructType):
         return any(holds_variant(f.type) for f in data_type.fields)
     if isinstance(data_type, ArrayType):
@@ -136,13 +135,17 @@ def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder:
     if array.offset:
         array = array.take(pa.array(np.arange(len(array))))
     fields = [source.field(i) for i in range(source.num_fields)]
-    # Where a struct is null its fields may hold anything, which must not be taken for a variant's bytes.
+    # Fields of null structs may have any bytes, which must not be decoded as variants.
     parts = array.flatten() if holds_variant(data_type) else [array.field(i) for i in range(len(fields))]
     children = []
     for position, wanted in enumerate(data_type.fields):
         kind = target.field(position).type
         found = finder.find(wanted, fields)
-        child = pa.nulls(len(array), kind) if found is None else conform(parts[found], wanted.type, kind, finder)
+        child = (
+            pa.nulls(len(array), kind)
+            if found is None
+            else cast_to_schema(parts[found], wanted.type, kind, finder)
+        )
         children.append(child)
     validity = array.buffers()[0]
     return pa.Array.from_buffers(target, len(array), [validity], array.null_count, 0, children)
@@ -156,12 +159,12 @@ def _list(array: pa.Array, data_type: ArrayType, target: pa.DataType, finder: Fi
         if not _is_any_list(source):
             raise pa.ArrowInvalid(f"{source} where a list is expected")
         array = _plain_list(array)
-    values = conform(array.values, data_type.element, target.value_type, finder)
+    values = cast_to_schema(array.values, data_type.element, target.value_type, finder)
     return pa.Array.from_buffers(target, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
 
 
 def _plain_list(array: pa.Array) -> pa.ListArray:
-    """Lists of another layout as ordinary ones."""
+    """Return lists of another Arrow layout as `ListArray`."""
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -183,10 +186,10 @@ def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: Field
         return pa.nulls(len(array), target)
     if not pa.types.is_map(source):
         raise pa.ArrowInvalid(f"{source} where a map is expected")
-    keys = conform(array.keys, data_type.key, target.key_type, finder)
-    if keys.null_count:  # which would end the process below; older releases of Arrow even where it is not counted
+    keys = cast_to_schema(array.keys, data_type.key, target.key_type, finder)
+    if keys.null_count:  # Arrow would abort the process below
         raise pa.ArrowInvalid("a map with a null for a key")
-    items = conform(array.items, data_type.value, target.item_type, finder)
+    items = cast_to_schema(array.items, data_type.value, target.item_type, finder)
     entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     return pa.Array.from_buffers(
         target, len(array), array.buffers()[:2], array.null_count, array.offset, [entries]
@@ -194,10 +197,10 @@ def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: Field
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast values without structure; a value that would change raises.
+    """Cast values that are not nested.
 
     Raises:
-        pyarrow.ArrowInvalid: a value does not fit, or the two types have nothing in common.
+        pyarrow.ArrowInvalid: a value would change, or the types are unrelated.
     """
     source = array.type
     if pa.types.is_null(target) or pa.types.is_null(source):
@@ -214,10 +217,10 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def check_texts(array: pa.Array) -> None:
-    """Look at the texts of an array, which the Parquet reader does not.
+    """Validate the strings of an array, which the Parquet reader does not do.
 
     Raises:
-        pyarrow.ArrowInvalid: one is not UTF-8.
+        pyarrow.ArrowInvalid: a string is not UTF-8.
     """
     kind = array.type
     if pa.types.is_string(kind):
@@ -240,11 +243,10 @@ def _check_utf8(array: pa.StringArray) -> None:
     (stop,) = _OFFSET.unpack_from(offsets, 4 * (array.offset + len(array)))
     size = stop - start
     if size <= _FEW_BYTES:
-        # numpy would let go of the interpreter for it, and wait for its turn.
+        # numpy would release the interpreter's lock, and wait for it again.
         ascii_only = bytes(memoryview(data)[start:stop]).isascii()
     else:
         ascii_only = np.frombuffer(data, np.int8, size, start).min() >= 0
-    # ASCII, which is most of it, is seen at a glance.
     if not ascii_only:
         array.cast(pa.binary()).cast(pa.string())
 
@@ -263,7 +265,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _related(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast between the two keeps the meaning."""
+    """Whether a cast keeps the meaning of values."""
     if pa.types.is_boolean(target):
         return bool(pa.types.is_boolean(source))
     if pa.types.is_date(target):
@@ -281,7 +283,7 @@ def _related(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _to_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Microseconds, rounded down; a time without a zone is UTC. A date is midnight, of no zone."""
+    """Return microseconds, rounded down. Times without a zone are UTC; dates are midnight without a zone."""
     source = array.type
     if pa.types.is_timestamp(source):
         if source.unit == "ns":

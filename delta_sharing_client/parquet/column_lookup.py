@@ -1,4 +1,4 @@
-"""Where the columns of a table are in a Parquet file: in which of its columns, or in its partition values."""
+"""Lookup of a table's columns in a Parquet file: its Parquet columns, or its partition values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from delta_sharing_client.parquet.cast import FieldFinder
 from delta_sharing_client.parquet.layout import LocatedColumn
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
-#: The columns of the table, the places of those that take their value from the partition value of a name, and what
-#: makes the columns of the decoded ones.
+#: The table's columns, the positions and names of those with a partition value, and the assembly.
 _Located: TypeAlias = tuple[list[LocatedColumn], list[tuple[int, str]], Assembly]
-#: A table's files have the same names; a server may say anything.
+#: Sets of partition columns whose columns are kept; a table has one.
 _MOST_LOCATED: Final = 64
 
 
 class Layout:
-    """The top-level fields of a file, and which Parquet columns they take."""
+    """The top-level fields of a file with their Parquet columns."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -33,11 +32,11 @@ class Layout:
         self._starts = [0, *itertools.accumulate(_leaf_count(field.type) for field in self._fields)]
         self._found: dict[tuple[MappingMode, str], tuple[int, ...]] = {}
         self._assemblies: dict[tuple[tuple[int, ...], ...], Assembly] = {}
-        #: What `_locate` found, by the names of a file's partition values.
+        #: Results of `_locate` by the names of a file's partition values.
         self.located: dict[tuple[str, ...], _Located] = {}
 
     def leaves(self, wanted: StructField, mode: MappingMode, file_id: str) -> tuple[int, ...]:
-        """Return the Parquet columns of a column of the table; none where the file does not hold it."""
+        """Return the Parquet columns of a column of the table; empty if the file lacks it."""
         key = mode, wanted.name
         found = self._found.get(key)
         if found is None:
@@ -47,7 +46,7 @@ class Layout:
         return found
 
     def assembly(self, columns: Sequence[LocatedColumn], spec: ReadSpec) -> Assembly:
-        """Return what makes the table's columns of the decoded ones; the same for files that are alike."""
+        """Return the assembly of the columns; it is shared by files with equal schemas."""
         key = tuple(column.leaves for column in columns)
         found = self._assemblies.get(key)
         if found is None:
@@ -57,9 +56,9 @@ class Layout:
 
 
 class LayoutCache:
-    """Remembers the layout of the last file that was opened: most files of a table have the same.
+    """Keeps the layout of the last opened file, because most files of a table have equal schemas.
 
-    For one `ReadSpec`. Several threads may use it.
+    For one `ReadSpec`. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -74,18 +73,18 @@ class LayoutCache:
 
 
 def locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> tuple[Sequence[LocatedColumn], Assembly]:
-    """Find each column of the table in the file, among its partition values, or nowhere.
+    """Locate each column of the table in a file or its partition values.
 
     Args:
-        layout: the file's.
+        layout: the file's layout.
         task: the file.
         spec: what to read of it.
 
     Returns:
-        The columns, and what makes them of the decoded ones.
+        The columns, and their assembly.
 
     Raises:
-        DataError: the file lacks the field ids by which it is to be read, or a partition value is malformed.
+        DataError: the file lacks the field ids of the column mapping, or a partition value is malformed.
     """
     if task.constants:
         columns, stated, assembly = _locate(layout, task, spec)
@@ -136,7 +135,7 @@ def _locate(layout: Layout, task: FileScanTask, spec: ReadSpec) -> _Located:
 
 
 def _leaf_count(kind: pa.DataType) -> int:
-    """How many Parquet columns a field of that type takes."""
+    """Return the number of Parquet columns of a field."""
     if isinstance(kind, pa.BaseExtensionType):
         return _leaf_count(kind.storage_type)
     if pa.types.is_struct(kind):

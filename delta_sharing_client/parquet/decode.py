@@ -21,7 +21,13 @@ from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.parquet.assemble import reason
 from delta_sharing_client.parquet.column_lookup import LayoutCache, locate
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.footer import check_chunks, check_values, flat_leaf, look_at_chunks, row_counts
+from delta_sharing_client.parquet.footer import (
+    check_chunks,
+    check_values,
+    check_with_reader,
+    flat_leaf,
+    row_counts,
+)
 from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, plan_read_units
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.residual_filter import filter_batch
@@ -299,7 +305,7 @@ class ParquetSource:
         """Return how to decode a row group; check its chunks first if necessary."""
         if unchecked is not None:
             file = self._borrow()
-            look_at_chunks(file, group, self._assembly.leaves)
+            check_with_reader(file, group, self._assembly.leaves)
             self._give_back(file)
             check_values(self._metadata, group, unchecked, self._task)
         with memoryview(self._buffer) as view, view.cast("B") as data:

@@ -1,7 +1,7 @@
-"""Deletion vectors: which rows of a file do not count.
+"""Deletion vectors: the positions of a file's deleted rows.
 
-Serves "Deletion Vectors" of the Delta protocol. A vector is a 64-bit roaring bitmap of row positions, inline
-in the action (Z85 text) or in a file, where its size stands before it and its CRC-32 behind it.
+Serves "Deletion Vectors" of the Delta protocol. A vector is a 64-bit roaring bitmap of row positions, inline in
+the action (Z85 text), or in a file between its size and its CRC-32.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _MAGIC: Final = 1681511377
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUES: Final = {character: value for value, character in enumerate(_Z85)}
 _PADDING: Final = "#"
-#: A vector for four billion rows at its worst; anything longer is no vector.
+#: Maximum size: the worst case of four billion rows.
 MAX_BYTES: Final = 1 << 30
 
 
 class RowPositions:
-    """The positions of a file's rows that a deletion vector deletes, or of the only ones that count.
+    """Positions of the deleted rows of a file, or of the selected ones.
 
     Args:
         bitmap: the positions.
         file_id: the data file, for messages.
-        kept: whether the rows at the positions are the ones that count, rather than those that do not.
+        selected: whether the rows are selected; else they are deleted.
     """
 
-    def __init__(self, bitmap: BitMap64, file_id: str, *, kept: bool = False) -> None:
+    def __init__(self, bitmap: BitMap64, file_id: str, *, selected: bool = False) -> None:
         self._bitmap = bitmap
         self._file_id = file_id
-        self._kept = kept
+        self._selected = selected
 
     def __len__(self) -> int:
         return len(self._bitmap)
@@ -48,22 +48,22 @@ class RowPositions:
         return _array(self._bitmap)
 
     @property
-    def leaves_nothing(self) -> bool:
-        """Whether no row counts, whatever the file holds."""
-        return self._kept and not len(self._bitmap)
+    def selects_nothing(self) -> bool:
+        """Whether no row remains, for any number of rows."""
+        return self._selected and not len(self._bitmap)
 
     def touches(self, start: int, rows: int) -> bool:
-        """Whether one of `rows` rows from position `start` on counts."""
+        """Whether any of `rows` rows from position `start` on remains."""
         count = self._bitmap.intersection_cardinality(BitMap64(range(start, start + rows)))
-        return bool(count > 0 if self._kept else count < rows)
+        return bool(count > 0 if self._selected else count < rows)
 
-    def less(self, others: RowPositions | None) -> RowPositions:
-        """Return these positions, less others, as those of the only rows that count."""
+    def without(self, others: RowPositions | None) -> RowPositions:
+        """Return these positions without others, as selected rows."""
         bitmap = self._bitmap if others is None else self._bitmap - others._bitmap
-        return RowPositions(bitmap, self._file_id, kept=True)
+        return RowPositions(bitmap, self._file_id, selected=True)
 
     def check(self, rows: int) -> None:
-        """Raise `DataError` if a row is meant that a file of `rows` rows does not have."""
+        """Raise `DataError` if a position is not below `rows`."""
         if len(self._bitmap) and self._bitmap.max() >= rows:
             raise DataError(
                 f"its deletion vector deletes row {self._bitmap.max()} of a file of {rows} rows",
@@ -71,13 +71,13 @@ class RowPositions:
             )
 
     def keep_mask(self, start: int, rows: int) -> pa.Array | None:
-        """Return which of `rows` rows from position `start` on count; None where all of them do."""
-        # Few bytes can hold billions of positions: only those that are needed are listed.
+        """Return a mask of the remaining rows among `rows` rows from position `start` on; None if all remain."""
+        # A few bytes can stand for billions of positions: only the needed ones are expanded.
         some = self._bitmap & BitMap64(range(start, start + rows))
-        if len(some) == (rows if self._kept else 0):
+        if len(some) == (rows if self._selected else 0):
             return None
-        mask = np.full(rows, not self._kept)
-        mask[_array(some) - start] = self._kept
+        mask = np.full(rows, not self._selected)
+        mask[_array(some) - start] = self._selected
         return pa.array(mask)
 
 
@@ -86,19 +86,16 @@ def _array(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def file_range(vector: DeletionVector) -> tuple[int, int]:
-    """Return the bytes of the vector's file to fetch: first, and one past the last.
-
-    They are the size (4 bytes), the bitmap and the checksum (4 bytes).
-    """
+    """Return the byte range of the vector in its file: size (4 bytes), bitmap, checksum (4 bytes)."""
     start = vector.offset or 0
     return start, start + vector.size_in_bytes + 8
 
 
 def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
-    """Decode a vector whose bitmap stands in the action as Z85 text.
+    """Decode a vector from the Z85 text in its action.
 
     Raises:
-        DataError: the text is damaged, or does not hold what the descriptor says.
+        DataError: the text is damaged, or contradicts the descriptor.
     """
     try:
         data = z85_decode(vector.path_or_inline.reveal())
@@ -112,10 +109,10 @@ def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
 
 
 def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPositions:
-    """Decode a vector from the bytes of its file that `file_range` names.
+    """Decode a vector from the bytes of its `file_range`.
 
     Raises:
-        DataError: size, checksum or bitmap are damaged, or not what the descriptor says.
+        DataError: size, checksum or bitmap are damaged, or contradict the descriptor.
     """
     size = vector.size_in_bytes
     if len(data) != size + 8:
@@ -131,14 +128,13 @@ def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPosit
 
 
 def z85_decode(text: str) -> bytes:
-    """Decode Z85 text: five characters to four bytes.
+    """Decode Z85 text: five characters for each four bytes.
 
-    The last group may hold fewer bytes: it then begins with one `#` for each byte that is missing, as the Rust
-    crate `z85` pads. No other group begins with `#`, since its number would not fit 32 bits.
+    The last group may have fewer bytes: it begins with one `#` for each missing byte, as the Rust crate `z85`
+    pads. No other group begins with `#`, because its number would exceed 32 bits.
 
     Raises:
-        ValueError: the length is no multiple of five, a character is none of Z85's, or a group's number is too
-            large for its bytes.
+        ValueError: the length is no multiple of five, a character is not in Z85, or a group's number is too large.
     """
     if len(text) % 5:
         raise ValueError(f"{len(text)} characters are no multiple of 5")

@@ -1,4 +1,4 @@
-"""Fetching what a task names: its deletion vector, and the parts of the data file that are read."""
+"""Fetching of deletion vectors, and of the ranges of a data file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.download import PRIVATE, Download, Refresh, RetryBudget
 from delta_sharing_client.storage.presigned import StorageReader
 
-#: Bytes fetched from the end of a file: the footers of most files are in there.
+#: Bytes fetched from the end of a file; they include most footers.
 TAIL: Final = 64 * 1024
 _UNNAMED: Final = " (deletion vector without id)"
 
 
 def vector_id(task: FileScanTask) -> str:
-    """Return the id under which a task's deletion vector is renewed."""
+    """Return the id by which the URL of a task's deletion vector is renewed."""
     return vector_key(task.file_id, task.deletion_vector_id)
 
 
 def vector_key(file_id: str, vector_id: str | None) -> str:
-    """Return the id under which a deletion vector is renewed, from its file's id and its own."""
+    """Return the id by which the URL of a deletion vector is renewed."""
     return f"{file_id} (deletion vector {vector_id})" if vector_id else f"{file_id}{_UNNAMED}"
 
 
 def is_unnamed_vector(key: str) -> bool:
-    """Tell whether an id is that of a deletion vector of which only the file is known."""
+    """Whether an id is that of a deletion vector without its own file id."""
     return key.endswith(_UNNAMED)
 
 
@@ -49,19 +49,19 @@ def fetch_vector(
     cancelled: threading.Event | None = None,
     budget: RetryBudget | None = None,
 ) -> RowPositions | None:
-    """Fetch a task's deletion vector, and the rows that count where it names them; None where it has neither.
+    """Fetch a task's deletion vector and selection vector; return None if it has neither.
 
     Args:
-        storage: fetches.
+        storage: fetches the bytes.
         task: the file.
-        refresh: gives a fresh URL for one that has expired.
-        cancelled: set when nobody wants the file any more.
-        budget: the retries that a load shares.
+        refresh: renews expired URLs.
+        cancelled: set when the load is cancelled.
+        budget: the retries of the load.
 
     Raises:
-        StorageError: it cannot be downloaded.
-        DataError: it is damaged.
-        ProtocolError: it is stored in a way that a sharing server cannot mean.
+        StorageError: a vector cannot be downloaded.
+        DataError: a vector is damaged.
+        ProtocolError: a vector's descriptor is invalid in an answer of a sharing server.
     """
 
     def fetch(vector: DeletionVector | None, vector_id: str | None) -> RowPositions | None:
@@ -72,10 +72,10 @@ def fetch_vector(
         )
 
     deleted = fetch(task.deletion_vector, task.deletion_vector_id)
-    if task.only is None:
+    if task.selection is None:
         return deleted
-    marked = fetch(task.only.vector, task.only.vector_id)
-    return None if marked is None else marked.less(deleted)
+    marked = fetch(task.selection.vector, task.selection.vector_id)
+    return None if marked is None else marked.without(deleted)
 
 
 def _fetch(
@@ -109,18 +109,18 @@ def _fetch(
 
 
 class SparseFile:
-    """A Parquet file of which only the parts that are read are there.
+    """A Parquet file in memory, of which only the fetched ranges are present.
 
-    The footer is fetched at once, the pieces one by one. The memory of a piece is given back when it has
-    been decoded, so that a file of any size passes through.
+    The constructor fetches the footer. The memory of a read unit is released after decoding, so that files may be
+    larger than the memory.
 
     Args:
         download: fetches ranges of the file.
-        task: the file; its size has to be known.
+        task: the file; its size must be known.
 
     Raises:
-        FileChanged: the file is another one than when its first part was fetched.
-        DataError: it does not end as a Parquet file does.
+        FileChanged: the file changed between two requests.
+        DataError: it does not end like a Parquet file.
         DeltaSharingError: it cannot be fetched.
     """
 
@@ -128,7 +128,7 @@ class SparseFile:
         self._download = download
         size = task.size
         self._tail = max(size - TAIL, 0)
-        # First the end, by which the store confirms the size: what the server says may be out of all reason.
+        # The end first: the store confirms the size, which the server may have wrong.
         tail = bytearray(size - self._tail)
         download.range_into(memoryview(tail), self._tail, size)
         try:
@@ -147,17 +147,17 @@ class SparseFile:
 
     @property
     def buffer(self) -> mmap.mmap:
-        """The file's bytes; those not fetched are zero."""
+        """The file's bytes; bytes not fetched are zero."""
         return self._memory
 
     @property
     def footer_size(self) -> int:
-        """Bytes fetched to know the footer."""
+        """Bytes fetched with the footer."""
         return len(self._view) - self._tail
 
     def expect(self, size: int) -> None:
-        """Prepare for `size` bytes being fetched; where that is most of the file, in pages of 2 MB."""
-        # Page faults take longer than the bytes' way from the socket: 30 of 50 ms for 45 MB. Not on every system.
+        """Use pages of 2 MB, where the system has them, if `size` bytes to fetch are most of the file."""
+        # Page faults take longer than reading from the socket: 30 of 50 ms for 45 MB.
         if 2 * size > len(self._view) and hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # the system has none
                 self._memory.madvise(mmap.MADV_HUGEPAGE)
@@ -167,10 +167,10 @@ class SparseFile:
         return split([(start, min(stop, self._tail)) for start, stop in unit.ranges if start < self._tail])
 
     def fetch(self, byte_range: ByteRange) -> None:
-        """Fetch one range; several threads may.
+        """Fetch one range. Thread-safe.
 
         Raises:
-            FileChanged: the file is another one than before.
+            FileChanged: the file changed.
             DeltaSharingError: it cannot be fetched.
         """
         self._get(*byte_range)

@@ -15,11 +15,11 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: Up to here a file is always fetched whole: a second request takes longer than the bytes it would spare.
 WHOLE: Final = 1024 * 1024
-#: From here on row groups may be left out, where a filter or a limit says so.
+#: Files from this size on are fetched in ranges if a filter or a limit may skip row groups.
 SELECTIVE: Final = 4 * 1024 * 1024
-#: From here on a file is worth several connections, whatever is read of it.
+#: Files from this size on are always fetched in ranges, over several connections.
 LARGE: Final = 12 * 1024 * 1024
-#: In between, a file is fetched in pieces if at most this part of it is read.
+#: Smaller files are fetched in ranges if at most this part of them is read.
 FRACTION: Final = 0.6
 
 _WIDTHS: Final = {
@@ -41,47 +41,47 @@ class FetchEstimate:
     """What reading files would fetch.
 
     Attributes:
-        bytes: bytes of files, footers included and deletion vectors not.
-        requests: how many requests that takes.
-        in_pieces: how many of the files are fetched in pieces.
-        row_groups: row groups of those files.
-        row_groups_pruned: how many of them hold no row that can match.
+        bytes: bytes of files and footers, without deletion vectors.
+        requests: number of requests.
+        ranged_files: number of files that are fetched in ranges.
+        row_groups: number of row groups of those files.
+        row_groups_skipped: number of these row groups that cannot have matching rows.
     """
 
     bytes: int
     requests: int
-    in_pieces: int
+    ranged_files: int
     row_groups: int
-    row_groups_pruned: int
+    row_groups_skipped: int
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
-    """How the files of a scan are fetched.
+class FetchStrategy:
+    """Whether the files of a scan are fetched whole, or by footer and then ranges.
 
     Attributes:
-        fraction: about what part of each file is read, going by its columns.
-        selective: whether row groups may be left out.
+        fraction: the estimated part of each file that is read, by its columns.
+        selective: whether row groups may be skipped.
     """
 
     fraction: float
     selective: bool
 
     @classmethod
-    def of(cls, spec: ReadSpec, table_columns: StructType | None, *, limited: bool) -> Strategy:
-        """Make the strategy of a scan.
+    def of(cls, spec: ReadSpec, table_columns: StructType | None, *, limited: bool) -> FetchStrategy:
+        """Return the strategy of a scan.
 
         Args:
             spec: what is read of each file.
-            table_columns: all columns of the table; None where not known.
-            limited: whether the scan ends after some rows.
+            table_columns: all columns of the table; None if unknown.
+            limited: whether the scan has a limit.
         """
         return cls(_fraction(spec, table_columns), limited or spec.predicate is not None)
 
-    def in_pieces(self, task: FileScanTask) -> bool:
-        """Whether to fetch a file's footer first, and then only what is read of it."""
+    def uses_ranges(self, task: FileScanTask) -> bool:
+        """Whether to fetch a file's footer first, and then only the ranges that are read."""
         if not self.fraction:
-            return task.size > 2 * TAIL  # only rows are counted: the footer is enough
+            return task.size > 2 * TAIL  # rows are only counted: the footer is enough
         if task.size <= WHOLE:
             return False
         return task.size >= (SELECTIVE if self.selective else LARGE) or self.fraction <= FRACTION
@@ -96,7 +96,7 @@ def _fraction(spec: ReadSpec, table_columns: StructType | None) -> float:
 
 
 def _width(kind: DataType) -> int:
-    """About how many bytes a value takes; only good for comparing columns."""
+    """Return the estimated bytes of a value, to compare columns."""
     if isinstance(kind, PrimitiveType):
         return _WIDTHS.get(kind.name, 8)
     if isinstance(kind, StructType):

@@ -1,4 +1,4 @@
-"""What a Parquet file's footer says of its rows, held against itself before anything is made of it."""
+"""Consistency checks of Parquet footers: row counts, column chunks and numbers of values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 
 
 def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
-    """How many rows each row group has, as the footer says."""
+    """Yield the number of rows of each row group, by the footer."""
     for number in range(metadata.num_row_groups):
         rows = metadata.row_group(number).num_rows
         if rows < 0:
@@ -21,10 +21,7 @@ def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
 
 
 def check_chunks(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: FileScanTask) -> None:
-    """Check that all that is said of the columns' chunks makes sense, before anything is made of it.
-
-    Without columns to read nothing else would check the number of rows.
-    """
+    """Raise if the footer's descriptions of the columns' chunks are malformed or contradict each other."""
     metadata = file.metadata
     leaves = {leaf for column in columns for leaf in column.leaves}
     flat = flat_leaf(metadata, range(metadata.num_columns))
@@ -34,32 +31,32 @@ def check_chunks(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: F
     types = [metadata.schema.column(leaf).physical_type for leaf in touched]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        look_at_chunks(file, number, touched)
+        check_with_reader(file, number, touched)
         if [group.column(leaf).physical_type for leaf in touched] != types:
             raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
         if flat is not None:
             check_values(metadata, number, flat, task)
 
 
-def look_at_chunks(file: pq.ParquetFile, group: int, leaves: Sequence[int]) -> None:
-    """Let the reader look at the column chunks of a row group; nothing is read.
+def check_with_reader(file: pq.ParquetFile, group: int, leaves: Sequence[int]) -> None:
+    """Let the Parquet reader check the column chunks of a row group, without reading data.
 
-    Python must not be the first to do so: pyarrow ends the process where they are malformed.
+    pyarrow aborts the process if Python code accesses a malformed chunk first.
 
     Raises:
-        pyarrow.ArrowException: they are.
+        pyarrow.ArrowException: a chunk is malformed.
     """
     for _ in file.reader.iter_batches(0, row_groups=[group], column_indices=leaves, use_threads=False):
         pass
 
 
 def flat_leaf(metadata: pq.FileMetaData, leaves: Iterable[int]) -> int | None:
-    """The first of some Parquet columns that has one value to a row; None where there is none."""
+    """Return the first Parquet column with one value for each row; None if there is none."""
     return next((leaf for leaf in sorted(leaves) if not metadata.schema.column(leaf).max_repetition_level), None)
 
 
 def check_values(metadata: pq.FileMetaData, number: int, flat: int, task: FileScanTask) -> None:
-    """Hold the number of rows of a row group against the values of one column; the decoder does not."""
+    """Compare the number of rows of a row group with the values of a column, which the decoder does not do."""
     group = metadata.row_group(number)
     values = group.column(flat).num_values
     if values != group.num_rows:

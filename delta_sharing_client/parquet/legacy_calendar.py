@@ -1,13 +1,12 @@
-"""Times from before today's calendar: files that Spark wrote in its legacy calendar, brought to ours.
+"""Rebasing of dates and timestamps from Spark's legacy calendar to the proleptic Gregorian calendar.
 
-Spark before 3.0, and later ones on demand, count days in Java's old calendar: Julian up to 4 October 1582,
-Gregorian from the next day on, which is 15 October. What is kept is the date on the wall, so a day of that
-count becomes the day that has the same date in the proleptic Gregorian calendar.
+Spark before 3.0, and later releases on request, use Java's hybrid calendar: Julian up to 4 October 1582, Gregorian
+from the next day, 15 October. A date is rebased to the day with the same year, month and day.
 
-For instants the wall is in the writer's time zone, and Java's old time zones know of no history before
-1900: they take today's standard time for it. The same time on the wall is an instant of the zone's true
-offset then, mostly local mean time. `legacy_zones.txt` has these offsets, because a system's own time zones
-differ with its age and its build; they are those that Spark itself reads such files with.
+A timestamp keeps its wall-clock time in the writer's time zone. Java's old time zones have no history before 1900
+and use the present standard offset; the rebased instant uses the true offset of that time, mostly local mean time.
+`legacy_zones.txt` has the offsets with which Spark itself reads such files, because the time zones of systems
+differ.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import UnsupportedTableError
 
-#: Whether values of a kind are in the legacy calendar; `maybe` where the writer does not tell.
+#: Whether values are in the legacy calendar; `maybe` if the file does not have the information.
 Legacy: TypeAlias = Literal["no", "yes", "maybe"]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -36,16 +35,16 @@ _LEGACY_TIMES: Final = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
 
 _DAY: Final = 86_400
-#: 1582-10-15, the first day on which the two calendars agree.
+#: 1582-10-15, the first day on which both calendars are equal.
 _GREGORIAN: Final = -141_427
-#: 1900-01-01 UTC, the first instant on which the two kinds of time zones agree.
+#: 1900-01-01 UTC, the first instant at which both kinds of time zones are equal.
 _HISTORY: Final = -25_567 * _DAY
 #: Days from 0000-03-01 of the Julian calendar to 1970-01-01; the year begins in March, with the leap day last.
 _JULIAN_MARCH: Final = 719_470
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _VERSION_TEXT = re.compile(rb"(\d+)\.(\d+)")
-#: Offsets that Spark takes for a time zone; Java's old time zones read those without "GMT" as GMT.
+#: Offsets that Spark accepts as a time zone; Java's old time zones parse those without "GMT" as GMT.
 _OFFSET_TEXT = re.compile(r"Z|(?:UTC?)?[+-]\d{1,2}(?::?\d{2}){0,2}|GMT([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
 
 
@@ -54,9 +53,9 @@ class Zone:
     """A time zone before 1900.
 
     Attributes:
-        standard: seconds east of UTC that Java's old time zones take throughout.
+        standard: seconds east of UTC in Java's old time zones.
         first: seconds east of UTC before the first of `changes`.
-        changes: instants, in seconds since the epoch, and the offset from each on.
+        changes: instants in seconds since the epoch, each with the offset from then on.
     """
 
     standard: int
@@ -78,7 +77,7 @@ def _zones() -> Mapping[str, Zone]:
 
 
 def find_zone(name: str) -> Zone | None:
-    """Return the time zone of that name, as Java knows it; None for one that is not known."""
+    """Return a time zone by its name in Java; None if it is unknown."""
     if match := _OFFSET_TEXT.fullmatch(name):
         sign, hours, minutes = match.groups()
         if sign is None:
@@ -92,27 +91,20 @@ def find_zone(name: str) -> Zone | None:
 
 
 def gregorian_days(days: Numbers) -> Numbers:
-    """Turn days of the legacy calendar into days with the same date in the Gregorian one.
-
-    Args:
-        days: days since 1970-01-01.
-
-    Returns:
-        The same; 29 February of a year that has none in the Gregorian calendar is 1 March.
-    """
-    # From March to February the two calendars differ by whole days: the leap days that centuries lack.
+    """Rebase days since 1970-01-01; a 29 February that the Gregorian calendar lacks becomes 1 March."""
+    # The calendars differ by the leap days of centuries, constant from March to February.
     years = (4 * (days + _JULIAN_MARCH) + 3) // 1461
     shift = 2 - years // 100 + years // 400
     return np.where(days < _GREGORIAN, days + shift, days)
 
 
 def gregorian_times(times: Numbers, zone: Zone, per_second: int) -> Numbers:
-    """Turn instants of the legacy calendar into those with the same time on the wall in the Gregorian one.
+    """Rebase instants.
 
     Args:
-        times: since the epoch.
+        times: instants since the epoch.
         zone: the writer's time zone.
-        per_second: how many of the unit of `times` are a second.
+        per_second: units of `times` in a second.
     """
     changes = np.array([(at + to - zone.standard) * per_second for at, to in zone.changes], np.int64)
     offsets = np.array([zone.first, *(to for _, to in zone.changes)], np.int64)
@@ -129,9 +121,9 @@ class LegacyCalendar:
     """Which values of a file are in the legacy calendar.
 
     Attributes:
-        times: dates, and instants stored in 64 bits.
-        int96: instants stored in 96 bits.
-        time_zone: the writer's time zone, where the file tells.
+        times: dates, and timestamps of 64 bits.
+        int96: timestamps of 96 bits.
+        time_zone: the writer's time zone, if the file has it.
     """
 
     times: Legacy
@@ -140,11 +132,10 @@ class LegacyCalendar:
 
     @classmethod
     def of(cls, metadata: Mapping[bytes, bytes] | None) -> LegacyCalendar | None:
-        """Return what the key-value metadata of a file's footer tells; None where nothing is legacy.
+        """Return the calendar from the key-value metadata of a footer; None if no value is legacy.
 
-        Spark names its version in the files it writes, and flags the legacy calendar since it has another.
-        Files that only Spark writes and that name no version are of a Spark too old to do so, or of
-        something that imitates it.
+        Spark writes its version, and since 3.0 a flag for the legacy calendar. Files with Spark's metadata but
+        without a version may be of an older Spark.
         """
         known = metadata or {}
         version = known.get(_VERSION)
@@ -161,13 +152,13 @@ class LegacyCalendar:
         """Return a column of the file in the Gregorian calendar.
 
         Args:
-            column: the column as the file holds it.
-            physical_types: Parquet's types of its leaves, in order.
+            column: the decoded column.
+            physical_types: the physical types of its leaves, in order.
             what: the column, for messages.
 
         Raises:
-            UnsupportedTableError: it holds times so old that it matters which calendar or time zone they are
-                in, and the file does not tell.
+            UnsupportedTableError: the column has times for which the calendar or time zone matters, and the file
+                lacks the information.
         """
         chunks = [self._rebase(chunk, iter(physical_types), what) for chunk in column.chunks]
         return pa.chunked_array(chunks, column.type)
@@ -199,7 +190,7 @@ class LegacyCalendar:
             legacy, limit = self.int96, _HISTORY * _PER_SECOND[kind.unit]
         elif pa.types.is_timestamp(kind) and kind.tz is not None:
             legacy, limit = self.times, _HISTORY * _PER_SECOND[kind.unit]
-        else:  # a wall clock among them, which has never been in the legacy calendar
+        else:  # timestamp_ntz, for example, which never was in the legacy calendar
             return array
         if legacy == "no" or array.null_count == len(array):
             return array
@@ -241,13 +232,13 @@ def _legacy(certain: bool, otherwise: Legacy) -> Legacy:
 
 
 def _replaced(array: pa.Array, numbers: npt.NDArray[Any]) -> pa.Array:
-    """Other values in place of those of an array, with its nulls and its type."""
+    """Return an array with other values, and the same nulls and type."""
     mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     return pa.array(numbers, mask=mask).view(array.type)
 
 
 def _with_children(array: pa.Array, children: list[pa.Array]) -> pa.Array:
-    """A nested array with other values in its leaves."""
+    """Return a nested array with other children."""
     kind = array.type
     if pa.types.is_struct(kind):
         return pa.Array.from_buffers(kind, len(array), [array.buffers()[0]], array.null_count, 0, children)

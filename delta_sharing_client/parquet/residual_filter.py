@@ -1,4 +1,4 @@
-"""The exact row filter: a bound predicate over record batches, with SQL's NULL and IEEE's NaN."""
+"""The residual filter: a bound predicate evaluated on record batches, with SQL's NULL and IEEE's NaN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def filter_batch(batch: pa.RecordBatch, predicate: Predicate) -> pa.RecordBatch:
     """Return the rows for which the predicate is true, in order.
 
     Args:
-        batch: rows with every column that the predicate looks at.
+        batch: rows with all columns of the predicate.
         predicate: a predicate bound to the table's schema.
     """
     mask = _evaluate(predicate, batch)
@@ -51,10 +51,10 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
 
 
 def _is_in(predicate: In, column: pa.Array) -> pa.Array:
-    # Three-valued: null for null, which pc.is_in does not give. NaN is in no list.
+    # Null for null, unlike pc.is_in. NaN is in no list.
     values = [value for value in predicate.values if value == value]
     if is_float(predicate.column.type) and 0.0 in values:
-        values += [0.0, -0.0]  # equal, yet not to pc.is_in
+        values += [0.0, -0.0]  # equal values, but not for pc.is_in
     if not values:
         found = _falses(len(column))
     else:
@@ -66,7 +66,7 @@ def _is_in(predicate: In, column: pa.Array) -> pa.Array:
 
 
 def _array(scalars: list[pa.Scalar]) -> pa.Array:
-    """Scalars of one type as an array, times without a detour over datetime objects."""
+    """Return scalars of one type as an array; timestamps are not converted to datetime objects."""
     kind = scalars[0].type
     if pa.types.is_timestamp(kind):
         return pa.array([scalar.value for scalar in scalars], pa.int64()).cast(kind)
@@ -83,7 +83,7 @@ def literal(value: Value, column: StructField, kind: pa.DataType) -> pa.Scalar:
         if column.type.name in INTEGER_BITS:
             return pa.scalar(value, pa.int64())
         if column.type.name == "float":
-            # In double: a float column is compared exactly, as Python and SQL do.
+            # As double: float columns are compared exactly, as in Python and SQL.
             return pa.scalar(value, pa.float64())
         if column.type.name in ("timestamp", "timestamp_ntz"):
             return pa.scalar(value, pa.int64()).cast(kind)

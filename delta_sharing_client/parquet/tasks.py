@@ -1,4 +1,4 @@
-"""What a reader needs to know of one file; frozen, picklable, without a credential."""
+"""Scan tasks: the data files to read, and what to read of them. Frozen, picklable, without a credential."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from delta_sharing_client.model.column_mapping import MappingMode
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.secrets import SecretUrl
 
-#: What variants are read as: structs of their two binaries, or the text of their JSON.
+#: The form that variants are read in: structs of their two binaries, or JSON text.
 VariantForm: TypeAlias = Literal["struct", "json"]
 
 
 def check_variant(value: str) -> VariantForm:
-    """Return what variants are read as; raise `ValueError` for anything but ``struct`` and ``json``."""
+    """Return a valid form of variants; raise `ValueError` for anything but ``struct`` and ``json``."""
     if value == "struct":
         return "struct"
     if value == "json":
         return "json"
-    raise ValueError(f"variant is {value!r}; it takes 'struct' or 'json'")
+    raise ValueError(f"variant is {value!r}; it must be 'struct' or 'json'")
 
 
-#: Shared by all tasks without constants, or of tables without partitions: a dictionary for each of 300,000 takes
-#: 20 MB.
+#: Shared by tasks without constants or partition values: 300,000 dictionaries take 20 MB.
 NO_VALUES: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionVector:
-    """The rows of a file that a deletion vector marks, here the ones that count.
+    """A deletion vector whose rows are selected, not deleted.
 
     Attributes:
         vector: the vector.
-        vector_id: the id of its file, where told.
+        vector_id: the id of its file, if known.
     """
 
     vector: DeletionVector
@@ -46,24 +45,24 @@ class SelectionVector:
 
 
 class FileScanTask(RedactedStruct, frozen=True, gc=False):
-    """One data file to read; `msgspec.structs.replace` makes one with other values.
+    """One data file to read.
 
-    A `Struct`, and one that the garbage collector passes over, because a plan may have 300,000 of them: they are
-    made in a fifth of the time that a frozen dataclass takes, and are in no cycle of references.
+    A `Struct` without garbage collection, because a plan may have 300,000 tasks: creating one takes a fifth of the
+    time of a frozen dataclass.
 
     Attributes:
         url: the pre-signed URL.
-        file_id: the file's id in the sharing protocol; what messages show.
-        size: bytes of the file; 0 where the server does not tell.
+        file_id: the file's id in the sharing protocol, for messages.
+        size: bytes of the file; 0 if unknown.
         partition_values: the raw partition values of the file.
-        num_records: rows in the file before deletions, where the statistics tell.
-        expiration: milliseconds since the epoch at which the URL expires, where told.
-        deletion_vector: rows that do not count, where there are any.
-        deletion_vector_id: the id of the vector's file, where told.
-        constants: columns with one value throughout, such as those of a change.
-        all_rows_match: whether every row passes the scan's row filter, by the partition values alone.
-        only: the rows that count, less those of `deletion_vector`; None for all of the file. Of a file whose
-            vector a change replaced, those are the rows that it deleted, or restored.
+        num_records: rows of the file before deletions, if the statistics have it.
+        expiration: the URL's expiration in milliseconds since the epoch, if known.
+        deletion_vector: the deleted rows, if any.
+        deletion_vector_id: the id of the vector's file, if known.
+        constants: columns with a constant value, such as those of a change.
+        all_rows_match: whether all rows pass the scan's row filter, by the partition values alone.
+        selection: the rows to return, without those of `deletion_vector`; None for all rows. If a change replaced
+            a file's deletion vector, these are the rows that it deleted or restored.
     """
 
     redacted_fields: ClassVar = frozenset({"url", "expiration"})
@@ -78,16 +77,16 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
     deletion_vector_id: str | None = None
     constants: Mapping[str, str | int | None] = msgspec.field(default_factory=lambda: NO_VALUES)
     all_rows_match: bool = True
-    only: SelectionVector | None = None
+    selection: SelectionVector | None = None
 
     def __hash__(self) -> int:
-        return hash((self.url, self.file_id, self.size, self.deletion_vector_id, self.only))
+        return hash((self.url, self.file_id, self.size, self.deletion_vector_id, self.selection))
 
     @property
     def row_count(self) -> int | None:
-        """Rows that the file holds for the reader, where the statistics tell."""
-        if self.only is not None:
-            return self.only.vector.cardinality if self.deletion_vector is None else None
+        """The number of rows to return, if the statistics have it."""
+        if self.selection is not None:
+            return self.selection.vector.cardinality if self.deletion_vector is None else None
         if self.num_records is None:
             return None
         deleted = self.deletion_vector.cardinality if self.deletion_vector else 0
@@ -96,17 +95,17 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """What to make of every file of a scan.
+    """What to read of each file of a scan.
 
     Attributes:
         output: the columns to return, in order.
-        extra: columns that only the row filter looks at.
+        extra: columns that only the residual filter needs.
         partition_columns: names of the table's partition columns.
-        mapping: how columns are found in files.
-        predicate: the exact row filter, bound to the table's schema.
-        variant: what variants are read as.
-        unmapped: names of columns that are not the table's: whatever the column mapping, a file has them under
-            these names, unless the task gives their value.
+        mapping: the column mapping mode.
+        predicate: the residual filter, bound to the table's schema.
+        variant: the form that variants are read in.
+        unmapped: names of columns outside of the table's schema, to which column mapping does not apply. Files
+            have them under these names, unless the task has their value.
     """
 
     output: StructType
@@ -119,5 +118,5 @@ class ReadSpec:
 
     @property
     def fields(self) -> tuple[StructField, ...]:
-        """Every column to read: those to return, then those that only the filter needs."""
+        """All columns to read: those to return, then those that only the filter needs."""
         return self.output.fields + self.extra

@@ -1,7 +1,7 @@
-"""Variant columns: from what a Parquet file holds to one Arrow form, or to JSON text.
+"""Variant columns of Parquet files as Arrow structs or JSON text.
 
-The Arrow form of a variant is a struct of two binaries, `metadata` and `value`, as its encoding defines
-them. A null struct is SQL's NULL; the variant that holds JSON's null is a struct like any other.
+The Arrow form of a variant is a struct of two binaries, `metadata` and `value`. A null struct is SQL's NULL; a
+variant that is JSON's null is a valid struct.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from delta_sharing_client.parquet.variant_binary import NULL_VALUE, MalformedVar
 from delta_sharing_client.parquet.variant_json import json_names, to_json
 from delta_sharing_client.parquet.variant_shredding import Dictionaries, binaries, columns_of, plain, rebuild
 
-#: Rows and bytes that are turned into Python objects at a time.
+#: Rows and bytes that are converted to Python objects at a time.
 _ROWS: Final = 65_536
 _BYTES: Final = 4 * 1024 * 1024
-#: Characters of JSON text that are made at a time: few bytes can name a long name again and again.
+#: Maximum characters of the JSON texts of a batch: a few bytes can repeat a long name many times.
 _MOST_TEXT: Final = 256 * 1024 * 1024
-#: Bytes of dictionaries that are kept decoded.
+#: Bytes of dictionaries whose decoded form is kept.
 _KEEP: Final = 1024 * 1024
 
 
@@ -32,16 +32,16 @@ def cast_variant(array: pa.Array, *, file_id: str | None = None, column: str = "
     """Return variants in their Arrow form.
 
     Args:
-        array: what a file holds: a group of `metadata` and `value`, in any order, perhaps of an extension
-            type; or of `metadata` and `typed_value`, with or without `value`, where it is shredded.
+        array: a struct of `metadata` and `value`, perhaps of an extension type; if shredded, with `typed_value`,
+            and with or without `value`.
         file_id: the file, for messages.
         column: the column, for messages.
 
     Returns:
-        An array of `VARIANT`. Values that are not shredded are passed on as they are, unread.
+        An array of `VARIANT`. Values that are not shredded are not validated.
 
     Raises:
-        DataError: it is no variant, or is not shredded as the specification says.
+        DataError: the column is no variant, or breaks the rules of shredding.
     """
     array = plain(array)
     kind = array.type
@@ -68,19 +68,19 @@ def cast_variant(array: pa.Array, *, file_id: str | None = None, column: str = "
 
 
 def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str = "") -> pa.StringArray:
-    """Return variants as JSON text, as Spark's `to_json` writes it in the time zone UTC.
+    """Return variants as JSON text in the format of Spark's `to_json`, in the time zone UTC.
 
     Args:
-        array: variants in their Arrow form, or as a file holds them.
+        array: variants in their Arrow form, or as in a file.
         file_id: the file, for messages.
         column: the column, for messages.
 
     Returns:
-        A text for each variant, null for null; the text of JSON's null is ``null``.
+        A text for each variant; the text of JSON's null is ``null``.
 
     Raises:
         DataError: a variant is malformed.
-        BeyondLimitError: the texts take too much memory together; fewer rows may not.
+        BeyondLimitError: the texts exceed the limit; the caller may try fewer rows.
     """
     array = cast_variant(array, file_id=file_id, column=column)
     known: dict[bytes, list[str]] = {}
@@ -123,14 +123,14 @@ def _data_error(reason: str, file_id: str | None, column: str) -> DataError:
 
 
 def _parts(array: pa.Array) -> Iterator[pa.Array]:
-    """Cut an array so that a part's values can be Python objects without taking much memory."""
+    """Yield slices that are small enough to be converted to Python objects."""
     rows = max(1, min(_ROWS, len(array) * _BYTES // max(array.nbytes, 1)))
     for start in range(0, len(array), rows):
         yield array.slice(start, rows)
 
 
 def _rebuilt(array: pa.StructArray, metadata: pa.Array) -> pa.Array:
-    """The values of shredded variants."""
+    """Return the encoded values of shredded variants."""
     parts = []
     start = 0
     for part in _parts(array):
@@ -141,12 +141,12 @@ def _rebuilt(array: pa.StructArray, metadata: pa.Array) -> pa.Array:
 
 
 def _checked(array: pa.StructArray, metadata: pa.Array, value: pa.Array) -> pa.StructArray:
-    """Variants of these bytes, null where `array` is."""
+    """Return variants of these bytes; null where `array` is null."""
     valid = array.is_valid()
     if metadata.null_count and pc.any(pc.and_(valid, metadata.is_null())).as_py():
         raise MalformedVariantError("a variant has no metadata")
     if value.null_count:
-        # A variant without a value, where there has to be one, is a JSON null.
+        # A required variant without a value is a JSON null.
         value = pc.if_else(pc.and_(valid, value.is_null()), pa.scalar(NULL_VALUE, pa.binary()), value)
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays([metadata, value], fields=list(VARIANT), mask=mask)

@@ -1,8 +1,8 @@
-"""The binary encoding of variants: the dictionary of names, how long a value is, where its children are.
+"""Binary encoding of variants: dictionaries of names, lengths of values, positions of children.
 
-A variant is two binaries. `metadata` is a dictionary of field names; `value` is a tree in which each node
-starts with a byte that tells its kind, and objects name their fields by position in the dictionary. Bytes
-come from strangers, so that every position is checked before it is used.
+A variant is two binaries. `metadata` is a dictionary of field names. `value` is a tree: each node starts with a
+byte for its kind, and objects refer to their fields' names by index. The bytes are not trusted: every position is
+checked.
 
 Serves "Variant Binary Encoding" of the Parquet format.
 """
@@ -43,7 +43,7 @@ TIMESTAMP_NANOS: Final = 18
 TIMESTAMP_NTZ_NANOS: Final = 19
 UUID: Final = 20
 
-#: Bytes behind the first one, by kind of primitive; binaries and strings state their own.
+#: Bytes after the first one by kind of primitive; -1 for binaries and strings, which have a length.
 WIDTHS: Final = (0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, -1, -1, 8, 8, 8, 16)
 
 #: The whole value of a JSON null.
@@ -53,16 +53,16 @@ _VERSION: Final = 1
 
 
 class MalformedVariantError(ValueError):
-    """A variant's bytes, or its shredded columns, are not what the encoding says."""
+    """A variant's bytes or shredded columns break the encoding's rules."""
 
 
 class Container(NamedTuple):
     """The children of an object or an array.
 
     Attributes:
-        ids: positions of the fields' names in the dictionary; None for an array.
-        starts: where each child starts.
-        data: where the children's bytes start, and its own lists end.
+        ids: indices of the fields' names in the dictionary; None for an array.
+        starts: the offset of each child.
+        data: the offset of the first child.
     """
 
     ids: Sequence[int] | None
@@ -74,7 +74,7 @@ def parse_metadata(metadata: bytes) -> list[bytes]:
     """Return the names in a variant's dictionary, as UTF-8.
 
     Raises:
-        MalformedVariantError: the bytes are no dictionary of the known version.
+        MalformedVariantError: the bytes are malformed or of an unknown version.
     """
     if not metadata:
         raise MalformedVariantError("its metadata is empty")
@@ -95,10 +95,10 @@ def parse_metadata(metadata: bytes) -> list[bytes]:
 
 
 def unsigned(data: bytes, at: int, width: int) -> int:
-    """Return the little-endian number of `width` bytes at a position.
+    """Return the little-endian number of `width` bytes at an offset.
 
     Raises:
-        MalformedVariantError: the bytes end before.
+        MalformedVariantError: the bytes are too short.
     """
     part = data[at : at + width]
     if len(part) < width:
@@ -107,7 +107,7 @@ def unsigned(data: bytes, at: int, width: int) -> int:
 
 
 def unsigned_list(data: bytes, at: int, count: int, width: int) -> Sequence[int]:
-    """Return `count` little-endian numbers of `width` bytes; the caller has checked that they are there."""
+    """Return `count` little-endian numbers of `width` bytes; the caller checks the length."""
     if width == 1:
         return data[at : at + count]
     if width == 2:
@@ -118,11 +118,11 @@ def unsigned_list(data: bytes, at: int, count: int, width: int) -> Sequence[int]
 
 
 def container(value: bytes, at: int) -> Container:
-    """Return where the children of an object or array are.
+    """Return the children of an object or array.
 
     Args:
         value: the variant's value.
-        at: where the object or array starts; its first byte is there.
+        at: the offset of the object or array.
 
     Raises:
         MalformedVariantError: its lists are longer than its bytes.
@@ -137,7 +137,7 @@ def container(value: bytes, at: int) -> Container:
 
 
 def _layout(value: bytes, at: int) -> tuple[int, int, int, int]:
-    """Where its lists start, the bytes of an id (none in an array), how many children, the bytes of an offset."""
+    """Return the lists' offset, the width of ids (0 in arrays), the number of children, the width of offsets."""
     header = value[at] >> 2
     id_width, wide = ((header >> 2 & 3) + 1, header & 0x10) if value[at] & 3 == OBJECT else (0, header & 0x04)
     count_width = 4 if wide else 1
@@ -145,10 +145,10 @@ def _layout(value: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def value_end(value: bytes, at: int) -> int:
-    """Return where the node that starts at a position ends.
+    """Return the end of the node at an offset.
 
     Raises:
-        MalformedVariantError: no node starts there, or its bytes are not all there.
+        MalformedVariantError: the node is malformed or incomplete.
     """
     if not 0 <= at < len(value):
         raise MalformedVariantError("an element lies outside of its bytes")
@@ -178,7 +178,7 @@ def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes
         names: the dictionary.
 
     Raises:
-        MalformedVariantError: it is no object, or is malformed.
+        MalformedVariantError: the value is no object, or is malformed.
     """
     if not value or value[0] & 3 != OBJECT:
         raise MalformedVariantError("its value is no object, though its fields are stored apart")

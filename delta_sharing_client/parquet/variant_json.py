@@ -1,9 +1,8 @@
-"""A variant's bytes as JSON text, as Spark's `to_json` writes it.
+"""JSON text of variants, in the format of Spark's `to_json`.
 
-Numbers keep their value: decimals without trailing zeros, floats and doubles with the fewest digits that tell
-them from their neighbours, laid out as Java does. Times are ISO 8601 with a space, instants in UTC. Binaries
-are base64, and what JSON has no number for (NaN, infinities) is a string. The fields of an object are in the
-order in which the variant has them, which is that of their names.
+Decimals have no trailing zeros; floats and doubles have the shortest unique digits, in Java's layout. Times are
+ISO 8601 with a space, instants in UTC. Binaries are base64; NaN and infinities are strings. Fields of an object
+keep the variant's order, which is that of their names.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from delta_sharing_client.parquet.variant_binary import MalformedVariantError
 
 #: Levels of objects and arrays.
 MAX_DEPTH: Final = 2000
-#: Characters of names in one text: few bytes can name a long name again and again.
+#: Maximum characters of names in one text: a few bytes can repeat a long name many times.
 MAX_NAMES: Final = 256 * 1024 * 1024
 
 _DAY_MICROS: Final = 86_400_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal()
 
-#: As Jackson escapes, which writes the digits of a control character in capitals.
+#: Escapes of Jackson, with capital digits for control characters.
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(32)} | {
     ord(char): escape
     for char, escape in {
@@ -48,10 +47,10 @@ _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(32)} | {
 
 
 def json_names(metadata: bytes) -> list[str]:
-    """Return the names of a dictionary as they stand in an object's text: comma, quoted name, colon.
+    """Return the names of a dictionary in the form of an object's text: comma, quoted name, colon.
 
     Raises:
-        MalformedVariantError: the bytes are no dictionary, or a name is no UTF-8.
+        MalformedVariantError: the bytes are malformed, or a name is not UTF-8.
     """
     return [f",{_quoted(name)}:" for name in vb.parse_metadata(metadata)]
 
@@ -67,11 +66,11 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
         MalformedVariantError: the bytes are malformed, or nested deeper than `MAX_DEPTH`.
     """
     out: list[str] = []
-    # What is open around the current node: the nodes still to come, and what closes it.
+    # The open containers: their remaining nodes and closing bracket.
     around: list[tuple[Iterator[tuple[str, int]], str]] = []
     nodes: Iterator[tuple[str, int]] = iter((("", 0),))
     closing = ""
-    # Nodes that don't overlap take each byte once; without that a few bytes could stand for endless text.
+    # Nodes must not overlap: a few bytes could otherwise stand for unlimited text.
     size = left = len(value)
     names_left = MAX_NAMES
     while True:
@@ -115,7 +114,7 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
 
 
 def _field_names(ids: Sequence[int], names: Sequence[str]) -> list[str]:
-    """The names of an object's fields with what stands around them."""
+    """Return the quoted names of an object's fields, with the text before each."""
     try:
         befores = [names[number] for number in ids]
     except IndexError:
@@ -138,7 +137,7 @@ def _quoted(text: bytes) -> str:
 
 
 def _primitive(value: bytes, at: int) -> tuple[str, int]:
-    """The text of a node without children, and where it ends."""
+    """Return the text of a node without children, and its end."""
     kind = value[at] >> 2
     if kind >= len(vb.WIDTHS):
         raise MalformedVariantError(f"it holds a value of type {kind}, which this release does not know")
@@ -160,7 +159,7 @@ def _integer(data: bytes) -> str:
 def _double(data: bytes) -> str:
     number: float = struct.unpack("<d", data)[0]
     if number and abs(number) < 1e-300 and len(_digits(repr(number))[0]) == 1:
-        shorter = f"{number:.1e}"  # Java takes two digits where the second one brings it nearer
+        shorter = f"{number:.1e}"  # Java uses two digits if the second one makes the text more exact
         return _java_number(number, shorter if float(shorter) == number else repr(number))
     return _java_number(number, repr(number))
 
@@ -178,7 +177,7 @@ def _float(data: bytes) -> str:
 
 
 def _digits(text: str) -> tuple[str, int]:
-    """The digits of a number's text and its exponent: 0.d1d2d3... times ten to it."""
+    """Return the digits d1d2d3... and the exponent of a number 0.d1d2d3... times ten to the exponent."""
     mantissa, _, exponent = text.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
@@ -187,7 +186,7 @@ def _digits(text: str) -> tuple[str, int]:
 
 
 def _java_number(number: float, shortest: str) -> str:
-    """A number as Java's `Double.toString` lays out its digits; quoted where JSON has no such number."""
+    """Return a number in the layout of Java's `Double.toString`; NaN and infinities are quoted."""
     if not math.isfinite(number):
         return '"NaN"' if number != number else '"Infinity"' if number > 0 else '"-Infinity"'
     sign = "-" if math.copysign(1.0, number) < 0 else ""
@@ -215,11 +214,11 @@ def _decimal(data: bytes) -> str:
 
 
 def _date_text(days: int) -> str:
-    """A day since 1970-01-01 in ISO 8601, whatever its year."""
+    """Return a day since 1970-01-01 in ISO 8601, for any year."""
     ordinal = days + _EPOCH_DAY
     if 1 <= ordinal <= _LAST_DAY:
         return date.fromordinal(ordinal).isoformat()
-    # 400 years have the same number of days wherever they start.
+    # Each 400 years have the same number of days.
     cycles, rest = divmod(ordinal - 1, 146_097)
     within = date.fromordinal(rest + 1)
     year = within.year + 400 * cycles

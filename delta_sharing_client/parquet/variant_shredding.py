@@ -1,8 +1,8 @@
-"""Shredded variants put together again: typed columns back to the bytes they stand for.
+"""Reconstruction of shredded variants: typed columns to encoded values.
 
-A shredded variant is a group of `value` (bytes) and `typed_value` (a column of one type); where the latter
-is a group or a list, its fields or elements are such groups again. Work goes column by column: each group
-gives the encoded value of each of its places, and its parent puts them into objects and arrays.
+A shredded variant is a group of `value` (bytes) and `typed_value` (a column of one type). If the latter is a group
+or a list, its fields or elements are such groups again. Each group is converted to a column of encoded values,
+from which its parent encodes objects and arrays.
 
 Serves "Variant Shredding" of the Parquet format.
 """
@@ -23,7 +23,7 @@ from delta_sharing_client.parquet.variant_binary import MalformedVariantError
 #: Levels of groups within groups.
 MAX_DEPTH: Final = 100
 
-#: An encoded value for each place of a column; None where there is none.
+#: An encoded value for each row of a column; None for a missing one.
 Encoded: TypeAlias = list[bytes | None]
 
 _SHORT_STRINGS: Final = tuple(bytes([length << 2 | vb.SHORT_STRING]) for length in range(64))
@@ -32,14 +32,14 @@ _STRING_BYTE: Final = bytes([vb.STRING << 2])
 
 
 class Dictionaries:
-    """The dictionaries of a column's variants, decoded when a row asks for its own.
+    """The dictionaries of a column's variants, decoded on first use.
 
     Args:
         metadata: the `metadata` of each row.
         first: the number of the first row, for messages.
     """
 
-    #: Bytes of dictionaries that are kept decoded; most tables have few different ones.
+    #: Bytes of dictionaries whose decoded form is kept; most tables have few different ones.
     _KEEP: Final = 1024 * 1024
 
     def __init__(self, metadata: Sequence[bytes | None], first: int = 0) -> None:
@@ -49,16 +49,16 @@ class Dictionaries:
         self._kept = 0
 
     def of(self, row: int) -> tuple[list[bytes], Mapping[bytes, int]]:
-        """Return the names of a row's dictionary, and the position of each.
+        """Return the names of a row's dictionary, and the index of each.
 
         Raises:
-            MalformedVariantError: it is missing or malformed.
+            MalformedVariantError: the dictionary is missing or malformed.
         """
         metadata = self._metadata[row - self.first] or b""
         found = self._known.get(metadata)
         if found is None:
             names = vb.parse_metadata(metadata)
-            # The first of names that a dictionary holds twice.
+            # The first index of a duplicate name.
             found = names, {name: len(names) - 1 - back for back, name in enumerate(reversed(names))}
             self._kept += len(metadata)
             if self._kept > self._KEEP:
@@ -72,23 +72,23 @@ def rebuild(group: pa.StructArray, dictionaries: Dictionaries) -> Encoded:
     """Return the encoded value of each row of a shredded variant.
 
     Args:
-        group: `value` and `typed_value`; what else it holds is not looked at.
+        group: `value` and `typed_value`; other fields are ignored.
         dictionaries: the rows' dictionaries.
 
     Returns:
-        A value each; None where both columns are null.
+        A value for each row; None if both columns are null.
 
     Raises:
-        MalformedVariantError: a row is not shredded as the specification says.
+        MalformedVariantError: a row breaks the rules of shredding.
     """
     return _group(group, np.arange(dictionaries.first, dictionaries.first + len(group)), dictionaries, 0)
 
 
 def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:
-    """Return the columns of a group by name; null where the group is.
+    """Return the columns of a group by name; null where the group is null.
 
     Raises:
-        MalformedVariantError: two have the same name.
+        MalformedVariantError: two columns have the same name.
     """
     columns = {group.type.field(i).name: child for i, child in enumerate(group.flatten())}
     if len(columns) < group.type.num_fields:
@@ -97,10 +97,10 @@ def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def binaries(array: pa.Array) -> pa.Array:
-    """Return a column of bytes as the plain binary type.
+    """Return a column of bytes as the type `binary`.
 
     Raises:
-        MalformedVariantError: it holds something else.
+        MalformedVariantError: the column has another type.
     """
     array = plain(array)
     kind = array.type
@@ -119,7 +119,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _group(group: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionaries, depth: int) -> Encoded:
-    """The values of a group of `value` and `typed_value`; `rows` are the places' rows."""
+    """Return the encoded values of a group of `value` and `typed_value`; `rows` are their row numbers."""
     if depth > MAX_DEPTH:
         raise MalformedVariantError(f"it is shredded deeper than {MAX_DEPTH} levels")
     group = plain(group)
@@ -191,7 +191,7 @@ def _arrays(array: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionar
     result: Encoded = []
     start = 0
     for present, length in zip(here, lengths.tolist(), strict=True):
-        # An element that is missing is a JSON null: an array has no holes.
+        # A missing element is a JSON null.
         values = [vb.NULL_VALUE if item is None else item for item in elements[start : start + length]]
         result.append(encode_array(values) if present else None)
         start += length
@@ -203,10 +203,10 @@ def encode_object(fields: Sequence[tuple[bytes, bytes]], ids: Mapping[bytes, int
 
     Args:
         fields: names and encoded values, in the order of the names.
-        ids: the position of each name in the dictionary.
+        ids: the index of each name in the dictionary.
 
     Raises:
-        MalformedVariantError: the dictionary lacks a name, or a name is there twice.
+        MalformedVariantError: the dictionary lacks a name, or a name occurs twice.
     """
     try:
         numbers = [ids[name] for name, _ in fields]
@@ -247,7 +247,7 @@ def encode_array(values: Sequence[bytes]) -> bytes:
 
 
 def _width(number: int) -> int:
-    """Bytes that a number takes, at least one."""
+    """Return the bytes of a number, at least one."""
     if number >= 1 << 32:
         raise MalformedVariantError("it takes more than 4 GiB")
     return max((number.bit_length() + 7) // 8, 1)
@@ -272,7 +272,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _scalars(array: pa.Array) -> Encoded:
-    """The values of a column without structure, as variants of just its type."""
+    """Return the encoded values of a column that is not nested."""
     kind = array.type
     if pa.types.is_boolean(kind):
         texts = (bytes([vb.FALSE << 2]), bytes([vb.TRUE << 2]))
@@ -280,7 +280,7 @@ def _scalars(array: pa.Array) -> Encoded:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return _texts(array.cast(pa.large_string()).cast(pa.large_binary()), _string)
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16:
-        # Arrow has dropped the annotation; no other type of variants is stored so.
+        # Arrow drops the UUID annotation; no other type of variants has this storage.
         prefix = bytes([vb.UUID << 2])
         return _texts(array, lambda data: prefix + data)
     if pa.types.is_decimal(kind):
@@ -321,7 +321,7 @@ def _texts(array: pa.Array, encode: Callable[[bytes], bytes]) -> Encoded:
 
 
 def _fixed(prefix: bytes, numbers: pa.Array, array: pa.Array) -> Encoded:
-    """Numbers behind a prefix, little-endian."""
+    """Return a prefix and a little-endian number for each row."""
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     little = values.astype(values.dtype.newbyteorder("<"))
     return _rows(prefix, little.view(np.uint8).reshape(len(array), -1), array)
@@ -348,7 +348,7 @@ def _decimals(array: pa.Array) -> Encoded:
 
 
 def _rows(prefix: bytes, data: np.ndarray[Any, Any], array: pa.Array) -> Encoded:
-    """Each row's bytes behind a prefix; None where the column is null."""
+    """Return a prefix and the bytes of each row; None where the column is null."""
     size = len(prefix) + data.shape[1]
     table = np.empty((len(data), size), np.uint8)
     table[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)

@@ -214,7 +214,7 @@ class TaskPlanner:
             return None
 
         def bounds_of(column: StructField) -> ColumnBounds | None:
-            return partition.bounds.get(column.name) or known.domain(self._names[column.name], column.type)
+            return partition.bounds.get(column.name) or known.bounds(self._names[column.name], column.type)
 
         return None if outcomes(self._spec.predicate, bounds_of) & TRUE else SkipReason.STATS
 

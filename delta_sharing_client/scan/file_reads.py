@@ -19,7 +19,7 @@ from delta_sharing_client.parquet.column_lookup import LayoutCache
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
-from delta_sharing_client.parquet.fetch_strategy import Strategy
+from delta_sharing_client.parquet.fetch_strategy import FetchStrategy
 from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ByteRange, ReadUnit
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
@@ -71,7 +71,7 @@ class FileReads:
         self._limit = limit
         budget = min(memory_budget or options.memory_budget, options.memory_budget)
         self.memory = MemoryBudget(budget)
-        self.strategy = Strategy.of(spec, table_columns, limited=limit is not None)
+        self.strategy = FetchStrategy.of(spec, table_columns, limited=limit is not None)
         self.cores = os.cpu_count() or 1
         self._retries = RetryBudget(files, options.max_connections)
         self._single = files == 1
@@ -93,7 +93,7 @@ class FileReads:
     def open(self, task: FileScanTask) -> FileRead:
         """Return a file; the units of a file that is read in ranges follow when its footer is fetched."""
         file = FileRead(next(self._places), task, self._download(task))
-        if self.strategy.in_pieces(task):
+        if self.strategy.uses_ranges(task):
             self._fetchers.submit((file.place, OPENING), self._open_ranges, file)
         else:
             file.units = [_whole_file(file)]
@@ -145,7 +145,7 @@ class FileReads:
         """Fetch the footer and plan the units."""
         try:
             deleted = self._vector(file.task)
-            if deleted is not None and deleted.leaves_nothing:
+            if deleted is not None and deleted.selects_nothing:
                 file.units = []
                 return
             file.sparse = SparseFile(file.download, file.task)
@@ -166,7 +166,7 @@ class FileReads:
     def _fetch_whole(self, file: FileRead, unit: UnitRead) -> None:
         try:
             deleted = self._vector(file.task)
-            if deleted is not None and deleted.leaves_nothing:
+            if deleted is not None and deleted.selects_nothing:
                 self.memory.put(unit, [], last=True)
                 return
             data = file.download.restarting(partial(file.download.whole, self._slabs))

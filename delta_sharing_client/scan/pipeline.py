@@ -100,7 +100,7 @@ def estimate_fetch(
 
 
 def _estimate(tasks: Sequence[FileScanTask], reads: FileReads) -> FetchEstimate:
-    files = [reads.open(task) for task in tasks if reads.strategy.in_pieces(task)]
+    files = [reads.open(task) for task in tasks if reads.strategy.uses_ranges(task)]
     size = sum(task.size for task in tasks) - sum(file.task.size for file in files)
     requests = len(tasks) - len(files)
     groups = kept = 0

@@ -1,4 +1,4 @@
-"""`Sink`: what all sinks share. How a batch is taken, and what of it is new."""
+"""`Sink`, the base class of all sinks, and `Incoming`, the rows of a batch to store."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Mode: TypeAlias = Literal["append", "apply"]
 _CHANGE_TYPE: Final = "_change_type"
 _VERSION: Final = "_commit_version"
 _CHANGE_COLUMNS: Final = (_CHANGE_TYPE, _VERSION, "_commit_timestamp")
-#: Rows are handed on in pieces of about this size.
-_PIECE_BYTES: Final = 64 * 1024 * 1024
-_PIECE_ROWS: Final = 250_000
+#: Maximum size of the tables that rows are written in.
+_CHUNK_BYTES: Final = 64 * 1024 * 1024
+_CHUNK_ROWS: Final = 250_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteResult:
-    """What became of a batch.
+    """The result of writing a batch.
 
     Attributes:
-        version: the last version that the sink holds of this poller.
-        skipped: whether all of the batch was there already, so that nothing was written.
-        inserted: rows written. Of ``apply``, those of the last state of each key that changed.
-        deleted: rows taken out of the target; 0 of ``append``.
+        version: the last version of this poller in the sink.
+        skipped: whether the sink had the whole batch already and wrote nothing.
+        inserted: rows written; in mode ``apply`` the last state of each changed key.
+        deleted: rows deleted from the target; 0 in mode ``append``.
     """
 
     version: int
@@ -48,15 +48,15 @@ class WriteResult:
 
 
 class Incoming:
-    """What a sink has to take of one batch.
+    """The rows of one batch that a sink stores.
 
     Attributes:
-        poller_id: whose batch it is.
-        first_version, last_version: its versions, both included.
+        poller_id: the id of the batch's poller.
+        first_version, last_version: the range of versions, inclusive.
         is_snapshot: whether it is the whole table.
-        schema: the columns to store, without those of a change unless they are stored too.
-        variant: what variants were read as.
-        keys: the key columns, spelt as in `schema`.
+        schema: the columns to store; change columns only if they are stored too.
+        variant: the form that variants were read in.
+        keys: the key columns, spelled as in `schema`.
     """
 
     def __init__(
@@ -80,11 +80,7 @@ class Incoming:
             self.keys = key_columns(self.schema, keys, sink)
 
     def chunks(self, after: int) -> Iterator[pa.Table]:
-        """Yield the rows of versions after one, in order, in pieces of bounded size, with all columns.
-
-        Args:
-            after: the last version that the sink holds already.
-        """
+        """Yield the rows of versions after `after` in order, with all columns, as tables of bounded size."""
         import pyarrow as pa
 
         held: list[pa.RecordBatch] = []
@@ -95,19 +91,19 @@ class Incoming:
                 continue
             held.append(new)
             rows, size = rows + new.num_rows, size + new.nbytes
-            if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
+            if rows >= _CHUNK_ROWS or size >= _CHUNK_BYTES:
                 yield pa.Table.from_batches(held)
                 held, rows, size = [], 0, 0
         if held:
             yield pa.Table.from_batches(held)
 
     def rows(self, after: int) -> Iterator[pa.Table]:
-        """Yield the same with only the columns that are stored."""
+        """Yield the same rows with only the columns to store."""
         for chunk in self.chunks(after):
             yield chunk.select(self.schema.names)
 
     def net(self, after: int) -> NetChanges:
-        """Return what the changes come to, key by key; all of them are held in memory."""
+        """Return the net change per key; all changes are held in memory."""
         import pyarrow as pa
 
         from delta_sharing_client.sinks.keys import net_changes
@@ -117,7 +113,7 @@ class Incoming:
         return net_changes(changes, self.keys, self.schema.names, self._sink)
 
     def _new(self, batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
-        """Leave out what the sink holds: a batch made anew after a damaged checkpoint may begin before that."""
+        """Return the rows after a version; after a damaged checkpoint, a batch may have stored ones."""
         import pyarrow.compute as pc
 
         if self._batch.first_version <= after:
@@ -135,21 +131,21 @@ class Incoming:
 
 
 class Sink(ABC):
-    """Where the batches of a poller are stored, each exactly once.
+    """Stores the batches of a poller, each exactly once.
 
     Write a batch, then commit it::
 
         sink.write(batch)
         batch.commit()
 
-    If the process ends in between, the poller hands the batch out again, and `write` finds that it is there. That
-    holds as long as the poller has a checkpoint. One thread at a time uses a sink.
+    If the process ends between the two calls, the poller returns the batch again, and `write` skips it. This
+    requires a poller with a checkpoint. A sink is not thread-safe.
 
     Attributes:
         mode: ``append`` or ``apply``.
-        keys: the columns that tell the rows apart (``apply``).
-        change_columns: whether ``append`` stores the three columns of a change too.
-        add_columns: whether columns that are new in a batch are added to the target.
+        keys: the key columns (``apply``).
+        change_columns: whether ``append`` stores the three change columns too.
+        add_columns: whether new columns of a batch are added to the target.
     """
 
     def __init__(
@@ -174,24 +170,24 @@ class Sink(ABC):
         self.add_columns = add_columns
 
     def write(self, batch: ChangeBatch) -> WriteResult:
-        """Store a batch, unless it is there already; in one transaction, durably. Commit the batch after it.
+        """Store a batch durably in one transaction, unless it is stored already. Commit the batch afterwards.
 
-        In mode ``apply`` a snapshot takes the place of all that the target holds, and the changes of any other
-        batch are made in the order of their versions, within a version first what was deleted.
+        In mode ``apply`` a snapshot replaces all rows of the target. Changes are applied in the order of their
+        versions; within a version, deletions first.
 
         Args:
-            batch: a batch of a poller; batches of one poller have to come in order.
+            batch: a batch of a poller; batches of one poller must be written in order.
 
         Returns:
-            What was written.
+            The result.
 
         Raises:
-            TypeError: it is no batch of a poller.
+            TypeError: `batch` is no batch of a poller.
             SinkError: the batch does not fit the target, or the target cannot be written.
-            SinkKeyError: a key is null, or two rows have the same key (``apply``).
+            SinkKeyError: a key is null or not unique (``apply``).
             DeltaLogError: the Delta table cannot be written.
-            UnsupportedFeatureError: the Delta table asks something of its writers that this release cannot do.
-            UnsupportedTypeError: the store has no type for a column.
+            UnsupportedFeatureError: the Delta table requires a feature of its writers that is not supported.
+            UnsupportedTypeError: the target has no type for a column.
             DeltaSharingError: the batch cannot be read.
         """
         from delta_sharing_client.cdf.batch import ChangeBatch
@@ -204,18 +200,18 @@ class Sink(ABC):
     @property
     @abstractmethod
     def target(self) -> str:
-        """What is written to, for messages."""
+        """A description of the target, for messages."""
 
     @abstractmethod
     def last_version(self, poller_id: str) -> int | None:
-        """Return the last version that is held of a poller; None where there is none."""
+        """Return the last stored version of a poller; None if there is none."""
 
     @abstractmethod
     def _write(self, incoming: Incoming) -> WriteResult:
-        """Store a batch, unless it is there already."""
+        """Store a batch, unless it is stored already."""
 
     def close(self) -> None:
-        """Let go of what was opened."""
+        """Close what the sink opened."""
         return
 
     def __enter__(self) -> Self:
@@ -226,23 +222,23 @@ class Sink(ABC):
 
     @representation
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.target!r}, {self._told()})"
+        return f"{type(self).__name__}({self.target!r}, {self._settings()})"
 
     @representation
     def _repr_html_(self) -> str:
-        told = html.escape(self._told(), quote=False)
-        return f"<code>{type(self).__name__}</code> <b>{html.escape(self.target)}</b> {told}"
+        settings = html.escape(self._settings(), quote=False)
+        return f"<code>{type(self).__name__}</code> <b>{html.escape(self.target)}</b> {settings}"
 
-    def _told(self) -> str:
+    def _settings(self) -> str:
         keys = f", keys={list(self.keys)!r}" if self.keys else ""
         return f"mode={self.mode!r}{keys}"
 
 
 def check_beginning(incoming: Incoming, sink: Sink) -> None:
-    """Hold a batch that a target would be made for against what a copy has to begin with.
+    """Check that a batch can be the first one of a new target.
 
     Raises:
-        SinkError: the batch has changes alone, and the table may have had rows before them (``apply``).
+        SinkError: the batch has only changes, and the table may have had rows before them (``apply``).
     """
     if sink.mode == "apply" and not incoming.is_snapshot and incoming.first_version > 0:
         raise SinkError(
@@ -256,19 +252,19 @@ def check_beginning(incoming: Incoming, sink: Sink) -> None:
 def check_columns(
     incoming: StructType, target: Sequence[tuple[str, Any]], types: Sequence[Any], sink: Sink
 ) -> tuple[dict[str, str], list[str]]:
-    """Hold a batch's columns against those of a target; names ignore case.
+    """Compare a batch's columns with those of a target; names ignore case.
 
     Args:
         incoming: the batch's columns.
-        target: the target's columns with their types, in a form in which equal types are equal.
-        types: the types of `incoming` in that form.
+        target: the target's columns with their types, as comparable values.
+        types: the types of `incoming` in the same form.
         sink: the sink.
 
     Returns:
-        The target's names by those of the batch, and the names that the target lacks.
+        The target's names by those of the batch, and the columns that the target lacks.
 
     Raises:
-        SinkError: a type differs, or one side lacks columns that it has to have.
+        SinkError: a type differs, or one side lacks required columns.
     """
     held = {name.lower(): (name, kind) for name, kind in target}
     names: dict[str, str] = {}

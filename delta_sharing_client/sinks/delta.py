@@ -1,4 +1,4 @@
-"""`DeltaSink`: batches stored in a local Delta table by deltalake, each commit with the poller's position."""
+"""`DeltaSink`: batches stored in a local Delta table by deltalake, with the poller's version in each commit."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _ATTEMPTS: Final = 10
 
 
 class DeltaSink(Sink):
-    """Stores batches in a local Delta table, written by deltalake (extra ``delta``); a missing table is made.
+    """Stores batches in a local Delta table, written by deltalake (extra ``delta``); creates a missing table.
 
-    The commit of a batch has a `txn` action: the poller's id, and the batch's last version ("Transaction
-    Identifiers"). What the table asks of its writers is done, or refused before a file is written.
+    The commit of a batch has a `txn` action with the poller's id and the batch's last version ("Transaction
+    Identifiers"). If the table has an unsupported writer feature, the sink raises before it writes a file.
 
     Args:
         path: the table's directory.
         mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one, with
             deltalake's MERGE.
-        keys: the columns that tell rows apart, for ``apply``.
+        keys: the key columns, for ``apply``.
         change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too;
-            False takes only batches of inserts.
-        add_columns: whether a column that is new in a batch is added to the table.
+            False accepts only batches of inserts.
+        add_columns: whether new columns of a batch are added to the table.
 
     Raises:
-        ValueError, TypeError: the arguments do not go together.
+        ValueError, TypeError: the arguments contradict each other.
         MissingDependencyError: deltalake is not installed.
     """
 
@@ -65,16 +65,16 @@ class DeltaSink(Sink):
 
     @property
     def target(self) -> str:
-        """What is written to, for messages."""
+        """A description of the target, for messages."""
         return f"Delta table {self.path}"
 
     def last_version(self, poller_id: str) -> int | None:
-        """Return the last version that the table holds of a poller; None where there is none.
+        """Return the last stored version of a poller; None if there is none.
 
-        A batch that changed no row makes no commit, and is not counted.
+        A batch without changes creates no commit and is not counted.
 
         Raises:
-            DeltaLogError: the table's log is damaged, or there is a link in it.
+            DeltaLogError: the table's log is damaged, or has a symbolic link.
         """
         refuse_links(self.path, LOG_DIRECTORY)
         table = self._open()
@@ -103,7 +103,7 @@ class DeltaSink(Sink):
                     table = create_table(self, incoming)
                 result = DeltaWrite(self, table, incoming, -1 if held is None else held).run()
             except CommitConflictError:
-                # Another writer came first; what was read may have changed.
+                # Another writer committed first, so the table must be read again.
                 if attempt == _ATTEMPTS:
                     raise
             else:
@@ -112,9 +112,9 @@ class DeltaSink(Sink):
         raise AssertionError
 
     def _sync(self, after: int, version: int) -> None:
-        """Make the commits after a version, and the files that they add, outlast a loss of power.
+        """Flush the commits after a version, with the files that they add, to the disk.
 
-        deltalake leaves that to the system, and the poller's checkpoint is durable right after.
+        deltalake does not do that, and the poller's checkpoint is durable immediately.
         """
         log = self.path / LOG_DIRECTORY
         with writing("the data", self.path):

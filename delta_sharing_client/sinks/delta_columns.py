@@ -1,4 +1,4 @@
-"""Columns of a Delta table that deltalake writes: types, Arrow rows, and the rules that it does not check.
+"""Columns of Delta tables that deltalake writes: types, Arrow rows, and checks that deltalake lacks.
 
 Serves "Schema Serialization Format", "Partition Value Serialization" and "Per-file Statistics".
 """
@@ -30,34 +30,35 @@ from delta_sharing_client.parquet.tasks import VariantForm
 if TYPE_CHECKING:
     from deltalake import Schema, WriterProperties
 
-#: Delta allows these characters in a column's name only in a table with column mapping.
+#: Characters in column names that require column mapping.
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
 _CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 _VARIANT: Final = pa.struct(
     [pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
 )
-#: Column types whose minimum and maximum deltalake writes as bounds that hold.
+#: Column types for which deltalake writes exact bounds.
 _WITH_BOUNDS: Final = frozenset(
     {"byte", "short", "integer", "long", "boolean", "string", "date", "timestamp", "timestamp_ntz"}
 )
-#: Decimals of more digits lose some in statistics: as a double, or cut off at 64 bits.
+#: Decimals of more digits lose some in statistics: as doubles, or truncated to 64 bits.
 _EXACT_DIGITS: Final = 15
-#: Partition columns that deltalake 1.6.6 writes wrong: a negative decimal as ``-1.-25``, bytes as escapes.
+#: Types of partition columns that deltalake 1.6.6 writes incorrectly: a negative decimal as ``-1.-25``, for
+#: example.
 _NO_PARTITION: Final = ("decimal", "binary", "variant", "array", "map", "struct")
 #: deltalake fails on statistics of dates beyond the year 262,142. Days since the epoch.
 _LAST_DAY: Final = 95_000_000
 
 
 def stored_schema(schema: StructType, variant: VariantForm, target: str) -> StructType:
-    """Return the columns as a Delta table has them: all nullable; variants that were read as JSON are strings.
+    """Return the columns of the Delta table: all nullable; variants that were read as JSON are strings.
 
     Args:
         schema: the batch's columns.
-        variant: what variants were read as.
+        variant: the form that variants were read in.
         target: the table, for messages.
 
     Raises:
-        UnsupportedTypeError: a variant is inside another type; or a type is unknown.
+        UnsupportedTypeError: a variant is inside another type, or a type is unknown.
     """
     fields = []
     for field in schema:
@@ -86,7 +87,7 @@ def _as_string(kind: DataType) -> DataType:
 
 
 def needs_mapping(schema: StructType) -> list[str]:
-    """Return the names, nested ones included, that a table without column mapping cannot have."""
+    """Return the names, including nested ones, that require column mapping."""
     return [name for name in _names(schema) if _NEEDS_MAPPING.search(name)]
 
 
@@ -103,7 +104,7 @@ def _names(kind: DataType) -> Iterator[str]:
 
 
 def delta_schema(schema: StructType) -> Schema:
-    """Return columns as deltalake describes them, variants and comments included."""
+    """Return deltalake's schema of columns, with variants and comments."""
     from deltalake import Schema
 
     described = json.loads(Schema.from_arrow(table_arrow_schema(schema)).to_json())
@@ -114,7 +115,7 @@ def delta_schema(schema: StructType) -> Schema:
 
 
 def table_arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of the rows that deltalake is given."""
+    """Return the Arrow schema of the rows to write."""
     return pa.schema(
         [
             pa.field(field.name, _VARIANT if is_variant(field.type) else arrow_type(field.type), metadata=comment)
@@ -125,7 +126,7 @@ def table_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def table_rows(rows: pa.Table, names: Mapping[str, str], schema: StructType) -> pa.Table:
-    """Return rows with all columns of a table, in its order; a column that they lack is null.
+    """Return rows with all columns of a table, in its order; missing columns are null.
 
     Args:
         rows: rows of a batch.
@@ -155,11 +156,7 @@ def _variant(column: pa.StructArray | pa.ChunkedArray) -> pa.StructArray:
 
 
 def check_partitions(schema: StructType, partition_columns: Sequence[str], target: str) -> None:
-    """Refuse a table whose partition values deltalake would write wrong.
-
-    Raises:
-        UnsupportedTypeError: a partition column has such a type.
-    """
+    """Raise `UnsupportedTypeError` for a partition column that deltalake writes incorrectly."""
     for field in schema:
         if field.name in partition_columns and str(field.type).startswith(_NO_PARTITION):
             raise UnsupportedTypeError(
@@ -172,7 +169,7 @@ def check_partitions(schema: StructType, partition_columns: Sequence[str], targe
 def check_values(
     rows: Iterable[pa.Table], schema: StructType, partition_columns: Sequence[str], target: str
 ) -> Iterator[pa.Table]:
-    """Yield rows of a table after checking what deltalake does not.
+    """Yield rows after the checks that deltalake lacks.
 
     Raises:
         SinkError: a string is longer than its column's `char(n)` or `varchar(n)`, a partition value is the empty
@@ -219,10 +216,10 @@ def _check_dates(column: pa.ChunkedArray, field: StructField, target: str) -> No
 
 
 def writer_properties(schema: StructType, physical_names: Mapping[str, str]) -> WriterProperties:
-    """Return how Parquet files are written: compression, and statistics only where their bounds hold.
+    """Return the properties of Parquet files: compression, and statistics only for types with exact bounds.
 
-    Decimals of more than 15 digits get none: deltalake cuts their bounds off at 64 bits. Floats get none: their
-    bounds leave out NaN. Nor do floats get a dictionary, in which a search for 0.0 misses -0.0.
+    Decimals of more than 15 digits have no statistics: deltalake truncates their bounds to 64 bits. Floats have
+    none, because bounds ignore NaN, and no dictionary, in which a search for 0.0 misses -0.0.
 
     Args:
         schema: the table's columns.

@@ -1,4 +1,4 @@
-"""deltalake's errors as this package's."""
+"""Conversion of deltalake's errors to this package's errors."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from delta_sharing_client.errors import (
 )
 
 _FEATURES: Final = re.compile(r"table features required: \[(.*)\]|Feature '(\w+)' is not supported")
-#: What deltalake calls otherwise than the protocol, capital letters aside.
+#: Features whose names in deltalake differ from the protocol, apart from case.
 _NAMES: Final = {"ClusteredTable": "clustering"}
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
-#: Ends what an error says before it shows rows, or a backtrace.
+#: The start of rows or of a backtrace in an error's text.
 _DETAILS: Final = re.compile(r"\n|\s*Preview of invalid data|\s+0: <unknown>")
 
 
 @contextmanager
 def typed_errors(path: Path, table: DeltaTable | None = None) -> Iterator[None]:
-    """Turn errors of deltalake into ours.
+    """Convert errors of deltalake.
 
     Args:
         path: the table's directory.
-        table: the table that is read or written; None where it is opened or made.
+        table: the table that is read or written; None if it is opened or created.
 
     Raises:
-        CommitConflictError: another writer has committed a version since `table` was read, and that matters.
-        UnsupportedFeatureError: deltalake does not know a feature of the table.
-        DiskFullError: there is no room.
-        DeltaLogError: the log is damaged, or the file system refuses.
-        SinkError: the rows break a rule of the table, or anything else.
+        CommitConflictError: another writer committed a conflicting version.
+        UnsupportedFeatureError: deltalake does not support a feature of the table.
+        DiskFullError: the disk is full.
+        DeltaLogError: the log is damaged, or the file system failed.
+        SinkError: the rows break a constraint of the table, or any other error.
     """
     version = None if table is None else table.version()
     try:

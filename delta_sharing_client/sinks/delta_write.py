@@ -1,4 +1,4 @@
-"""One commit of a Delta sink: a batch's rows appended, merged or written over the table's, by deltalake."""
+"""Commits of the Delta sink: a batch is appended, merged, or replaces all rows, by deltalake."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from delta_sharing_client.sinks.keys import KeySet, check_no_nulls, check_unique
 if TYPE_CHECKING:
     from delta_sharing_client.sinks.delta import DeltaSink
 
-#: A property of the tables that a sink made, with its mode; a new snapshot may replace the rows of a copy.
+#: A property of tables that a sink created, with its mode; a snapshot may replace the rows of a copy.
 MADE_BY_SINK: Final = "deltaSharing.sink"
 
 _MAPPING: Final = "delta.columnMapping.mode"
-#: The source's column that says whether a key's row goes.
+#: A column of the merge source: whether the key's row is deleted.
 _DELETED: Final = "__delta_sharing_deleted"
-#: Key types whose bounds in a file's statistics may be rounded or cut off: files are not skipped by them.
+#: Key types whose bounds in statistics may be rounded or truncated: no files are skipped by them.
 _INEXACT_BOUNDS: Final = ("decimal", "timestamp")
 
 
 def create_table(sink: DeltaSink, incoming: Incoming) -> DeltaTable:
-    """Make the table of a sink, without rows; it maps its columns where their names need that.
+    """Create the empty table of a sink, with column mapping if a name requires it.
 
     Raises:
-        SinkError: the batch cannot begin a copy.
-        UnsupportedTypeError: a column has a type that is not stored.
-        CommitConflictError: another writer made the table meanwhile.
-        DeltaLogError: it cannot be written.
+        SinkError: the batch cannot be the first one of a copy.
+        UnsupportedTypeError: a column has an unsupported type.
+        CommitConflictError: another writer created the table.
+        DeltaLogError: the table cannot be written.
     """
     check_beginning(incoming, sink)
     schema = stored_schema(incoming.schema, incoming.variant, sink.target)
@@ -69,7 +69,7 @@ class DeltaWrite:
         sink: the sink.
         table: the table.
         incoming: the batch.
-        after: the last version that the table holds of the poller.
+        after: the last version of the poller in the table.
     """
 
     def __init__(self, sink: DeltaSink, table: DeltaTable, incoming: Incoming, after: int) -> None:
@@ -81,7 +81,7 @@ class DeltaWrite:
         metadata = table.metadata()
         self._configuration = metadata.configuration
         self._partitions = metadata.partition_columns
-        #: The table's columns, those that the batch adds included.
+        #: The table's columns, including those that the batch adds.
         self._columns = self._read_columns()
         #: The table's names by those of the batch.
         self._names: Mapping[str, str] = {}
@@ -90,7 +90,7 @@ class DeltaWrite:
         self._count = 0
 
     def run(self) -> WriteResult:
-        """Store the batch in one commit, after one that adds columns if it has new ones."""
+        """Store the batch in one commit, after a commit that adds its new columns."""
         check_partitions(self._columns, self._partitions, self._sink.target)
         if self._sink.mode == "apply" and self._is_set("delta.appendOnly"):
             raise DeltaLogError(
@@ -117,7 +117,7 @@ class DeltaWrite:
         return parse_schema(self._table.schema().to_json())
 
     def _fit(self) -> None:
-        """Compare the batch's columns with the table's; add those that it lacks."""
+        """Compare the batch's columns with the table's; add missing ones to the table."""
         sink, schema = self._sink, self._incoming_schema
         replaces = sink.mode == "apply" and self._incoming.is_snapshot
         made_by_sink = self._configuration.get(MADE_BY_SINK) == "apply"
@@ -154,7 +154,7 @@ class DeltaWrite:
             self._names = {**self._names, **{name: name for name in new}}
 
     def _check_evolution(self, schema: StructType, *, replaces: bool) -> None:
-        """Refuse columns that deltalake cannot give to a table that exists."""
+        """Raise if deltalake cannot add or replace these columns of an existing table."""
         odd = needs_mapping(schema)
         if mapping_mode(self._configuration) != "none":
             feature, reason = "columnMapping", "the table maps its columns"
@@ -238,11 +238,7 @@ class DeltaWrite:
         )
 
     def _check_target(self, touched: pa.Table, new: pa.Table) -> None:
-        """Check that the table has each key at most once, and none that the batch inserts.
-
-        Raises:
-            SinkKeyError: it has one twice, or one that the batch inserts.
-        """
+        """Raise `SinkKeyError` if the table has a key twice, or a key that the batch inserts."""
         wanted, unexpected = KeySet(touched), KeySet(new)
         bounds = []
         for name, column in zip(touched.column_names, touched.columns, strict=True):
@@ -260,7 +256,7 @@ class DeltaWrite:
         check_unique(pa.concat_tables(there), self._sink.target)
 
     def _scan(self, columns: list[str], predicate: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Read columns of the table; deltalake does not say in which order."""
+        """Read columns of the table, in no particular order."""
         with typed_errors(self._sink.path, self._table):
             if self._table.file_uris():
                 yield from pa.RecordBatchReader.from_stream(self._table.scan(columns, predicate))
@@ -271,7 +267,7 @@ class DeltaWrite:
         return check_values(rows, self._columns, self._partitions, self._sink.target)
 
     def _batches(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of rows and count them; of an exception deltalake keeps the text alone."""
+        """Yield batches and count their rows; keep an exception, of which deltalake keeps only the text."""
         try:
             for table in tables:
                 self._count += table.num_rows
@@ -304,11 +300,11 @@ class DeltaWrite:
     def _commit_properties(self) -> CommitProperties:
         return CommitProperties(
             app_transactions=[Transaction(self._incoming.poller_id, self._incoming.last_version)],
-            # Rows are appended on top of any commit that came between; the rest has to look at the table again.
+            # deltalake repeats an append after a conflict; other commits must read the table again.
             max_commit_retries=None if self._sink.mode == "append" else 0,
         )
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as deltalake's SQL takes it."""
+    """Return a column's name quoted for deltalake's SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""`DuckDBSink`: batches stored in a DuckDB table, in one transaction with how far the poller has come."""
+"""`DuckDBSink`: batches stored in a DuckDB table, in one transaction with the poller's version."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ _CHUNK: Final = "_delta_sharing_chunk"
 
 
 class DuckDBSink(SqlSink):
-    """Stores batches in a table of a DuckDB database (extra ``duckdb``); the table is made where there is none.
+    """Stores batches in a table of a DuckDB database (extra ``duckdb``); creates a missing table.
 
-    Every type is stored as it is; a `timestamp` as `TIMESTAMP WITH TIME ZONE`, nested types as DuckDB's own.
-    Changes of keys (``apply``) are held in memory for one batch.
+    Columns have DuckDB's types: a `timestamp` is `TIMESTAMP WITH TIME ZONE`, nested types are nested types. The
+    changes of a batch are held in memory in mode ``apply``.
 
     Args:
-        database: the database's file, or a connection, which stays open and must not be within a transaction.
+        database: the database's file; or a connection without a transaction, which the sink does not close.
         table: the table's name.
-        schema: the schema that it is in; made where there is none.
+        schema: the table's schema; created if missing.
         mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one.
-        keys: the columns that tell rows apart, for ``apply``.
+        keys: the key columns, for ``apply``.
         change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too;
-            False takes only batches of inserts.
-        add_columns: whether a column that is new in a batch is added to the table.
+            False accepts only batches of inserts.
+        add_columns: whether new columns of a batch are added to the table.
 
     Raises:
         MissingDependencyError: DuckDB is not installed.
         SinkError: the database cannot be opened.
-        ValueError, TypeError: the arguments do not go together.
+        ValueError, TypeError: the arguments contradict each other.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class DuckDBSink(SqlSink):
 
     @property
     def target(self) -> str:
-        """What is written to, for messages."""
+        """A description of the target, for messages."""
         return f"DuckDB table {self.schema}.{self.table}"
 
     def close(self) -> None:
@@ -107,9 +107,9 @@ class DuckDBSink(SqlSink):
     def _begin(self) -> None:
         self._run("BEGIN TRANSACTION")
 
-    def _keep_books(self) -> None:
+    def _create_bookkeeping(self) -> None:
         self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self.schema)}")
-        super()._keep_books()
+        super()._create_bookkeeping()
 
     def _failed(self, error: Exception) -> SinkError | None:
         if not isinstance(error, self._error):
@@ -159,7 +159,7 @@ class DuckDBSink(SqlSink):
         )
 
     def _shown(self, types: Sequence[str]) -> list[str]:
-        # DuckDB itself says how it writes a type: what it puts into quotes differs from release to release.
+        # DuckDB's text of a type; its quotes depend on the release.
         return [str(self._run(f"SELECT typeof(CAST(NULL AS {kind}))")[0][0]) for kind in types]
 
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:

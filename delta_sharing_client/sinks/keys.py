@@ -1,6 +1,6 @@
-"""Keys: the columns that tell rows apart, and what a batch of changes comes to for each key.
+"""Key columns: validation, lookup, and the net change per key of a batch.
 
-Keys are compared by dense numbers: each distinct value of a column has one, each distinct combination too.
+Keys are compared by dense numbers: one for each distinct value of a column, and one for each distinct combination.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from delta_sharing_client.model.schema import DecimalType, PrimitiveType, Struct
 
 Numbers = npt.NDArray[np.int64]
 
-#: Whether a change takes a row away or brings one. Within a version what takes away comes first.
-_BRINGS: Final = {"delete": 0, "update_preimage": 0, "insert": 1, "update_postimage": 1}
+#: Whether a change deletes (0) or inserts (1) a row. Within a version, deletions come first.
+_INSERTS: Final = {"delete": 0, "update_preimage": 0, "insert": 1, "update_postimage": 1}
 _NO_KEYS: Final = frozenset({"float", "double", "void", "variant"})
 
 
 def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[str, ...]:
-    """Return the key columns as the schema spells them.
+    """Return the key columns, spelled as in the schema.
 
     Args:
         schema: the batch's columns.
-        keys: names, whatever their case.
+        keys: names; case is ignored.
         target: the sink's target, for messages.
 
     Raises:
@@ -70,7 +70,7 @@ def check_no_nulls(table: pa.Table, keys: Sequence[str], target: str) -> None:
 
 
 def numbers_of(table: pa.Table, columns: Sequence[str]) -> Numbers:
-    """Return a number for each row: the same where all columns are the same, null being a value too."""
+    """Return a number for each row; equal for equal rows. Nulls are equal."""
     total = np.zeros(table.num_rows, np.int64)
     for name in columns:
         encoded = table.column(name).combine_chunks()
@@ -83,10 +83,10 @@ def numbers_of(table: pa.Table, columns: Sequence[str]) -> Numbers:
 
 
 class KeySet:
-    """Some keys that rows of other tables are looked up in.
+    """A set of keys for lookups of the rows of other tables.
 
     Args:
-        keys: the keys, none of them null, in columns.
+        keys: columns of keys without nulls.
     """
 
     def __init__(self, keys: pa.Table) -> None:
@@ -111,7 +111,7 @@ class KeySet:
         raise TypeError("look tables up with `found`")
 
     def found(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """Tell for each row of a table with the same key columns whether its key is among these."""
+        """Return for each row of a table with these key columns whether the set has its key."""
         codes = np.zeros(table.num_rows, np.int64)
         there = np.ones(table.num_rows, np.bool_)
         for name, values, known in zip(self._names, self._values, self._known, strict=True):
@@ -127,12 +127,12 @@ class KeySet:
 
 @dataclass(frozen=True, kw_only=True)
 class NetChanges:
-    """What changes come to, key by key.
+    """The net change per key of a batch.
 
     Attributes:
-        touched: the keys that changed, each once; the rows that the target has of them go.
-        new: those of them that were inserted before anything else, and must not be there yet.
-        rows: what is there of them in the end, each key at most once.
+        touched: the changed keys, each once; their rows in the target are deleted.
+        new: the keys whose first change is an insert; the target must not have them.
+        rows: the final rows of changed keys.
     """
 
     touched: pa.Table
@@ -141,7 +141,7 @@ class NetChanges:
 
 
 def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], target: str) -> NetChanges:
-    """Say what changes come to: version by version, within a version first what takes rows away.
+    """Return the net change per key. Changes are ordered by version; within a version, deletions come first.
 
     Args:
         changes: the rows of a batch, with `_change_type` and `_commit_version`.
@@ -150,25 +150,25 @@ def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], 
         target: the sink's target, for messages.
 
     Raises:
-        SinkKeyError: a key is null, or was inserted twice without having been deleted in between.
-        SinkError: a kind of change is unknown.
+        SinkKeyError: a key is null, or inserted twice without a deletion in between.
+        SinkError: a change type is unknown.
     """
     check_no_nulls(changes, keys, target)
-    brings = _brings(changes, target)
+    inserted = _insert_flags(changes, target)
     kinds = changes.column("_change_type")
     inserts = np.asarray(pc.equal(kinds, "insert").to_numpy(), np.bool_)
     versions = np.asarray(changes.column("_commit_version").to_numpy(), np.int64)
     ids = numbers_of(changes, keys)
-    steps = versions * 2 + brings
+    steps = versions * 2 + inserted
     order = np.lexsort((steps, ids))
-    ids, steps, brings, inserts = ids[order], steps[order], brings[order], inserts[order]
+    ids, steps, inserted, inserts = ids[order], steps[order], inserted[order], inserts[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = ids[1:] != ids[:-1]
     last = np.ones(len(order), np.bool_)
     last[:-1] = first[1:]
-    # Two rows of one version that both bring the key, or an insert of a key that was there.
+    # Two rows of one version that insert the key, or an insert of an existing key.
     twice = np.zeros(len(order), np.bool_)
-    twice[1:] = ~first[1:] & (brings[1:] == 1) & (brings[:-1] == 1) & ((steps[1:] == steps[:-1]) | inserts[1:])
+    twice[1:] = ~first[1:] & (inserted[1:] == 1) & (inserted[:-1] == 1) & ((steps[1:] == steps[:-1]) | inserts[1:])
     if twice.any():
         at = int(order[int(np.argmax(twice))])
         raise SinkKeyError(
@@ -181,24 +181,24 @@ def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], 
     return NetChanges(
         touched=named.take(order[first]),
         new=named.take(order[first & inserts]),
-        rows=changes.select(list(columns)).take(np.sort(order[last & (brings == 1)])),
+        rows=changes.select(list(columns)).take(np.sort(order[last & (inserted == 1)])),
     )
 
 
-def _brings(changes: pa.Table, target: str) -> Numbers:
+def _insert_flags(changes: pa.Table, target: str) -> Numbers:
     kinds = changes.column("_change_type")
-    names = pa.array(list(_BRINGS), pa.string())
+    names = pa.array(list(_INSERTS), pa.string())
     found = pc.index_in(kinds, value_set=names)
     if found.null_count:
         unknown = pc.unique(kinds.filter(pc.is_null(found))).to_pylist()
         raise SinkError(
             f"the batch has changes of an unknown kind: {', '.join(map(repr, unknown))}", target=target
         )
-    return np.array(list(_BRINGS.values()), np.int64)[np.asarray(found.to_numpy(), np.int64)]
+    return np.array(list(_INSERTS.values()), np.int64)[np.asarray(found.to_numpy(), np.int64)]
 
 
 def check_unique(keys: pa.Table, target: str) -> None:
-    """Raise `SinkKeyError` if a key is there twice."""
+    """Raise `SinkKeyError` if a key is not unique."""
     ids = numbers_of(keys, keys.column_names)
     _, first = np.unique(ids, return_index=True)
     if len(first) == len(ids):
@@ -209,13 +209,7 @@ def check_unique(keys: pa.Table, target: str) -> None:
 
 
 def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:
-    """The error for a key that two rows have.
-
-    Args:
-        keys: keys, in columns.
-        row: which of them it is.
-        target: the sink's target.
-    """
+    """Return the error for the duplicate key at `row` of `keys`."""
     names = keys.column_names
     return SinkKeyError(
         f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not tell the rows of the "
@@ -226,6 +220,6 @@ def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:
 
 
 def show_key(table: pa.Table, keys: Sequence[str], row: int) -> str:
-    """Show the key of a row, cut to a bearable length."""
+    """Return the text of a row's key, truncated to 200 characters."""
     text = ", ".join(f"{key}={table.column(key)[row]!s}" for key in keys)
     return f"({text if len(text) <= 200 else text[:200] + ' ...'})"

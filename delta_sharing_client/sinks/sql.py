@@ -1,6 +1,6 @@
-"""`SqlSink`: what the sinks that store in a database share. Everything of a batch is one transaction of it.
+"""`SqlSink`, the base class of sinks in SQL databases: each batch is one transaction.
 
-A table of its own, `_delta_sharing_sinks`, says up to which version a target holds the changes of which poller.
+The table `_delta_sharing_sinks` has the last stored version of each poller for each target.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.sinks.keys import NetChanges
 
-#: The table that says what was taken.
+#: The table of stored versions.
 BOOKKEEPING: Final = "_delta_sharing_sinks"
-#: Stands for a poller in the line that says that a sink made the target.
-_MADE: Final = ""
+#: The poller id of the row that marks targets created by a sink.
+_CREATED: Final = ""
 _TOUCHED: Final = "_delta_sharing_touched"
 _NEW: Final = "_delta_sharing_new"
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a quoted name."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class SqlSink(Sink):
-    """A sink in a database that has transactions.
+    """A sink in a database with transactions.
 
     Args:
-        table: the table; made where there is none.
+        table: the table; created if missing.
         mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one.
-        keys: the columns that tell rows apart, for ``apply``.
+        keys: the key columns, for ``apply``.
         change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too.
-        add_columns: whether a column that is new in a batch is added to the table.
+        add_columns: whether new columns of a batch are added to the table.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SqlSink(Sink):
         # Names of tables ignore case, that of the letters A to Z.
         self._folded = table.translate(_LOWER)
 
-    # -- what each database does its own way
+    # -- methods of each database
 
     @abstractmethod
     def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -70,59 +70,59 @@ class SqlSink(Sink):
 
     @abstractmethod
     def _failed(self, error: Exception) -> SinkError | None:
-        """Return our error for one of the database; None for other errors."""
+        """Return the `SinkError` for an error of the database; None for other errors."""
 
     @abstractmethod
     def _name(self, table: str) -> str:
-        """Return a table's name as SQL writes it."""
+        """Return a table's quoted name."""
 
     @abstractmethod
     def _columns(self) -> list[tuple[str, str]]:
-        """Return the target's columns with their types; an empty list where there is no such table."""
+        """Return the target's columns with their types; an empty list if the table does not exist."""
 
     @abstractmethod
     def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        """Return the type of a column; raises `UnsupportedTypeError` where there is none."""
+        """Return the type of a column; raise `UnsupportedTypeError` if there is none."""
 
     @abstractmethod
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
-        """Insert rows into a table, its columns named in their order."""
+        """Insert rows into a table; `names` are its columns in the order of the rows."""
 
     @abstractmethod
     def _stage(self, name: str, rows: pa.Table) -> None:
-        """Make rows a temporary table."""
+        """Create a temporary table of rows."""
 
     @abstractmethod
     def _count_deleted(self, statement: str) -> int:
-        """Run a statement that deletes; return how many rows it deleted."""
+        """Run a DELETE statement; return the number of deleted rows."""
 
     @abstractmethod
     def _unstage(self, name: str) -> None:
-        """Let go of a temporary table."""
+        """Drop a temporary table."""
 
     def _shown(self, types: Sequence[str]) -> list[str]:
-        """Return types as `_columns` gives them."""
+        """Return types in the form of `_columns`."""
         return list(types)
 
     def _key_clause(self, keys: Sequence[str]) -> str:
-        """Return what a new table says of its keys."""
+        """Return the key constraint of a new table."""
         return ""
 
-    # -- what they share
+    # -- common methods
 
     def last_version(self, poller_id: str) -> int | None:
-        """Return the last version that the target holds of a poller; None where there is none.
+        """Return the last stored version of a poller; None if there is none.
 
         Raises:
             SinkError: the database cannot be read.
         """
         with self._transaction():
-            self._keep_books()
-            return self._taken(poller_id)
+            self._create_bookkeeping()
+            return self._stored_version(poller_id)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit at the end, or leave all as it was."""
+        """Commit at the end, or roll back."""
         with self._errors():
             self._begin()
         try:
@@ -130,7 +130,7 @@ class SqlSink(Sink):
                 yield
                 self._run("COMMIT")
         except BaseException:
-            # Where the commit itself failed there may be none any more.
+            # There may be no transaction after a failed commit.
             with suppress(Exception):
                 self._run("ROLLBACK")
             raise
@@ -147,41 +147,41 @@ class SqlSink(Sink):
 
     def _write(self, incoming: Incoming) -> WriteResult:
         with self._transaction():
-            self._keep_books()
-            taken = self._taken(incoming.poller_id)
-            after = -1 if taken is None else taken
+            self._create_bookkeeping()
+            stored = self._stored_version(incoming.poller_id)
+            after = -1 if stored is None else stored
             if after >= incoming.last_version:
                 return WriteResult(version=after, skipped=True)
             replaces = self.mode == "apply" and incoming.is_snapshot
             deleted = self._count_rows() if replaces and self._columns() else 0
-            names = self._fit(incoming, known=taken is not None, replaces=replaces)
+            names = self._fit(incoming, known=stored is not None, replaces=replaces)
             if self.mode == "append":
                 inserted = self._append(incoming.rows(after), names)
             elif replaces:
                 inserted = self._append(self._checked(incoming, after), names)
             else:
                 net = incoming.net(after)
-                deleted = self._take_away(net, names)
+                deleted = self._delete_touched(net, names)
                 inserted = self._append([net.rows], names)
-            self._note(incoming.poller_id, incoming.last_version)
+            self._set_version(incoming.poller_id, incoming.last_version)
         return WriteResult(version=incoming.last_version, inserted=inserted, deleted=deleted)
 
-    # -- the books
+    # -- stored versions
 
-    def _keep_books(self) -> None:
+    def _create_bookkeeping(self) -> None:
         self._run(
             f"CREATE TABLE IF NOT EXISTS {self._name(BOOKKEEPING)} "
             "(target VARCHAR NOT NULL, poller_id VARCHAR NOT NULL, last_version BIGINT NOT NULL)"
         )
 
-    def _taken(self, poller_id: str) -> int | None:
+    def _stored_version(self, poller_id: str) -> int | None:
         found = self._run(
             f"SELECT max(last_version) FROM {self._name(BOOKKEEPING)} WHERE target = ? AND poller_id = ?",
             [self._folded, poller_id],
         )
         return None if found[0][0] is None else int(found[0][0])
 
-    def _note(self, poller_id: str, version: int) -> None:
+    def _set_version(self, poller_id: str, version: int) -> None:
         books = self._name(BOOKKEEPING)
         self._run(f"DELETE FROM {books} WHERE target = ? AND poller_id = ?", [self._folded, poller_id])
         self._run(f"INSERT INTO {books} VALUES (?, ?, ?)", [self._folded, poller_id, version])
@@ -189,7 +189,7 @@ class SqlSink(Sink):
     # -- the table
 
     def _fit(self, incoming: Incoming, *, known: bool, replaces: bool) -> dict[str, str]:
-        """Make the target, or add columns to it; return its names of the batch's columns."""
+        """Create the target or add columns to it; return its names of the batch's columns."""
         types = [self._type(field.type, incoming.variant, field.name) for field in incoming.schema]
         held = self._columns()
         if not held:
@@ -201,7 +201,7 @@ class SqlSink(Sink):
                 )
             check_beginning(incoming, self)
             return self._create(incoming, types)
-        if replaces and not self._made_here() and self._count_rows():
+        if replaces and not self._is_created_by_sink() and self._count_rows():
             raise SinkError(
                 "it has rows, and was not made by a sink: a snapshot would take their place. Empty the table "
                 "first, or give the sink one of its own",
@@ -210,7 +210,7 @@ class SqlSink(Sink):
         try:
             names, new = check_columns(incoming.schema, held, self._shown(types), self)
         except SinkError:
-            if not replaces or not self._made_here():
+            if not replaces or not self._is_created_by_sink():
                 raise
             self._run(f"DROP TABLE {self._name(self.table)}")
             return self._create(incoming, types)
@@ -234,13 +234,13 @@ class SqlSink(Sink):
         columns = [f"{quoted(name)} {kind}" for name, kind in zip(schema.names, types, strict=True)]
         text = ", ".join([*columns, *filter(None, [self._key_clause(incoming.keys)])])
         self._run(f"CREATE TABLE {self._name(self.table)} ({text})")
-        # What was noted of a table that had this name before is not about this one.
+        # Versions of a dropped table of this name do not apply.
         self._run(f"DELETE FROM {self._name(BOOKKEEPING)} WHERE target = ?", [self._folded])
-        self._note(_MADE, -1)
+        self._set_version(_CREATED, -1)
         return {name: name for name in schema.names}
 
-    def _made_here(self) -> bool:
-        return self._taken(_MADE) is not None
+    def _is_created_by_sink(self) -> bool:
+        return self._stored_version(_CREATED) is not None
 
     def _count_rows(self) -> int:
         return int(self._run(f"SELECT count(*) FROM {self._name(self.table)}")[0][0])
@@ -256,7 +256,7 @@ class SqlSink(Sink):
         return rows
 
     def _checked(self, incoming: Incoming, after: int) -> Iterator[pa.Table]:
-        """Yield a snapshot's rows; their keys are held in memory and compared at the end."""
+        """Yield a snapshot's rows, and check at the end that their keys are unique."""
         import pyarrow as pa
 
         from delta_sharing_client.sinks.keys import check_no_nulls, check_unique
@@ -270,8 +270,8 @@ class SqlSink(Sink):
         if keys:
             check_unique(pa.concat_tables(keys), self.target)
 
-    def _take_away(self, net: NetChanges, names: dict[str, str]) -> int:
-        """Delete the rows of the keys that changed, once it is clear that those inserted are not there."""
+    def _delete_touched(self, net: NetChanges, names: dict[str, str]) -> int:
+        """Delete the rows of changed keys, after a check that the target has no inserted key."""
         if not net.touched.num_rows:
             return 0
         table = self._name(self.table)

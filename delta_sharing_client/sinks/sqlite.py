@@ -1,4 +1,4 @@
-"""`SQLiteSink`: batches stored in a SQLite table, in one transaction with how far the poller has come."""
+"""`SQLiteSink`: batches stored in a SQLite table, in one transaction with the poller's version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delta_sharing_client.sinks.sql import SqlSink, quoted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The types that SQLite keeps as they are; everything else is text.
+#: Types with a type of SQLite; all others are stored as text.
 _TYPES: Final = {
     "long": "INTEGER",
     "integer": "INTEGER",
@@ -32,25 +32,24 @@ _WAIT_SECONDS: Final = 60.0
 
 
 class SQLiteSink(SqlSink):
-    """Stores batches in a table of a SQLite database; the table is made where there is none.
+    """Stores batches in a table of a SQLite database; creates a missing table.
 
-    SQLite has few types. What it has none for is stored as text that says the value exactly: decimals with all
-    digits of their scale, dates and times in ISO 8601 (a `timestamp` in UTC, with microseconds and ``+00:00``),
-    structs, arrays and maps as JSON. Booleans are 0 and 1. A float that is no number is the text ``NaN``, which
-    SQLite would take for null otherwise.
+    Types that SQLite lacks are stored as exact text: decimals with all digits of their scale, dates and times in
+    ISO 8601 (a `timestamp` in UTC, with microseconds and ``+00:00``), structs, arrays and maps as JSON. Booleans
+    are 0 and 1. NaN is the text ``NaN``, because SQLite converts it to null.
 
     Args:
-        database: the database's file, or a connection, which stays open and must not be within a transaction.
+        database: the database's file; or a connection without a transaction, which the sink does not close.
         table: the table's name.
         mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one.
-        keys: the columns that tell rows apart, for ``apply``; a table that is made has them as its primary key.
+        keys: the key columns, for ``apply``; they are the primary key of a created table.
         change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too;
-            False takes only batches of inserts.
-        add_columns: whether a column that is new in a batch is added to the table.
+            False accepts only batches of inserts.
+        add_columns: whether new columns of a batch are added to the table.
 
     Raises:
         SinkError: the database cannot be opened.
-        ValueError, TypeError: the arguments do not go together.
+        ValueError, TypeError: the arguments contradict each other.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class SQLiteSink(SqlSink):
             self._connection = database
         else:
             with self._errors():
-                # Transactions are begun and ended here, not by the module.
+                # The sink controls transactions, not the module.
                 self._connection = sqlite3.connect(
                     os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None
                 )
@@ -78,11 +77,11 @@ class SQLiteSink(SqlSink):
 
     @property
     def target(self) -> str:
-        """What is written to, for messages."""
+        """A description of the target, for messages."""
         return f"SQLite table {self.table}"
 
     def close(self) -> None:
-        """Close the database, unless it was given as a connection."""
+        """Close the database, unless the caller passed a connection."""
         if self._owned:
             self._connection.close()
 

@@ -1,4 +1,4 @@
-"""Values as SQLite stores them: exactly, as text where it has no type for them."""
+"""Conversion of Arrow values to SQLite's types, or to exact text."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _dump(value: Any) -> str:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return what makes a value storable, or part of JSON; None where it is that already."""
+    """Return the conversion of a value for SQLite or JSON; None if it needs none."""
     if pa.types.is_decimal(kind):
         return lambda value: format(value, "f")
     if pa.types.is_date(kind):
@@ -82,7 +82,7 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 def _inside(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return what makes a value inside another one part of JSON; bytes in base64, no number as text."""
+    """Return the conversion of a nested value for JSON; bytes are base64, NaN and infinities text."""
     if pa.types.is_binary(kind):
         return lambda value: None if value is None else base64.b64encode(value).decode("ascii")
     if pa.types.is_floating(kind):

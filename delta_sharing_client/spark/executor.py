@@ -121,5 +121,6 @@ def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
         url=refresh(task.file_id, task.url),
         expiration=None,
         deletion_vector=task.deletion_vector and fresh(task.deletion_vector, task.deletion_vector_id),
-        only=task.only and replace(task.only, vector=fresh(task.only.vector, task.only.vector_id)),
+        selection=task.selection
+        and replace(task.selection, vector=fresh(task.selection.vector, task.selection.vector_id)),
     )

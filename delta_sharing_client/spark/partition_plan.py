@@ -135,9 +135,9 @@ def _without_urls(task: FileScanTask) -> FileScanTask:
     def bare(vector: DeletionVector) -> DeletionVector:
         return vector if vector.storage_type == "i" else replace(vector, path_or_inline=SecretUrl(""))
 
-    only = task.only and replace(task.only, vector=bare(task.only.vector))
+    selection = task.selection and replace(task.selection, vector=bare(task.selection.vector))
     vector = task.deletion_vector and bare(task.deletion_vector)
-    return structs.replace(task, url=SecretUrl(""), deletion_vector=vector, only=only)
+    return structs.replace(task, url=SecretUrl(""), deletion_vector=vector, selection=selection)
 
 
 def check_partition_size(size: int | None) -> int:

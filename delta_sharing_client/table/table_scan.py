@@ -126,9 +126,9 @@ class TableScan(SparkScan):
             f"{plan.pruned.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
             f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
         ]
-        if fetch.in_pieces:
+        if fetch.ranged_files:
             lines.append(
-                f"ranges   {fetch.in_pieces} files are read in ranges: {fetch.row_groups_pruned} of their "
+                f"ranges   {fetch.ranged_files} files are read in ranges: {fetch.row_groups_skipped} of their "
                 f"{fetch.row_groups} row groups skipped"
             )
         return "\n".join(lines)

@@ -43,14 +43,14 @@ def cuts(value):
         yield value.encode()[:32].decode(errors="replace")
 
 
-def domain(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
+def bounds(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
     """What the statistics of one column tell."""
     item = {"numRecords": records, "minValues": {}, "maxValues": {}, "nullCount": {}} | more
     for key, value in (("minValues", lower), ("maxValues", upper), ("nullCount", nulls)):
         if value is not None:
             item[key] = {name: value}
     data_type = PrimitiveType(kind) if isinstance(kind, str) else kind
-    return parse_stats(json.dumps(item)).domain(name, data_type)
+    return parse_stats(json.dumps(item)).bounds(name, data_type)
 
 
 class TestParse:
@@ -61,7 +61,7 @@ class TestParse:
         )
         assert stats.num_records == 1
         assert stats.tight
-        known = stats.domain("eventTime", PrimitiveType("timestamp"))
+        known = stats.bounds("eventTime", PrimitiveType("timestamp"))
         assert (known.lower, known.upper) == (1619652828719000, 1619652828720000)
         assert not known.has_null
 
@@ -76,7 +76,7 @@ class TestParse:
     def test_parts_of_the_wrong_kind(self):
         stats = parse_stats('{"numRecords":3,"minValues":[1],"maxValues":"x","nullCount":null}')
         assert stats.num_records == 3
-        assert stats.domain("c", PrimitiveType("long")) is None
+        assert stats.bounds("c", PrimitiveType("long")) is None
 
     def test_tight_bounds(self):
         assert parse_stats("{}").tight
@@ -179,8 +179,8 @@ class TestSomeColumns:
         assert (some.num_records, some.tight) == (every.num_records, every.tight), text
         for name in names:
             for kind in ("long", "double", "string", "date", "timestamp"):
-                assert some.domain(name, PrimitiveType(kind)) == every.domain(name, PrimitiveType(kind)), text
-            assert some.domain(name, DecimalType(38, 2)) == every.domain(name, DecimalType(38, 2)), text
+                assert some.bounds(name, PrimitiveType(kind)) == every.bounds(name, PrimitiveType(kind)), text
+            assert some.bounds(name, DecimalType(38, 2)) == every.bounds(name, DecimalType(38, 2)), text
 
     @given(
         st.dictionaries(
@@ -221,33 +221,33 @@ class TestSomeColumns:
 
 class TestNullCount:
     def test_nothing_known(self):
-        assert domain("long") is None
-        assert domain("long", records=None) is None
+        assert bounds("long") is None
+        assert bounds("long", records=None) is None
 
     @pytest.mark.parametrize("tight", [True, False])
     def test_none_and_all_decide_whether_tight_or_not(self, tight):
-        assert not domain("long", 1, 5, 0, tightBounds=tight).has_null
-        only = domain("long", None, None, 10, tightBounds=tight)
+        assert not bounds("long", 1, 5, 0, tightBounds=tight).has_null
+        only = bounds("long", None, None, 10, tightBounds=tight)
         assert (only.has_null, only.has_value) == (True, False)
 
     @pytest.mark.parametrize("tight", [True, False])
     @pytest.mark.parametrize("nulls", [1, 9])
     def test_some_tell_nothing_of_which(self, nulls, tight):
-        some = domain("long", 1, 5, nulls, tightBounds=tight)
+        some = bounds("long", 1, 5, nulls, tightBounds=tight)
         assert (some.has_null, some.has_value) == (True, True)
         assert (some.lower, some.upper) == (1, 5)
 
     @pytest.mark.parametrize("nulls", [None, -1, 11, 1.5, "0", False, [0], {"x": 0}])
     def test_counts_that_make_no_sense_tell_nothing(self, nulls):
-        known = domain("long", 1, 5, nulls)
+        known = bounds("long", 1, 5, nulls)
         assert known.has_null
         assert known.has_value
 
     def test_without_a_row_count_a_null_count_cannot_mean_all(self):
-        assert domain("long", None, None, 10, records=None).has_value
+        assert bounds("long", None, None, 10, records=None).has_value
 
     def test_no_rows_at_all(self):
-        assert domain("long", None, None, 0, records=0) is not None
+        assert bounds("long", None, None, 0, records=0) is not None
 
 
 class TestBounds:
@@ -267,7 +267,7 @@ class TestBounds:
         ids=str,
     )
     def test_examples(self, kind, lower, upper, expected):
-        known = domain(kind, lower, upper, 0)
+        known = bounds(kind, lower, upper, 0)
         assert (known.lower, known.upper) == expected
 
     @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ class TestBounds:
         ids=str,
     )
     def test_what_cannot_be_trusted_is_no_bound(self, kind, value):
-        known = domain(kind, value, value, 3)
+        known = bounds(kind, value, value, 3)
         assert (known.lower, known.upper) == (None, None)
         assert (known.has_null, known.has_value) == (True, True)
 
@@ -324,12 +324,12 @@ class TestBounds:
     @given(value=st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
     @settings(max_examples=20, deadline=None)
     def test_any_bound_is_read_without_an_error(self, kind, value):
-        domain(kind, value, value, value, value if isinstance(value, int) else 3)
+        bounds(kind, value, value, value, value if isinstance(value, int) else 3)
 
     def test_a_float_can_hide_nan(self):
         for kind in ("float", "double"):
-            assert domain(kind, 1, 2, 0).may_be_nan
-        assert not domain("long", 1, 2, 0).may_be_nan
+            assert bounds(kind, 1, 2, 0).may_be_nan
+        assert not bounds("long", 1, 2, 0).may_be_nan
 
     @given(st.floats(width=32, allow_nan=False))
     @settings(max_examples=60, deadline=None)
@@ -338,7 +338,7 @@ class TestBounds:
         for text in (f"{value:.9g}", repr(value), str(value)):
             if math.isinf(value):
                 text = "Infinity" if value > 0 else "-Infinity"
-            assert holds(domain("float", text, text, 0), value)
+            assert holds(bounds("float", text, text, 0), value)
 
     @given(st.floats(allow_nan=False))
     @settings(max_examples=100, deadline=None)
@@ -347,16 +347,16 @@ class TestBounds:
         single = to_float32(value)
         most = math.copysign(3.4028234663852886e38, value)
         for bound in (value, single, float(f"{single:.9g}"), single if math.isfinite(single) else most):
-            assert holds(domain("double", bound, bound, 0), value)
+            assert holds(bounds("double", bound, bound, 0), value)
 
     def test_bounds_of_floats_are_a_step_of_32_bits_wide_at_the_most(self):
         for kind in ("float", "double"):
-            known = domain(kind, 1.0, 2.5, 0)
+            known = bounds(kind, 1.0, 2.5, 0)
             assert 1.0 - 2**-22 < known.lower <= 1.0
             assert 2.5 <= known.upper < 2.5 + 2**-21
-            known = domain(kind, -0.0, 0.0, 0)
+            known = bounds(kind, -0.0, 0.0, 0)
             assert -1e-44 < known.lower < 0.0 < known.upper < 1e-44
-        assert domain("double", 1e300, 2e300, 0) == ColumnBounds(1e300, 2e300, has_null=False, may_be_nan=True)
+        assert bounds("double", 1e300, 2e300, 0) == ColumnBounds(1e300, 2e300, has_null=False, may_be_nan=True)
 
     @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
     @settings(max_examples=60, deadline=None)
@@ -365,10 +365,10 @@ class TestBounds:
         value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
         for text in (str(value), repr(float(value)), repr(unscaled / 10**scale)):
             stats = parse_stats(f'{{"numRecords":1,"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}')
-            assert holds(stats.domain("c", DecimalType(38, scale)), value)
+            assert holds(stats.bounds("c", DecimalType(38, scale)), value)
 
     def test_short_decimals_are_exact(self):
-        known = domain(DecimalType(15, 2), 0.1, 1234567890123.45, 0)
+        known = bounds(DecimalType(15, 2), 0.1, 1234567890123.45, 0)
         assert (known.lower, known.upper) == (Decimal("0.1"), Decimal("1234567890123.45"))
 
     @given(st.integers(-(10**18), 10**17))
@@ -379,15 +379,15 @@ class TestBounds:
                 text = (datetime(1970, 1, 1) + timedelta(milliseconds=cut)).isoformat(timespec="milliseconds")
             except OverflowError:
                 continue
-            assert holds(domain("timestamp", text + "Z", text + "Z", 0), micros)
-            assert holds(domain("timestamp_ntz", text, text, 0), micros)
+            assert holds(bounds("timestamp", text + "Z", text + "Z", 0), micros)
+            assert holds(bounds("timestamp_ntz", text, text, 0), micros)
 
     def test_times_are_known_to_the_millisecond(self):
         for kind in ("timestamp", "timestamp_ntz"):
-            known = domain(kind, "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z", 0)
+            known = bounds(kind, "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z", 0)
             assert known.lower == 1000
             assert 2999 <= known.upper <= 3000
-        known = domain("timestamp", "1969-12-31T23:59:59.998Z", "1969-12-31T23:59:59.998Z", 0)
+        known = bounds("timestamp", "1969-12-31T23:59:59.998Z", "1969-12-31T23:59:59.998Z", 0)
         assert -3000 <= known.lower <= -2000
         assert -1001 <= known.upper <= -1000
 
@@ -403,21 +403,21 @@ class TestBounds:
     )
     def test_the_first_and_last_times_of_libraries_stand_for_those_beyond(self, text):
         for kind in ("timestamp", "timestamp_ntz"):
-            known = domain(kind, text, text, 0)
+            known = bounds(kind, text, text, 0)
             assert (known.lower, known.upper) == (None, None)
 
     def test_the_first_and_last_dates_stand_for_those_beyond(self):
-        known = domain("date", "0001-01-01", "9999-12-31", 0)
+        known = bounds("date", "0001-01-01", "9999-12-31", 0)
         assert (known.lower, known.upper) == (None, None)
 
     def test_a_date_bounds_times_without_a_zone(self):
         """As where a column of dates was widened."""
-        known = domain("timestamp_ntz", "2024-01-01", "2024-01-02", 0)
+        known = bounds("timestamp_ntz", "2024-01-01", "2024-01-02", 0)
         assert known.lower == 1_704_067_200_000_000
         assert 1_704_153_600_000_000 <= known.upper <= 1_704_153_600_001_000
 
     def test_times_with_an_offset(self):
-        known = domain("timestamp", "2021-04-28T16:33:48.719-07:00", None, 0)
+        known = bounds("timestamp", "2021-04-28T16:33:48.719-07:00", None, 0)
         assert known.lower == 1619652828719000
 
     @given(
@@ -431,37 +431,37 @@ class TestBounds:
     @settings(max_examples=300, deadline=None)
     def test_a_cut_string_bounds_what_it_was_cut_from(self, value):
         for cut in cuts(value):
-            assert holds(domain("string", cut, cut, 0), value), cut
+            assert holds(bounds("string", cut, cut, 0), value), cut
 
     def test_an_upper_bound_stands_for_all_that_begin_with_it(self):
         cut = "x" * 31 + "\u00fc"
-        assert domain("string", cut, cut, 0).upper > cut + "\U0010ffff" * 40
+        assert bounds("string", cut, cut, 0).upper > cut + "\U0010ffff" * 40
 
     def test_a_cut_string_of_the_greatest_characters_has_no_bound(self):
         cut = "\U0010ffff" * 32
-        assert domain("string", cut, cut, 0).upper is None
+        assert bounds("string", cut, cut, 0).upper is None
 
     def test_a_cut_string_before_the_surrogates(self):
         cut = "a" * 31 + "\ud7ff"
-        known = domain("string", cut, cut, 0)
+        known = bounds("string", cut, cut, 0)
         assert known.upper > cut + "\U0010ffff"
         known.upper.encode()
 
     def test_a_short_string_is_whole(self):
-        assert domain("string", "DE", "DE", 0) == ColumnBounds("DE", "DE", has_null=False)
+        assert bounds("string", "DE", "DE", 0) == ColumnBounds("DE", "DE", has_null=False)
 
     def test_bounds_that_contradict_each_other_tell_nothing(self):
         for kind, lower, upper in (("long", 5, 1), ("string", "b", "a"), ("date", "2024-01-02", "2024-01-01")):
-            known = domain(kind, lower, upper, 0)
+            known = bounds(kind, lower, upper, 0)
             assert (known.lower, known.upper) == (None, None)
             assert not known.has_null
 
     def test_names_are_taken_literally(self):
         stats = parse_stats('{"numRecords":2,"minValues":{"a":{"b":1},"a.b":5},"maxValues":{"a":{"b":2},"a.b":6}}')
-        known = stats.domain("a.b", PrimitiveType("long"))
+        known = stats.bounds("a.b", PrimitiveType("long"))
         assert (known.lower, known.upper) == (5, 6)
-        assert stats.domain("a", PrimitiveType("long")) is None
-        assert stats.domain("A.B", PrimitiveType("long")) is None
+        assert stats.bounds("a", PrimitiveType("long")) is None
+        assert stats.bounds("A.B", PrimitiveType("long")) is None
 
 
 class TestSaturation:
@@ -475,18 +475,18 @@ class TestSaturation:
         kind = DecimalType(38, scale)
         for number in (Decimal(sign * limit), Decimal(sign * limit).scaleb(-scale)):
             for text in (str(number), repr(float(number))):
-                known = parse_stats(f'{{"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}').domain("c", kind)
+                known = parse_stats(f'{{"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}').bounds("c", kind)
                 assert known is None, text
 
     @given(st.integers(-(2**63), 2**63 - 1))
     @settings(max_examples=60, deadline=None)
     def test_integers_hold_when_they_went_through_a_double(self, value):
         for bound in (value, float(value), int(float(value))):
-            assert holds(domain("long", bound, bound, 0), value)
+            assert holds(bounds("long", bound, bound, 0), value)
 
     def test_a_bound_beyond_the_type_is_none(self):
         for kind, bound in (("byte", 128), ("short", -(2**15) - 1), ("integer", 2**31), ("long", 2**63)):
-            assert (domain(kind, bound, bound, 0).lower, domain(kind, bound, bound, 0).upper) == (None, None)
+            assert (bounds(kind, bound, bound, 0).lower, bounds(kind, bound, bound, 0).upper) == (None, None)
 
 
 class TestHugeExponents:
@@ -502,7 +502,7 @@ class TestHugeExponents:
             f'{{"numRecords":{text},"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}},"nullCount":{{"c":{text}}}}}'
         )
         assert stats.num_records is None
-        known = stats.domain("c", PrimitiveType(kind) if isinstance(kind, str) else kind)
+        known = stats.bounds("c", PrimitiveType(kind) if isinstance(kind, str) else kind)
         column = StructField("c", PrimitiveType(kind) if isinstance(kind, str) else kind)
         if kind in ("long", "integer") or isinstance(kind, DecimalType):
             for op, value in (("=", 0), ("<", 5), (">=", 10**9)):
@@ -514,4 +514,4 @@ class TestHugeExponents:
             stats = parse_stats(f'{{"minValues":{{"c":{text}}},"maxValues":{{"c":{text}}}}}')
             for kind in (PrimitiveType("long"), PrimitiveType("double"), DecimalType(38, 10)):
                 if stats is not None:
-                    stats.domain("c", kind)
+                    stats.bounds("c", kind)

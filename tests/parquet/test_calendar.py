@@ -373,9 +373,9 @@ class TestFiles:
             '{"numRecords":1,"minValues":{"d":"0001-01-01","t":"0001-01-01T00:00:00.000-07:52:58"},'
             '"maxValues":{"d":"1582-10-04","t":"1850-01-01T00:00:00.000-07:52:58"},"nullCount":{"d":0,"t":0}}'
         )
-        times = stats.domain("t", TIMESTAMP)
+        times = stats.bounds("t", TIMESTAMP)
         assert (times.lower, times.upper) == (-62_135_568_422_000_000 - 1_000, -3_786_797_222_000_000 + 1_000)
-        days = stats.domain("d", DATE)
+        days = stats.bounds("d", DATE)
         assert (days.lower, days.upper) == (None, date(1582, 10, 4))  # the first date stands for all before it
 
     def test_columns_without_times_are_left_alone(self):

@@ -30,7 +30,7 @@ from delta_sharing_client.model.schema import (
 )
 from delta_sharing_client.parquet import assemble
 from delta_sharing_client.parquet.arrow_types import VARIANT, arrow_schema, arrow_type
-from delta_sharing_client.parquet.cast import FieldFinder, conform, holds_variant
+from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, holds_variant
 from delta_sharing_client.parquet.decode import ParquetSource, decode_file
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, check_variant
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
@@ -100,7 +100,7 @@ class TestTypes:
     def test_what_variants_are_read_as(self):
         assert check_variant("struct") == "struct"
         assert check_variant("json") == "json"
-        with pytest.raises(ValueError, match=r"variant is 'text'; it takes 'struct' or 'json'"):
+        with pytest.raises(ValueError, match=r"variant is 'text'; it must be 'struct' or 'json'"):
             check_variant("text")
         spec = ReadSpec(StructType((column(KIND),)), variant="json")
         assert pickle.loads(pickle.dumps(spec)) == spec
@@ -204,7 +204,7 @@ class TestFiles:
         source = pa.array(rows, pa.struct([("v", VARIANT)]))
         kind = StructType((column(KIND),))
         for start in range(9):
-            made = conform(source[start:], kind, arrow_type(kind, "json"), FieldFinder("none", "f", "s"))
+            made = cast_to_schema(source[start:], kind, arrow_type(kind, "json"), FieldFinder("none", "f", "s"))
             assert made.to_pylist() == [row and {"v": str(n)} for n, row in enumerate(rows)][start:]
 
     def test_from_spark(self):
@@ -346,7 +346,7 @@ class TestFilters:
             assert sql_hints(predicate, HintColumns.of(self.SCHEMA, partitions)) == ()
         bounds = {"minValues": {"v": "0S&u501fk+ze0"}, "maxValues": {"v": "0S&u500&]LC42"}}
         stats = parse_stats(json.dumps({"numRecords": 2, "nullCount": {"v": 1}} | bounds))
-        domain = stats.domain("v", KIND)
+        domain = stats.bounds("v", KIND)
         assert (domain.lower, domain.upper) == (None, None)
         assert domain.has_null
         assert domain.has_value

@@ -131,7 +131,7 @@ def test_one_column_fetches_little_more_than_its_chunks(store, reader):
             chunks += metadata.row_group(group).column(1).total_compressed_size
     assert fetched(store) < 1.2 * chunks + 2 * 64 * 1024
     estimate = estimate_fetch(tasks_of(store, "large", LARGE), spec, reader(), table_columns=SCHEMA)
-    assert estimate.in_pieces == 2
+    assert estimate.ranged_files == 2
     assert estimate.row_groups == 16
 
 
@@ -141,7 +141,7 @@ def test_a_filter_fetches_only_the_row_groups_that_can_match(store, reader):
     assert numbers(read_batches(tasks, spec, reader(), table_columns=SCHEMA)) == list(range(30_000, 30_010))
     assert fetched(store) < len(LARGE[0]) / 8 * 1.5 + 2 * 64 * 1024
     estimate = estimate_fetch(tasks, spec, reader(), table_columns=SCHEMA)
-    assert (estimate.row_groups, estimate.row_groups_pruned) == (16, 15)
+    assert (estimate.row_groups, estimate.row_groups_skipped) == (16, 15)
 
 
 def test_counting_rows_takes_no_more_than_the_footers(store, reader):

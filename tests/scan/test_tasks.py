@@ -45,7 +45,7 @@ def test_tasks_are_values():
 def test_a_task_shows_what_it_is_and_no_url():
     vector = DeletionVector("u", SecretUrl("https://h/dv?sig=s"), 1, 2)
     task = FileScanTask(
-        SecretUrl("https://h/f?sig=s"), "f1", 1, {"p": "1"}, 9, 5, vector, only=SelectionVector(vector)
+        SecretUrl("https://h/f?sig=s"), "f1", 1, {"p": "1"}, 9, 5, vector, selection=SelectionVector(vector)
     )
     shown = repr(task)
     assert "https" not in shown + repr(list(task.__rich_repr__()))

@@ -113,8 +113,11 @@ def test_a_large_file_is_fetched_only_where_rows_changed(tmp_path: Path) -> None
 def test_tasks_say_which_rows_count(table: ChangeTable, share: Share) -> None:
     first, second = share(table.root).changes(4, 4).files()
     assert [task.constants["_change_type"] for task in (first, second)] == ["delete", "insert"]
-    assert isinstance(first.only, SelectionVector)
-    assert (first.only.vector.cardinality, first.deletion_vector and first.deletion_vector.cardinality) == (2, 1)
+    assert isinstance(first.selection, SelectionVector)
+    assert (first.selection.vector.cardinality, first.deletion_vector and first.deletion_vector.cardinality) == (
+        2,
+        1,
+    )
     assert first.row_count is None
     (restored,) = share(table.root).changes(6, 6).files()
     assert (restored.row_count, restored.deletion_vector) == (2, None)

@@ -1,4 +1,4 @@
-"""Files of one table that are alike and files that are not, in one load: what is found out once must fit each."""
+"""Files with equal and with different Parquet schemas in one load."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def expected(number: int, layout: str) -> pa.Table:
     return rows.set_column(2, "score", pa.nulls(ROWS, pa.float64())) if layout == "without one" else rows
 
 
-def test_every_layout_next_to_every_other():
+def test_files_with_different_schemas_are_read_in_any_order():
     order = [name for pair in itertools.permutations(LAYOUTS, 2) for name in pair]
     files = [parquet(LAYOUTS[name](table(number))) for number, name in enumerate(order)]
     rows = load(files)
@@ -93,7 +93,7 @@ def test_every_layout_next_to_every_other():
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 @pytest.mark.parametrize("encoding", ["plain", "dictionary"])
-def test_rows_that_are_kept_stay_what_they_are(compression, encoding):
+def test_rows_stay_valid_after_later_files_are_decoded(compression, encoding):
     files = [
         parquet(table(number), compression=compression, use_dictionary=encoding == "dictionary")
         for number in range(120)
@@ -101,7 +101,7 @@ def test_rows_that_are_kept_stay_what_they_are(compression, encoding):
     assert load(files).equals(pa.concat_tables([table(number) for number in range(120)]))
 
 
-def test_like_files_of_different_partitions():
+def test_files_with_equal_schemas_of_different_partitions():
     values = ["a", None, "b", "a", "ü"] * 8
     files = [parquet(table(number).drop_columns(["part"])) for number in range(len(values))]
     rows = load(files, values)
@@ -110,7 +110,7 @@ def test_like_files_of_different_partitions():
 
 
 @pytest.mark.parametrize("bad", [3, 17])
-def test_a_bad_one_among_like_files_is_named(bad):
+def test_a_damaged_file_among_files_with_equal_schemas_is_named(bad):
     files = []
     for number in range(20):
         rows = table(number)
@@ -123,7 +123,7 @@ def test_a_bad_one_among_like_files_is_named(bad):
         load(files)
 
 
-def test_texts_of_every_length_are_looked_at():
+def test_texts_of_all_lengths_are_validated():
     for length in (1, 1000, 3000, 200_000):
         data = b"x" * (length - 1) + b"\xc3"
         wrong = pa.array([data] * ROWS)

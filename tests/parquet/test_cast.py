@@ -15,7 +15,7 @@ from parquet_files import array_of, map_of, parquet, struct_of, table_schema
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.schema import DataType, PrimitiveType
 from delta_sharing_client.parquet.arrow_types import arrow_type
-from delta_sharing_client.parquet.cast import FieldFinder, cast_leaf, check_texts, conform
+from delta_sharing_client.parquet.cast import FieldFinder, cast_leaf, cast_to_schema, check_texts
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.layout import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
@@ -26,7 +26,7 @@ FINDER = FieldFinder("none", "file-1")
 
 def conformed(array, kind):
     data_type = table_schema(("c", kind)).fields[0].type
-    got = conform(array, data_type, arrow_type(data_type), FINDER)
+    got = cast_to_schema(array, data_type, arrow_type(data_type), FINDER)
     got.validate(full=True)
     assert got.type == arrow_type(data_type)
     return got
@@ -74,7 +74,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_slice_is_the_slice_of_the_whole(name):
+def test_a_cast_slice_equals_the_slice_of_the_cast(name):
     array, kind = CASES[name]
     whole = conformed(array, kind).to_pylist()
     assert sum(value is None for value in whole) == 1
@@ -84,7 +84,7 @@ def test_every_slice_is_the_slice_of_the_whole(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_slices_inside(name):
+def test_slices_of_nested_arrays_are_cast(name):
     """A child of a slice, and a slice of a child."""
     array, kind = CASES[name]
     whole = conformed(array, kind).to_pylist()
@@ -101,7 +101,7 @@ def test_slices_inside(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_values_at_all(name):
+def test_empty_arrays_are_cast(name):
     array, kind = CASES[name]
     assert conformed(array.slice(0, 0), kind).to_pylist() == []
     assert conformed(pa.nulls(3, array.type), kind).to_pylist() == [None] * 3
@@ -109,7 +109,7 @@ def test_no_values_at_all(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_chunks_stay_chunks(name, monkeypatch):
+def test_chunks_are_cast_one_by_one(name, monkeypatch):
     array, kind = CASES[name]
     whole = conformed(array, kind).to_pylist()
     schema = table_schema(("c", kind), ("n", "integer"), ("gone", "date"))
@@ -132,7 +132,7 @@ def test_chunks_stay_chunks(name, monkeypatch):
     assert rows.column("gone").to_pylist() == [None] * 5
 
 
-def test_the_input_stays_as_it_was():
+def test_a_cast_does_not_change_its_input():
     for array, kind in CASES.values():
         before = array.to_pylist()
         conformed(array, kind)
@@ -151,7 +151,7 @@ def test_nanoseconds_are_rounded_down(nanos, zone, start):
     assert got.cast(pa.int64()).to_pylist() == [None if n is None else n // 1000 for n in nanos[start:]]
 
 
-def test_keys_that_are_structs():
+def test_maps_with_structs_as_keys_are_cast():
     keys = pa.array([{"x": 1}, {"x": 2}])
     maps = pa.MapArray.from_arrays(pa.array([0, 1, 2]), keys, pa.array([2, 3]))
     assert conformed(maps, map_of(struct_of(x="long", y="date"), "long")).to_pylist() == [
@@ -163,14 +163,14 @@ def test_keys_that_are_structs():
 class TestTexts:
     BROKEN = pa.array([b"ok", b"\xff", b"more"]).view(pa.string())
 
-    def test_only_the_slice_is_looked_at(self):
+    def test_only_the_texts_of_the_slice_are_validated(self):
         check_texts(self.BROKEN.slice(0, 1))
         check_texts(self.BROKEN.slice(2))
         check_texts(self.BROKEN.slice(1, 0))
         with pytest.raises(pa.ArrowInvalid):
             check_texts(self.BROKEN.slice(1, 1))
 
-    def test_arrays_without_buffers(self):
+    def test_arrays_without_buffers_are_valid(self):
         for array in (
             pa.array([], pa.string()),
             pa.nulls(2, pa.string()),
@@ -184,7 +184,7 @@ class TestTexts:
 
     @given(st.lists(st.none() | st.text(max_size=5), max_size=8), st.integers(0, 4))
     @settings(max_examples=60, deadline=None)
-    def test_real_texts_pass(self, texts, start):
+    def test_valid_texts_pass(self, texts, start):
         check_texts(pa.array(texts, pa.string()).slice(start))
         check_texts(pa.array([texts], pa.list_(pa.string())))
 
@@ -192,13 +192,13 @@ class TestTexts:
 class TestFinder:
     FIELDS = [pa.field("A", pa.int64()), pa.field("a", pa.int64()), pa.field("b", pa.int64())]
 
-    def test_by_name(self):
+    def test_fields_are_found_by_name(self):
         for name, position in (("a", 1), ("A", 0), ("B", 2), ("c", None)):
             wanted = table_schema((name, "long")).fields[0]
             assert FINDER.find(wanted, self.FIELDS) == position
             assert FINDER.find(wanted, []) is None
 
-    def test_by_id(self):
+    def test_fields_are_found_by_id(self):
         finder = FieldFinder("id", "file-1")
         wanted = table_schema(
             {
@@ -215,8 +215,8 @@ class TestFinder:
             finder.find(wanted, self.FIELDS)
 
 
-def test_a_table_type_that_cannot_be_nested():
+def test_a_nested_target_of_a_primitive_type_raises():
     with pytest.raises(ProtocolError):
-        conform(pa.array([[1]]), PrimitiveType("long"), pa.list_(pa.int64()), FINDER)
+        cast_to_schema(pa.array([[1]]), PrimitiveType("long"), pa.list_(pa.int64()), FINDER)
     with pytest.raises(ProtocolError):
-        conform(pa.array([[1]]), DataType(), pa.list_(pa.int64()), FINDER)
+        cast_to_schema(pa.array([[1]]), DataType(), pa.list_(pa.int64()), FINDER)
