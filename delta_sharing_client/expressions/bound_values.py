@@ -1,14 +1,15 @@
-"""Bounds in statistics as values to compare with, moved outwards or unknown where writers change them.
+"""Parsing of bounds in statistics, widened or dropped where writers change them.
 
-What writers were seen to do, or may do within their number types:
+Known behaviour of writers:
 
 * decimals are written as doubles (the last digits differ) or as 64-bit integers that saturate at their limits;
-* integers pass through a double as well, doubles through a 32-bit float, and both saturate at the greatest value;
-* times are cut to milliseconds, downward or towards the epoch; those out of range become the first or the last
-  that a library has;
-* strings are cut after 32 UTF-16 units or so, even inside a character, whose half then becomes `?` or U+FFFD.
+* integers are converted to doubles, doubles to 32-bit floats; both saturate at the greatest value;
+* times are truncated to milliseconds, downward or towards the epoch; times out of range become the first or the
+  last time of a library;
+* strings are truncated after about 32 UTF-16 units, even within a character; half a character becomes `?` or
+  U+FFFD.
 
-A bound of another JSON type than the column's, or out of the type's range, is unknown.
+A bound of a wrong JSON type, or out of the type's range, is unknown.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveTy
 
 _MILLISECOND: Final = 1000
 _SECOND: Final = 1_000_000
-#: Times that stand for all beyond them: the first and the last of Python and of Java's formats, and of 64-bit
+#: Times that replace times out of range: the first and last of Python, of Java's formats, and of 64-bit
 #: nanoseconds.
 _TIME_LIMITS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 // 1000, -(2**63) // 1000)
-#: Bytes of UTF-8 from which on a string may have been cut.
+#: Strings of so many bytes of UTF-8 may be truncated.
 _CUT: Final = 32
-#: What half a character, and all that follow it in UTF-16, may have become.
+#: Characters that half a character may have become.
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
-#: Numbers of so many digits survive a double; longer ones are off by less than the given part of them.
+#: Decimal digits that a double keeps.
 _DOUBLE_DIGITS: Final = 15
 _DOUBLE_EXACT: Final = 10**_DOUBLE_DIGITS
-#: Integers below are within their type, and survive a double.
+#: Smaller integers are within their type, and exact in a double.
 _EXACT: Final = {name: min(1 << (bits - 1), _DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
 _NO_BOUND: Final = (dict, list, bool)
-#: Digits before the point that no column has.
+#: More digits before the point than any column has.
 _FAR: Final = 40
 _FLOAT_MOST: Final = 3.4028234663852886e38
 _DOUBLE_MOST: Final = 1.7976931348623157e308
@@ -53,12 +54,12 @@ _FLOAT_LEAST: Final = 2.0**-149
 
 
 def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
-    """Return a JSON bound as a value that compares with literals of the type; None where it cannot be trusted.
+    """Return a bound as a value of the type, widened for rounding; None if it is not reliable.
 
     Args:
-        value: the bound, numbers with a point as `Decimal`.
+        value: the JSON value, numbers with a point as `Decimal`.
         data_type: the column's type.
-        upper: whether it is the greatest value, rather than the least.
+        upper: whether it is the upper bound.
     """
     try:
         if value is None or isinstance(value, _NO_BOUND):
@@ -89,11 +90,11 @@ def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
 
 
 def _number(value: Any) -> Decimal:
-    """A number that some column may hold; its exponent is looked at before it is expanded.
+    """Return a finite number within the range of some column; checks the exponent before expanding it.
 
     Raises:
-        ValueError: it is far out of every column's range, or not finite.
-        ArithmeticError: it is none.
+        ValueError: the number is out of range or not finite.
+        ArithmeticError: `value` is no number.
     """
     number = Decimal(value)
     if not number.is_finite() or (number and number.adjusted() > _FAR):
@@ -102,7 +103,7 @@ def _number(value: Any) -> Decimal:
 
 
 def _moved(number: Decimal, *, upper: bool) -> Decimal:
-    """A number moved outwards by what a double may have changed."""
+    """Return a number widened by the rounding error of a double."""
     slack = WIDE.multiply(number.copy_abs(), DOUBLE_ERROR)
     return WIDE.add(number, slack) if upper else WIDE.subtract(number, slack)
 
@@ -124,7 +125,7 @@ def _integer(number: Decimal, bits: int, *, upper: bool) -> int | None:
 
 
 def _real(real: float, name: str, *, upper: bool) -> float | None:
-    """A bound that may have been rounded to 32 bits, or be the shortest text of such a number."""
+    """Return a bound widened by rounding to a 32-bit float."""
     single = to_float32(real)
     if abs(single) < _FLOAT_MOST:
         slack = abs(single) * _FLOAT_ERROR + _FLOAT_LEAST
@@ -138,14 +139,14 @@ def _text(value: str, *, upper: bool) -> str | None:
         if len(value.encode()) < _CUT:
             return value
     except UnicodeEncodeError:
-        pass  # cut inside a character
+        pass  # truncated within a character
     half = _HALVES.search(value)
     whole = value[: half.start()] if half else value
     return _after_cut(whole.rstrip("?")) if upper else whole
 
 
 def _after_cut(value: str) -> str | None:
-    """The least string that comes after all that begin with `value`; None where there is none."""
+    """Return the least string after all strings with the prefix `value`; None if there is none."""
     if not value:
         return None
     following = ord(value[-1]) + 1
@@ -153,7 +154,7 @@ def _after_cut(value: str) -> str | None:
 
 
 def _time(value: str, *, wall_clock: bool, upper: bool) -> int | None:
-    # A date is a time where a column of dates was widened, and that has no zone.
+    # A date without time is a bound of a date column that was widened to timestamp_ntz.
     if ":" not in value and not wall_clock:
         return None
     micros = parse_timestamp(value, wall_clock=wall_clock)

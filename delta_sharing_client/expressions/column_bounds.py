@@ -1,7 +1,7 @@
-"""What a predicate can come out as over a whole file, from what is known of the file's columns.
+"""Column bounds, and the evaluation of predicates over them.
 
-The answer is a set of outcomes (`TRUE`, `FALSE`, `NULL`, or-ed together) that is never too small: a file
-may be left out only where `TRUE` is not among them. What is not known widens the set.
+The result is a superset of the outcomes (`TRUE`, `FALSE`, `NULL`, combined by `|`) for the rows of a file. A file
+can be skipped if `TRUE` is not included. Unknown bounds enlarge the set.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _JOINED: Final = (And, Or)
 
 
 class ColumnBounds(Struct, frozen=True):
-    """What is known of one column in one file; a `Struct`, because one is made for each file.
+    """The bounds of one column in one file. A `Struct`, because one is created for each file.
 
     Attributes:
-        lower, upper: bounds of its values that are not null (and not NaN); None where not known.
-        has_null: whether a null may be among them.
-        has_value: whether a value that is not null may be among them.
-        may_be_nan: whether a NaN may be among them, which no bound tells.
+        lower, upper: bounds of values that are neither null nor NaN; None if unknown.
+        has_null: whether there may be nulls.
+        has_value: whether there may be values that are not null.
+        may_be_nan: whether there may be NaN, which bounds ignore.
     """
 
     lower: Value = None
@@ -40,7 +40,7 @@ class ColumnBounds(Struct, frozen=True):
 
     @classmethod
     def constant(cls, value: Value) -> ColumnBounds:
-        """The domain of a column with one value throughout: a partition column."""
+        """Return the bounds of a constant column, such as a partition column."""
         if value is None:
             return cls(has_value=False)
         if isinstance(value, float) and value != value:
@@ -49,17 +49,17 @@ class ColumnBounds(Struct, frozen=True):
 
 
 def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBounds | None]) -> int:
-    """Return the outcomes that are possible over a file.
+    """Return the possible outcomes of a predicate over a file.
 
     Args:
         predicate: a bound predicate.
-        bounds_of: what is known of a column; None for nothing.
+        bounds_of: returns the bounds of a column; None if unknown.
 
     Returns:
-        `TRUE`, `FALSE` and `NULL`, or-ed.
+        `TRUE`, `FALSE` and `NULL`, combined by `|`.
     """
     if isinstance(predicate, _JOINED):
-        # NULL loses against FALSE in AND, against TRUE in OR.
+        # In AND, FALSE overrides NULL; in OR, TRUE does.
         strong, weak = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
         result = weak
         for part in predicate.parts:
@@ -68,21 +68,21 @@ def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBoun
     if isinstance(predicate, Not):
         inner = outcomes(predicate.part, bounds_of)
         return (FALSE if inner & TRUE else 0) | (TRUE if inner & FALSE else 0) | (inner & NULL)
-    domain = bounds_of(predicate.column)
-    if domain is None:
+    bounds = bounds_of(predicate.column)
+    if bounds is None:
         if isinstance(predicate, In) and not predicate.values:
             return FALSE | NULL
         return TRUE | FALSE if isinstance(predicate, IsNull) else ANY
     if isinstance(predicate, IsNull):
-        return (TRUE if domain.has_null else 0) | (FALSE if domain.has_value else 0)
-    result = NULL if domain.has_null else 0
-    if domain.has_value:
+        return (TRUE if bounds.has_null else 0) | (FALSE if bounds.has_value else 0)
+    result = NULL if bounds.has_null else 0
+    if bounds.has_value:
         if isinstance(predicate, In):
-            each = [_compare("=", value, domain, predicate.column) for value in predicate.values]
+            each = [_compare("=", value, bounds, predicate.column) for value in predicate.values]
             result |= TRUE if any(one & TRUE for one in each) else 0
             result |= FALSE if all(one & FALSE for one in each) else 0
         else:
-            result |= _compare(predicate.op, predicate.value, domain, predicate.column)
+            result |= _compare(predicate.op, predicate.value, bounds, predicate.column)
     return result
 
 
@@ -95,16 +95,16 @@ def _combine(left: int, right: int, strong: int, weak: int) -> int:
     return result
 
 
-def _compare(op: str, value: Any, domain: ColumnBounds, column: StructField) -> int:
-    """Outcomes over the values that are not null."""
-    nan_column = domain.may_be_nan or is_float(column.type)
+def _compare(op: str, value: Any, bounds: ColumnBounds, column: StructField) -> int:
+    """Return the outcomes for values that are not null."""
+    nan_column = bounds.may_be_nan or is_float(column.type)
     if isinstance(value, float) and value != value:
         return TRUE if op == "!=" else FALSE
     try:
-        result = _ordered(op, value, domain.lower, domain.upper)
+        result = _ordered(op, value, bounds.lower, bounds.upper)
     except TypeError:
         return TRUE | FALSE
-    if nan_column and not (domain.lower is not None and domain.lower == domain.upper and not domain.may_be_nan):
+    if nan_column and not (bounds.lower is not None and bounds.lower == bounds.upper and not bounds.may_be_nan):
         result |= TRUE if op == "!=" else FALSE
     return result
 

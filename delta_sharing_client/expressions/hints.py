@@ -1,21 +1,21 @@
-"""A predicate as hints for the server: `jsonPredicateHints` and `predicateHints`.
+"""Predicates as hints for the server: `jsonPredicateHints` and `predicateHints`.
 
-A hint must be true of every file that holds a matching row, on whatever server: one that a server may read
-otherwise than we do is not sent. Leaving out a part of an AND widens the hint, which is safe; a part of an
-OR cannot be left out. NOT is pushed down to the single comparisons first.
+A hint must be true for every file with a matching row, on every server. Comparisons that servers may evaluate
+differently are not sent. Dropping a part of an AND widens the hint, which is safe; an OR is sent as a whole or not
+at all. NOT is pushed down to the comparisons.
 
-The JSON predicates speak of partition columns and, as servers evaluate them over the statistics of the files
-(what the reference server calls version 2: data columns, and floats and timestamps as types), of others.
-No server tells which it takes; one that knows partition columns alone keeps the files for which it does not
-understand the hint, so what speaks of these comes first in an AND. What is known of servers:
+JSON predicates have partition columns, and data columns, which some servers compare with the statistics of files
+(version 2 of the reference server, with floats and timestamps as types). Servers do not report what they support.
+A server without support for data columns ignores a hint from the first one on, so partition columns come first in
+an AND. Known behaviour of servers:
 
-* over statistics a comparison means "some row may be so", so that its negation means nothing, and the
-  absence of statistics is taken for null: of data columns no NOT and no IS NULL are sent;
-* times, in literals, partition values and statistics, are cut to milliseconds;
-* bounds of data columns are taken as they are, though writers round them: what is sent reaches a little further;
-* floats are ordered as Java does: -0.0 is less than 0.0, NaN is greater than everything;
-* dates before 1583 are read in another calendar;
-* columns may be looked up by name where partition values and statistics have the physical name.
+* Over statistics, a comparison means "a row may match", so its negation has no meaning. Missing statistics count
+  as null. For data columns neither NOT nor IS NULL is sent.
+* Times in literals, partition values and statistics are truncated to milliseconds.
+* Bounds of data columns are used without regard to rounding by writers, so hints are widened.
+* Floats have Java's order: -0.0 is less than 0.0, NaN is greater than all numbers.
+* Dates before 1583 are parsed in another calendar.
+* Columns may be looked up by name, while partition values and statistics have the physical name.
 
 Serves "JSON predicates for Filtering" and "SQL Expressions for Filtering".
 """
@@ -58,7 +58,7 @@ _VALUE_TYPES: Final = {
     "double": "double",
     "timestamp": "timestamp",
 }
-#: Types whose statistics are bounds that every server reads alike.
+#: Types whose bounds in statistics all servers parse equally.
 _STATS_TYPES: Final = frozenset({"integer", "long", "string", "date", "float", "double", "timestamp"})
 _JSON_OPS: Final = {
     "=": "equal",
@@ -69,7 +69,7 @@ _JSON_OPS: Final = {
 }
 _OPPOSITES: Final[dict[Operator, Operator]] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Names that SQL takes for constants or functions.
+#: Names that are constants or functions in SQL.
 _NOT_A_COLUMN = re.compile(r"(?i)true|false|null|user|session_user|system_user|local.*|current_.*")
 _EPOCH: Final = datetime(1970, 1, 1)
 _FIRST_MICROS: Final = (datetime.min - _EPOCH) // timedelta(microseconds=1)
@@ -77,25 +77,25 @@ _LAST_MICROS: Final = (datetime.max - _EPOCH) // timedelta(microseconds=1)
 _MILLISECOND: Final = 1000
 _FIRST_DATE: Final = date(1583, 1, 1)
 _MAX_IN: Final = 200
-#: Characters from which on a string in statistics may have been cut.
+#: Strings of so many characters may be truncated in statistics.
 _CUT: Final = 32
-#: The greatest 32-bit float; and integers from which on a double has not all.
+#: The greatest 32-bit float, and the first integer that a double may round.
 _FLOAT_MOST: Final = 3.4028234663852886e38
 _DOUBLE_EXACT: Final = 10**15
 
 Json = dict[str, Any]
-#: How a column is compared with one literal.
+#: Builds the comparison of a column with a literal.
 _Comparison: TypeAlias = Callable[[Operator, Value, StructField], Json | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HintColumns:
-    """What hints may speak of.
+    """The columns of hints.
 
     Attributes:
         partitions: partition columns.
-        data: columns to be compared over the statistics of the files.
-        renamed: those of the partition columns that go by another name in the files' partition values.
+        data: columns that are compared with the statistics of files.
+        renamed: partition columns with a different physical name.
     """
 
     partitions: frozenset[str]
@@ -104,9 +104,7 @@ class HintColumns:
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Collection[str], mode: MappingMode = "none") -> HintColumns:
-        """Return what hints on a table may speak of.
-
-        A column whose name is another's physical name is left out: it could be taken for that one.
+        """Return the columns for hints on a table, without columns whose name is another's physical name.
 
         Args:
             schema: the table's columns.
@@ -123,18 +121,18 @@ class HintColumns:
 
 
 def json_hint(predicate: Predicate | None, columns: HintColumns) -> str | None:
-    """Return the `jsonPredicateHints` text for a predicate, or None where no part of it can be said.
+    """Return the `jsonPredicateHints` for a predicate; None if no part of it can be sent.
 
     Args:
         predicate: the bound row filter.
-        columns: what it may speak of.
+        columns: the columns of hints.
     """
-    said = None if predicate is None else _say(predicate, columns, negated=False)
-    return None if said is None else json.dumps(said, separators=(",", ":"))
+    hint = None if predicate is None else _hint(predicate, columns, negated=False)
+    return None if hint is None else json.dumps(hint, separators=(",", ":"))
 
 
 def merge_json_hints(given: str | None, ours: str | None) -> str | None:
-    """AND the caller's own hint with ours; the caller's alone where it is no JSON object."""
+    """Return the AND of the caller's hint and ours; only the caller's if it is no JSON object."""
     if given is None or ours is None:
         return given if ours is None else ours
     try:
@@ -147,33 +145,31 @@ def merge_json_hints(given: str | None, ours: str | None) -> str | None:
 
 
 def sql_hints(predicate: Predicate | None, columns: HintColumns) -> tuple[str, ...]:
-    """Return the `predicateHints` for a predicate: the simple comparisons that all rows must satisfy.
-
-    They speak of partition columns alone: they are the older notation, which is given up.
+    """Return the `predicateHints` for a predicate: comparisons of partition columns that all rows must satisfy.
 
     Args:
         predicate: the bound row filter.
-        columns: what it may speak of.
+        columns: the columns of hints.
     """
     parts = predicate.parts if isinstance(predicate, And) else () if predicate is None else (predicate,)
     names = columns.partitions - columns.renamed
     return tuple(text for text in (_sql(part, names) for part in parts) if text is not None)
 
 
-def _say(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | None:
+def _hint(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | None:
     if isinstance(node, Not):
-        return _say(node.part, columns, negated=not negated)
+        return _hint(node.part, columns, negated=not negated)
     if isinstance(node, And | Or):
-        # What older servers understand comes first; sorting keeps the order otherwise.
+        # Partition columns first, for older servers. The sort is stable.
         parts = sorted(node.parts, key=lambda part: not _on_partitions(part, columns))
-        said = [_say(part, columns, negated=negated) for part in parts]
-        known = [part for part in said if part is not None]
+        hints = [_hint(part, columns, negated=negated) for part in parts]
+        known = [part for part in hints if part is not None]
         if isinstance(node, And) != negated:
             return _join("and", known)
-        return _join("or", known) if len(known) == len(said) else None
+        return _join("or", known) if len(known) == len(hints) else None
     if node.column.name in columns.partitions:
-        return _say_of_partition(node, negated=negated, renamed=node.column.name in columns.renamed)
-    return _say_of_data(node, negated=negated) if node.column.name in columns.data else None
+        return _partition_hint(node, negated=negated, renamed=node.column.name in columns.renamed)
+    return _bounds_hint(node, negated=negated) if node.column.name in columns.data else None
 
 
 def _on_partitions(node: Predicate, columns: HintColumns) -> bool:
@@ -190,8 +186,8 @@ def _not(part: Json) -> Json:
     return {"op": "not", "children": [part]}
 
 
-def _say_of_partition(node: Compare | In | IsNull, *, negated: bool, renamed: bool) -> Json | None:
-    """One comparison, evaluated over the one value that all rows of a file have."""
+def _partition_hint(node: Compare | In | IsNull, *, negated: bool, renamed: bool) -> Json | None:
+    """Return the hint for a term on a partition column, which has one value for all rows of a file."""
     column = node.column
     if _value_type(column.type) is None:
         return None
@@ -201,12 +197,12 @@ def _say_of_partition(node: Compare | In | IsNull, *, negated: bool, renamed: bo
         check: Json = {"op": "isNull", "children": [_column(column)]}
         return _not(check) if negated else check
     if isinstance(node, In):
-        return _say_in(node, _compare, negated=negated)
+        return _in_hint(node, _compare, negated=negated)
     op = node.op
     if negated and is_float(column.type) and op not in ("=", "!="):
-        # NaN is on neither side for us and greater than everything for others.
-        said = _compare(op, node.value, column) if op in ("<", "<=") else None
-        return None if said is None else _not(said)
+        # NaN is greater than all numbers for servers.
+        hint = _compare(op, node.value, column) if op in ("<", "<=") else None
+        return None if hint is None else _not(hint)
     op = _OPPOSITES[op] if negated else op
     if op != "!=":
         return _compare(op, node.value, column)
@@ -214,28 +210,28 @@ def _say_of_partition(node: Compare | In | IsNull, *, negated: bool, renamed: bo
     return None if equal is None else _not(equal)
 
 
-def _say_in(node: In, compare: _Comparison, *, negated: bool) -> Json | None:
+def _in_hint(node: In, compare: _Comparison, *, negated: bool) -> Json | None:
     if not 0 < len(node.values) <= _MAX_IN or (negated and _is_timestamp(node.column)):
         return None
     terms = [compare("=", value, node.column) for value in node.values]
     known = [term for term in terms if term is not None]
-    said = _join("or", known) if len(known) == len(terms) else None
-    return _not(said) if said is not None and negated else said
+    hint = _join("or", known) if len(known) == len(terms) else None
+    return _not(hint) if hint is not None and negated else hint
 
 
-def _say_of_data(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
-    """One comparison, evaluated over the least and the greatest value of a file: true if some row may be so."""
+def _bounds_hint(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
+    """Return the hint for a term on a data column, which is compared with the bounds of a file."""
     column = node.column
     if isinstance(node, IsNull) or not isinstance(column.type, PrimitiveType):
         return None
     if column.type.name not in _STATS_TYPES:
         return None
     values = node.values if isinstance(node, In) else (node.value,)
-    # A shorter one, in ASCII, compares with a cut bound as with the whole of it, in every order of characters.
+    # Short ASCII strings compare with a truncated bound as with the full one, in every order of characters.
     if any(isinstance(value, str) and not (value.isascii() and len(value) < _CUT) for value in values):
         return None
     if isinstance(node, In):
-        return None if negated else _say_in(node, _compare_bounds, negated=False)
+        return None if negated else _in_hint(node, _compare_bounds, negated=False)
     if negated and is_float(column.type):
         return None
     op = _OPPOSITES[node.op] if negated else node.op
@@ -249,7 +245,7 @@ def _say_of_data(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
 
 
 def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | None:
-    """A comparison that is true wherever this one is, although writers round bounds (see `bound_values`)."""
+    """Return a comparison that is widened by the rounding of bounds (see `bound_values`)."""
     low = high = value
     if isinstance(value, float):
         if not abs(value) < _FLOAT_MOST:
@@ -271,8 +267,8 @@ def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | N
 
 
 def _compare(op: Operator, value: Value, column: StructField) -> Json | None:
-    """A comparison that every server reads as we do, or one that is true wherever this one is."""
-    if not _means_the_same(value, column, ordered=op not in ("=", "!=")):
+    """Return a comparison, or a wider one, that all servers evaluate equally; None if there is none."""
+    if not _is_portable(value, column, ordered=op not in ("=", "!=")):
         return None
     if not _is_timestamp(column) or not isinstance(value, int):
         return _node(op, value, column)
@@ -294,14 +290,14 @@ def _column(column: StructField) -> Json:
     return {"op": "column", "name": column.name, "valueType": _value_type(column.type)}
 
 
-def _means_the_same(value: Value, column: StructField, *, ordered: bool) -> bool:
-    """Whether every server reads the literal as we do, and compares it as we do."""
+def _is_portable(value: Value, column: StructField, *, ordered: bool) -> bool:
+    """Whether all servers parse and compare a literal equally."""
     if isinstance(value, float):
-        # A server that casts both sides to 32 bits loses the difference to a literal that has more.
+        # Servers may cast both sides to 32 bits.
         narrow = isinstance(column.type, PrimitiveType) and column.type.name == "float"
         return math.isfinite(value) and value != 0 and (not narrow or to_float32(value) == value)
     if isinstance(value, str):
-        # Java orders by UTF-16 units: from the surrogates on that is not the order of code points.
+        # Java orders by UTF-16 units, which differs from code points for surrogates.
         return value.isascii() or not ordered or max(value) < "\ud800"
     if isinstance(value, date):
         return value >= _FIRST_DATE
@@ -338,7 +334,7 @@ def _sql(node: Predicate, names: Collection[str]) -> str | None:
         return None
     if isinstance(inner, IsNull):
         return f"{name} IS NOT NULL" if negated else f"{name} IS NULL"
-    if negated or not _means_the_same(inner.value, inner.column, ordered=inner.op not in ("=", "!=")):
+    if negated or not _is_portable(inner.value, inner.column, ordered=inner.op not in ("=", "!=")):
         return None
     literal = _sql_literal(inner.value, inner.column)
     op = "<>" if inner.op == "!=" else inner.op
@@ -349,5 +345,5 @@ def _sql_literal(value: Value, column: StructField) -> str | None:
     text = _text(value, column)
     if isinstance(value, bool | int | float) and not _is_timestamp(column):
         return text
-    # Dialects differ in how a quote or a backslash is written in a string.
+    # Dialects differ in the escapes of quotes and backslashes.
     return None if "'" in text or "\\" in text else f"'{text}'"

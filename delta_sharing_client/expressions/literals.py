@@ -19,10 +19,7 @@ _BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
 def is_null(value: Any) -> bool:
-    """Tell whether a literal is SQL's null: None, and what pandas, numpy and Arrow have for it.
-
-    NaN is none of these: it is a number, which equals nothing.
-    """
+    """Whether a literal is null: None, or a null of pandas, numpy or Arrow. NaN is a number, not null."""
     if value is None or getattr(value, "is_valid", True) is False:  # an Arrow scalar
         return True
     kind = type(value)
@@ -33,14 +30,14 @@ def is_null(value: Any) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """Turn numpy and pandas scalars into Python's own, without importing either."""
+    """Convert scalars of numpy, pandas and Arrow to Python values."""
     if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
         if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
-            return str(value)  # refused further on; as microseconds it would be another time
+            return str(value)  # raises later; microseconds would overflow
         micros = value.astype("datetime64[us]")
-        # A seventh digit stands for what is beyond microseconds.
+        # A seventh digit marks a fraction of a microsecond.
         return f"{micros}1" if micros < value else str(micros)
     if hasattr(value, "as_py"):
         return plain_value(value.as_py())
@@ -51,8 +48,8 @@ def date_literal(value: Any) -> date:
     """Return a literal as a date.
 
     Raises:
-        FilterError: it is none, or has a time of day.
-        ValueError: its text is none.
+        FilterError: the literal is no date, or has a time of day.
+        ValueError: its text is no date.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -70,11 +67,11 @@ def date_literal(value: Any) -> date:
 
 
 def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
-    """Return microseconds since the epoch, rounded down, and whether there is something beyond them.
+    """Return microseconds since the epoch, rounded down, and whether the literal is more precise.
 
     Raises:
-        FilterError: it is no time.
-        ValueError: its text is none.
+        FilterError: the literal is no time.
+        ValueError: its text is no time.
     """
     if isinstance(value, str):
         return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))

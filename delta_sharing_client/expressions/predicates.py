@@ -1,14 +1,14 @@
-"""Row filters as one tree that every place understands: server hints, file pruning, the exact row filter.
+"""Predicates: row filters bound to a table's schema.
 
-A filter comes as `pandas.read_parquet` takes it, is bound to the table's schema once (names to columns,
-literals to the columns' types), and is then
+Filters have the form of `pandas.read_parquet`, or are SQL text. They are bound once: names to columns, literals to
+the columns' types. A predicate is then
 
-* written as `jsonPredicateHints` and `predicateHints` for the server (`hints`),
-* evaluated over what is known of a file, to leave out files that cannot hold a matching row (`possible`),
-* evaluated exactly over the rows, by the floor that knows Arrow.
+* sent to the server as `jsonPredicateHints` and `predicateHints` (`hints`),
+* evaluated over column bounds, to skip files that cannot match (`column_bounds`),
+* evaluated on rows (`parquet.residual_filter`).
 
-NULL follows SQL: a comparison with null is neither true nor false, and only rows whose filter is true
-remain. NaN follows IEEE 754: it equals nothing, not even itself.
+NULL follows SQL: a comparison with null is neither true nor false, and only rows for which the filter is true are
+returned. NaN follows IEEE 754: it is not equal to any value.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from delta_sharing_client.model.partition_values import (
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
-#: What `pandas.read_parquet` takes: a list of (column, operator, value), or a list of such lists, OR-ed; or SQL.
+#: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; or SQL text.
 Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
 
-#: Decimal digits that no column has before or behind the point.
+#: More decimal digits than any column has before or after the point.
 _FAR: Final = 100
 _OPERATORS: Final[Mapping[str, Operator]] = {
     "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
@@ -42,7 +42,7 @@ _OPERATORS: Final[Mapping[str, Operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A column against a literal of the column's type."""
+    """A comparison of a column with a literal of its type."""
 
     column: StructField
     op: Operator
@@ -51,7 +51,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """A column against several literals; without any it is false for every value, null for null."""
+    """Membership of a column in a list of literals; false for all values if the list is empty, null for null."""
 
     column: StructField
     values: tuple[Value, ...]
@@ -59,28 +59,28 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether a column is null; true or false, never null."""
+    """Whether a column is null; never null itself."""
 
     column: StructField
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them."""
+    """The conjunction of predicates."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of them."""
+    """The disjunction of predicates."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; null stays null."""
+    """The negation of a predicate; null stays null."""
 
     part: Predicate
 
@@ -89,12 +89,10 @@ Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
 
 
 def freeze_filters(filters: Any) -> Any:
-    """Return filters that can be bound again and again, and that later changes to the caller's lists do not reach.
-
-    A malformed term stays as it is.
+    """Return an immutable copy of filters. Malformed terms are kept, and raise when they are bound.
 
     Raises:
-        FilterError: they are neither a list nor SQL text.
+        FilterError: the filters are neither a list nor SQL text.
     """
     if isinstance(filters, str) and not filters.strip():
         raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
@@ -113,13 +111,13 @@ def freeze_filters(filters: Any) -> Any:
 def _frozen(filters: Any) -> Any:
     if isinstance(filters, list | tuple):
         return tuple(_frozen(item) for item in filters)
-    if isinstance(filters, Iterator):  # its values come once, and are looked at several times
+    if isinstance(filters, Iterator):  # can be read only once
         return tuple(filters)
     return frozenset(filters) if isinstance(filters, set) else filters
 
 
 def columns_of(predicate: Predicate) -> Iterator[StructField]:
-    """Yield the columns a predicate looks at, as often as they occur."""
+    """Yield the columns of a predicate, with repetitions."""
     if isinstance(predicate, And | Or):
         for part in predicate.parts:
             yield from columns_of(part)
@@ -141,12 +139,12 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
     Lists of `in` and `not in` may hold nulls: None, `pandas.NA`, `pandas.NaT`, numpy's NaT, null scalars of Arrow.
 
     Returns:
-        The predicate; None where `filters` is empty.
+        The predicate; None if `filters` is empty.
 
     Raises:
-        FilterError: a term is malformed, its operator unknown, or its value no value of the column's type.
+        FilterError: a term is malformed, its operator is unknown, or its value does not fit the column's type.
         ColumnError: a column is unknown.
-        MissingDependencyError: SQL text needs sqlglot, which is not installed.
+        MissingDependencyError: `filters` is SQL text, and sqlglot is not installed.
     """
     if isinstance(filters, str):
         from delta_sharing_client.expressions.sql_filters import parse_sql_filter  # which builds on this module
@@ -238,10 +236,10 @@ def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predic
 
 
 def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
-    """Bind one comparison; the literal becomes a value of the column's type without changing the answer.
+    """Bind one comparison: convert the literal to the column's type without changing the result.
 
     Raises:
-        FilterError: the value does not fit the column's type, or the type cannot be compared.
+        FilterError: the literal does not fit the column's type, or the type cannot be compared.
     """
     try:
         return _bind_comparison(column, op, plain_value(value))
@@ -260,7 +258,7 @@ def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate
         if name in INTEGER_BITS or name in ("float", "double"):
             return _bind_number(column, op, value)
         if name == "string" and isinstance(value, str):
-            value.encode()  # half a character is no text
+            value.encode()  # raises for a lone surrogate
             return Compare(column, op, value)
         if name == "boolean" and isinstance(value, bool):
             return Compare(column, op, value)
@@ -296,7 +294,7 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
     if isinstance(number, float | Decimal) and not math.isfinite(number):
         return _never_or_always(column, op, above=not _is_nan(number) and number > 0, nan=_is_nan(number))
     if isinstance(number, float) and isinstance(kind, DecimalType):
-        # 0.05 means five hundredths here, and not the double next to it, which no decimal is equal to.
+        # 0.05 means five hundredths here, not the nearest double, which equals no decimal.
         number = Decimal(repr(float(number)))
     scale = kind.scale if isinstance(kind, DecimalType) else 0
     digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
@@ -305,7 +303,7 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
     exact = _fraction(number) * 10**scale
     unscaled = math.floor(exact)
     if exact != unscaled:
-        # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is never so.
+        # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is false.
         if op in ("=", "!="):
             return _never_or_always(column, op, above=False, nan=True)
         if op in ("<", ">="):
@@ -316,7 +314,7 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
 
 
 def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predicate:
-    """An integer against floats: exact, also where no float is equal to it."""
+    """Bind an integer to a column of floats, exactly even if no float equals it."""
     try:
         real = float(number)
     except OverflowError:
@@ -325,14 +323,14 @@ def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predic
     if nearest != number:
         if op in ("=", "!="):
             return _never_or_always(column, op, above=False, nan=True)
-        # No float lies between the two, so that the nearest one is on the one side for sure.
+        # No float is between the integer and the nearest float.
         less_or_greater: tuple[Operator, Operator] = ("<=", ">") if nearest < number else ("<", ">=")
         op = less_or_greater[op not in ("<", "<=")]
     return Compare(column, op, real)
 
 
 def _fraction(number: int | float | Decimal) -> Fraction:
-    """The number itself; one far beyond every column's range or scale as one that is as far out."""
+    """Return the exact number; far beyond all columns' range or scale, another number beyond them."""
     if isinstance(number, Decimal) and number:
         if number.adjusted() > _FAR:
             return Fraction(10**_FAR) * (-1 if number < 0 else 1)
@@ -342,7 +340,7 @@ def _fraction(number: int | float | Decimal) -> Fraction:
 
 
 def _scaled(unscaled: int, scale: int) -> Decimal:
-    """`unscaled / 10**scale` without the rounding of the decimal context."""
+    """Return `unscaled / 10**scale` without rounding by the decimal context."""
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
 
 
@@ -351,7 +349,7 @@ def _is_nan(value: float | Decimal) -> bool:
 
 
 def _never_or_always(column: StructField, op: Operator, *, above: bool, nan: bool) -> Predicate:
-    """A comparison whose answer is the same for every value of the column (null stays null)."""
+    """Return a predicate that has the same value for all values of the column; null stays null."""
     always = op == "!=" if nan or op in ("=", "!=") else (op in ("<", "<=")) == above
     return Not(In(column, ())) if always else In(column, ())
 
@@ -368,5 +366,5 @@ def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: boo
 
 
 def is_float(data_type: DataType) -> bool:
-    """Whether a column of that type can hold NaN."""
+    """Whether a type has NaN."""
     return isinstance(data_type, PrimitiveType) and data_type.name in ("float", "double")

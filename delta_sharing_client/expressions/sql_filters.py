@@ -1,15 +1,15 @@
-"""A row filter as SQL text, in Spark's dialect, to the same tree that tuples give.
+"""Binding of row filters in SQL text (Spark's dialect) to predicates.
 
     date >= '2024-01-01' AND (amount > 5 OR NOT active)
 
-There are comparisons of a column with a literal, either way round (`=`, `==`, `!=`, `<>`, `<`, `<=`, `>`,
+Supported are comparisons of a column with a literal in either order (`=`, `==`, `!=`, `<>`, `<`, `<=`, `>`,
 `>=`, `<=>`, `IS [NOT] DISTINCT FROM`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS [NOT] NULL`,
 `IS [NOT] TRUE`, columns of booleans by themselves, `AND`, `OR` and `NOT`. Literals are numbers, strings,
 ``DATE '...'``, ``TIMESTAMP '...'``, ``TIMESTAMP_NTZ '...'``, ``X'...'``, `TRUE`, `FALSE`, `NULL`, and a
-`CAST` of these. A name that is no plain one stands in backticks. Times without a zone are UTC.
+`CAST` of these. Names that are no plain identifiers need backticks. Times without a zone are UTC.
 
-NULL is SQL's: what is neither true nor false matches no row. To that end a NOT is carried down to the
-comparisons, where it leaves null as it is; a comparison that is null for every row is then as good as false.
+NULL follows SQL: a condition that is null matches no row. NOT is pushed down to the comparisons, where null stays
+null. A comparison that is null for all rows is then equivalent to false.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def parse_sql_filter(text: str, schema: StructType) -> Predicate | None:
     """Bind a filter written as SQL text to a table's columns.
 
     Args:
-        text: a condition, such as what stands behind WHERE.
+        text: a condition, as after WHERE.
         schema: the table's columns.
 
     Returns:
-        The predicate; None where every row matches.
+        The predicate; None if all rows match.
 
     Raises:
-        FilterError: it is no SQL, or says what no filter can; the message names the part.
+        FilterError: the text is no SQL, or has an unsupported part.
         ColumnError: a column is unknown.
         MissingDependencyError: sqlglot is not installed.
     """
@@ -79,7 +79,7 @@ def parse_sql_filter(text: str, schema: StructType) -> Predicate | None:
 class _Binder:
     """Binds a syntax tree to a table's columns.
 
-    A condition comes out as a predicate, or as a bool where it is the same for every row.
+    A condition becomes a predicate, or a bool if it is constant.
     """
 
     def __init__(self, source: SqlText, schema: StructType) -> None:
@@ -103,7 +103,7 @@ class _Binder:
         }
 
     def condition(self, node: Node, negated: bool) -> Predicate | bool:
-        """Bind a condition, or its opposite."""
+        """Bind a condition or its negation."""
         node = bare(node)
         bind = self._conditions.get(node.key)
         if bind is None:
@@ -237,7 +237,7 @@ class _Binder:
         return _signed(Compare(column, "=", True), negated)
 
     def _operand(self, node: Node) -> Any:
-        """A column, or the value of a literal; None for NULL."""
+        """Return a column, or the value of a literal; None for NULL."""
         node = bare(node)
         return self._column(node) if node.key == "column" else self._source.literal(node)
 
@@ -261,7 +261,7 @@ class _Binder:
 
 
 def _join(parts: list[Predicate | bool], conjunction: bool) -> Predicate | bool:
-    """All of some conditions, or any of them."""
+    """Return the conjunction or the disjunction of conditions."""
     rest: list[Predicate] = []
     for part in parts:
         if isinstance(part, bool):
@@ -277,7 +277,7 @@ def _join(parts: list[Predicate | bool], conjunction: bool) -> Predicate | bool:
 
 
 def _operands(node: Node) -> Iterator[Node]:
-    """The parts of a chain of ANDs, or of ORs, however long it is."""
+    """Yield the operands of a chain of ANDs or ORs of any length."""
     chain: list[Node] = []
     inner = node
     while inner.key == node.key:
@@ -294,7 +294,7 @@ def _signed(predicate: Predicate, negated: bool) -> Predicate:
 
 
 def _prefix(pattern: str, escape: str) -> tuple[str | None, bool]:
-    """What a LIKE pattern begins with, and whether more may follow; None for a pattern that is no prefix."""
+    """Return the prefix of a LIKE pattern (None for other patterns), and whether more characters may follow."""
     characters: list[str] = []
     position = 0
     while position < len(pattern):
@@ -313,7 +313,7 @@ def _prefix(pattern: str, escape: str) -> tuple[str | None, bool]:
 
 
 def _after(prefix: str) -> str | None:
-    """The least string behind all that begin with `prefix`, by code points; None where there is none."""
+    """Return the least string after all strings with a prefix, by code points; None if there is none."""
     rest = prefix.rstrip("\U0010ffff")
     if not rest:
         return None

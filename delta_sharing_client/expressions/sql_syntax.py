@@ -1,7 +1,7 @@
-"""SQL text in Spark's dialect: its syntax tree, and the values of its literals.
+"""Syntax trees and literals of SQL text in Spark's dialect, parsed by sqlglot.
 
-The text is parsed by sqlglot, but for its strings: in what a backslash or a doubled quote means, parsers
-differ from Spark, and from one version to the next. So they are taken out first, and read as Spark 4 does.
+Releases of sqlglot differ from Spark, and from each other, in the meaning of backslashes and doubled quotes.
+Strings are therefore replaced by placeholders before parsing, and unescaped by the rules of Spark 4.
 """
 
 from __future__ import annotations
@@ -101,30 +101,30 @@ class SqlText:
         return nodes[0] if nodes else None
 
     def _where(self, error: Exception) -> str:
-        """Where the parser gave up, as far as it tells."""
+        """Return the position of the parser's error, if known."""
         known = (getattr(error, "errors", None) or [{}])[0]  # only a ParseError has them
         near = self._original(f"{known.get('highlight') or ''}{known.get('end_context') or ''}").strip()
         return f" at {near[:60]!r}" if near else ""
 
     def _original(self, text: str) -> str:
-        """Put the strings back."""
+        """Replace the placeholders by the strings."""
         return _PLACEHOLDER.sub(lambda match: self._originals[int(match[1])], text)
 
     def unsupported(self, node: Node, why: str) -> FilterError:
-        """The error for a part of the text that no filter can say."""
+        """Return the error for an unsupported part of the text."""
         part = self._original(node.sql(dialect="spark", comments=False))
         return FilterError(f"filters: {part if len(part) <= 80 else part[:77] + '...'} {why}; {SUPPORTED}")
 
     def check(self, node: Node, *known: str) -> None:
-        """Raise if the syntax tree says more of a node than these of its arguments."""
+        """Raise if a node has other arguments than `known`."""
         if any(value and name not in known for name, value in node.args.items()):
             raise self.unsupported(node, "has a part that a filter cannot hold")
 
     def literal(self, node: Node) -> Any:
-        """Return the value of a literal in Python's terms, None for NULL; times are naive, in UTC.
+        """Return the Python value of a literal, None for NULL; times are naive, in UTC.
 
         Raises:
-            FilterError: it is no literal.
+            FilterError: the node is no literal.
         """
         node = bare(node)
         try:
@@ -164,7 +164,7 @@ class SqlText:
         raise self.unsupported(node, "is neither a column nor a literal")
 
     def _cast(self, value: Any, node: Node) -> Any:
-        """A literal as another type, where that changes nothing of it."""
+        """Return a literal as another type, if its value does not change."""
         target = node.args["to"]
         name = getattr(target.this, "name", "")  # a user-defined type is a text
         if value is None:
@@ -201,7 +201,7 @@ class SqlText:
 
 
 def _sqlglot() -> tuple[Any, Any, type[Exception]]:
-    """What is needed of sqlglot, of a version that can be trusted."""
+    """Import the parts of a supported release of sqlglot."""
     try:
         import sqlglot
         from sqlglot.errors import SqlglotError
@@ -218,24 +218,24 @@ def _sqlglot() -> tuple[Any, Any, type[Exception]]:
 
 
 def bare(node: Node) -> Node:
-    """What stands in parentheses."""
+    """Return a node without parentheses."""
     while node.key == "paren":
         node = node.this
     return node
 
 
 def _unescaped(string: str) -> str:
-    """What a string in quotes stands for."""
+    """Return the value of a quoted string."""
     try:
         value = _ESCAPE[string[0]].sub(_character, string[1:-1])
-        # Two escapes may be the two halves of one character.
+        # Two escapes may be a surrogate pair.
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except (ValueError, OverflowError):
         raise FilterError(f"filters: {string[:60]} in the SQL text holds what is no character") from None
 
 
 def _character(match: re.Match[str]) -> str:
-    """What an escape stands for in Spark; an unknown one for its last character."""
+    """Return the character of an escape in Spark; unknown escapes stand for their last character."""
     short, long, octal, other = match.groups()
     if short or long:
         return chr(int(short or long, 16))

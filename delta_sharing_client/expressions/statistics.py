@@ -1,7 +1,7 @@
-"""Per-file statistics: how many rows, and bounds of the columns.
+"""Per-file statistics: row counts and column bounds.
 
-Statistics may be missing, cut short, rounded or loose (see `bounds`), and NaN is in no bound at all. So they may
-leave a file out, and never vouch for the rows of one that is read. Serves "Per-file Statistics".
+Statistics may be missing, truncated, rounded or loose (see `bound_values`), and bounds ignore NaN. Files are
+skipped by them, but rows are always filtered. Serves "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from delta_sharing_client.model.schema import DataType
 _NULL: Final = Raw(b"null")
 _FALSE: Final = Raw(b"false")
 _any: Final = msgspec.json.Decoder().decode
-#: Rows that no file has.
+#: More rows than a file can have.
 _TOO_MANY: Final = 2**63
 
 
@@ -32,10 +32,10 @@ class Stats(Struct, frozen=True):
     """The statistics of one file.
 
     Attributes:
-        num_records: rows in the file, deleted ones included; None where not told.
-        lower, upper: bounds by column name, as JSON values, or as their text.
-        null_count: nulls by column name, alike.
-        tight: whether the counts are exact for the rows that a deletion vector leaves.
+        num_records: rows of the file, deleted ones included; None if unknown.
+        lower, upper: bounds by column name, as JSON values or their text.
+        null_count: numbers of nulls by column name, in the same form.
+        tight: whether bounds and counts are exact for the rows that are not deleted.
     """
 
     num_records: int | None
@@ -45,7 +45,7 @@ class Stats(Struct, frozen=True):
     tight: bool = True
 
     def bounds(self, name: str, data_type: DataType) -> ColumnBounds | None:
-        """What the statistics tell of a column; None for nothing.
+        """Return the bounds of a column; None if unknown.
 
         Args:
             name: the column's name in the statistics (physical under column mapping).
@@ -53,7 +53,7 @@ class Stats(Struct, frozen=True):
         """
         nulls = _value(self.null_count.get(name))
         nulls = nulls if isinstance(nulls, int) and not isinstance(nulls, bool) else None
-        # With loose bounds a count of nulls still tells that there are none, or nothing else.
+        # With loose bounds, only null counts of 0 and of all rows are reliable.
         if nulls is not None and nulls == self.num_records:
             return ColumnBounds(has_value=False)
         lower: Any = parse_bound(_value(self.lower.get(name)), data_type, upper=False)
@@ -66,10 +66,7 @@ class Stats(Struct, frozen=True):
 
 
 def parse_stats(text: str | None) -> Stats | None:
-    """Decode the `stats` text of a file; None where there is none or it cannot be read.
-
-    Statistics only spare work, so a malformed text is as good as none.
-    """
+    """Decode the `stats` of a file; return None if they are missing or malformed."""
     if not text:
         return None
     try:
@@ -84,7 +81,7 @@ def parse_stats(text: str | None) -> Stats | None:
 
 
 class StatsDecoder:
-    """Decodes of the `stats` text of many files what is told of a few columns, as `parse_stats` does of all.
+    """Decodes the statistics of some columns of many files, with the result of `parse_stats`.
 
     Args:
         names: the columns' names in the statistics.
@@ -104,13 +101,13 @@ class StatsDecoder:
         self._decode = msgspec.json.Decoder(msgspec.defstruct("Whole", whole, gc=False)).decode
 
     def __call__(self, text: str | None) -> Stats | None:
-        """Return the statistics of one file; None where there are none or they cannot be read."""
+        """Return the statistics of one file; None if they are missing or malformed."""
         if not text:
             return None
         try:
             whole = self._decode(text) if self._decode is not None else None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            whole = None  # of another form than writers' own: with NaN, with a part that is no object
+            whole = None  # an unusual form: with NaN, or a part that is no object
         if whole is None:
             return parse_stats(text)
         return Stats(
@@ -126,46 +123,45 @@ class StatsDecoder:
 
 
 def _value(item: Any) -> Any:
-    """A value that may not be decoded yet, numbers with a point as `Decimal`."""
+    """Decode a value if necessary; numbers with a point are `Decimal`."""
     if not isinstance(item, Raw):
         return item
     try:
         value = _any(item)
     except (msgspec.DecodeError, UnicodeError):
-        value = math.nan  # a number beyond a double, or half a character
+        value = math.nan  # a number out of a double's range, or half a character
     except RecursionError:
         return None
     return loads_exact(bytes(item).decode()) if isinstance(value, float) else value
 
 
-#: How most writers begin; read without the rest, which is long.
+#: The usual start of statistics; the long rest is not parsed for the count.
 _COUNT_FIRST: Final = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.ASCII)
-#: The same as the JSON string that it comes in.
+#: The same within a JSON string.
 _ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
-#: The text of statistics, of its JSON string as it stands in a line, or of null.
+#: Decodes the text of statistics from its JSON string, or null.
 decode_text: Final = msgspec.json.Decoder(str | None).decode
 _counts: Final = msgspec.json.Decoder(list[int]).decode
 
 
 def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
-    """Return what `num_records` does for many texts, each of them a JSON string still, or null.
+    """Return `num_records` for many texts, each an encoded JSON string or null.
 
     Raises:
-        msgspec.DecodeError: one is neither; of those that begin with their count no more is looked at.
+        msgspec.DecodeError: an item that does not start with its count is neither.
     """
     digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, encoded)]
     if b"" in digits:
         found = zip(digits, encoded, strict=True)
-        return [int(told) if told else num_records(decode_text(text)) for told, text in found]
-    # Together, because to make a number of bytes takes Python longer than to find them.
+        return [int(count) if count else num_records(decode_text(text)) for count, text in found]
+    # Decoded together, which is faster than `int` for each.
     return _counts(b"[%b]" % b",".join(digits))
 
 
 def num_records(text: str | None) -> int | None:
-    """Return how many rows the `stats` text of a file says it has; None where it does not.
+    """Return the row count in the `stats` of a file; None if there is none.
 
-    Where the count comes first, as most writers have it, the rest is not looked at: whether it is JSON, and
-    whether it tells another count. The rest is bounds, which are most of the text.
+    If the count comes first, the rest of the text is not parsed.
     """
     if not text:
         return None

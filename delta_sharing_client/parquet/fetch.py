@@ -64,48 +64,30 @@ def fetch_vector(
         ProtocolError: a vector's descriptor is invalid in an answer of a sharing server.
     """
 
-    def fetch(vector: DeletionVector | None, vector_id: str | None) -> RowPositions | None:
-        if vector is None:
-            return None
-        return _fetch(
-            storage, task.file_id, vector, vector_id, refresh=refresh, cancelled=cancelled, budget=budget
-        )
-
-    deleted = fetch(task.deletion_vector, task.deletion_vector_id)
-    if task.selection is None:
-        return deleted
-    marked = fetch(task.selection.vector, task.selection.vector_id)
-    return None if marked is None else marked.without(deleted)
-
-
-def _fetch(
-    storage: StorageReader,
-    data_file_id: str,
-    vector: DeletionVector,
-    vector_id: str | None,
-    *,
-    refresh: Refresh | None,
-    cancelled: threading.Event | None,
-    budget: RetryBudget | None,
-) -> RowPositions:
-    if not 0 <= vector.size_in_bytes <= MAX_BYTES or (vector.offset or 0) < 0:
-        raise ProtocolError(f"file {data_file_id}: its deletion vector has a size or offset that cannot be")
-    if vector.storage_type == "i":
-        return decode_inline(vector, data_file_id)
-    if vector.storage_type == "p" or "://" in vector.path_or_inline.reveal():
+    def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
+        if not 0 <= vector.size_in_bytes <= MAX_BYTES or (vector.offset or 0) < 0:
+            raise ProtocolError(f"file {task.file_id}: its deletion vector has an impossible size or offset")
+        if vector.storage_type == "i":
+            return decode_inline(vector, task.file_id)
+        if vector.storage_type != "p" and "://" not in vector.path_or_inline.reveal():
+            raise ProtocolError(
+                f"file {task.file_id}: its deletion vector is stored as {vector.storage_type!r}, which is no URL"
+            )
         (data,) = storage.fetch_ranges(
             vector.path_or_inline,
-            file_id=vector_key(data_file_id, vector_id),
+            file_id=vector_key(task.file_id, vector_id),
             size=0,
             ranges=[file_range(vector)],
             refresh=refresh,
             cancelled=cancelled,
             budget=budget,
         )
-        return decode_stored(bytes(data), vector, data_file_id)
-    raise ProtocolError(
-        f"file {data_file_id}: its deletion vector is stored as {vector.storage_type!r}, which names no URL"
-    )
+        return decode_stored(bytes(data), vector, task.file_id)
+
+    deleted = fetch(task.deletion_vector, task.deletion_vector_id) if task.deletion_vector else None
+    if task.selection is None:
+        return deleted
+    return fetch(task.selection.vector, task.selection.vector_id).without(deleted)
 
 
 class SparseFile:

@@ -147,7 +147,7 @@ class TestJson:
         ],
         ids=str,
     )
-    def test_what_is_not_said(self, term):
+    def test_unsupported_comparisons_are_not_sent(self, term):
         """Not of a partition column, of no type of the protocol's, or read otherwise by some servers."""
         assert as_json(term) is None
         assert as_sql(term) == ()
@@ -155,7 +155,7 @@ class TestJson:
         assert as_json([("integer", "=", 1)], [term]) is None
         assert as_json([("integer", "=", 1)], [term, ("integer", "=", 2)])["op"] == "or"
 
-    def test_a_negation_is_said_of_each_part(self):
+    def test_a_negation_is_pushed_down_to_each_part(self):
         known, other = bind(("long", "=", 1)), bind(("data", "=", 1))
         unequal = {"op": "not", "children": [equal("long", "long", "1")]}
         assert said(Not(And((known, other)))) is None
@@ -188,7 +188,7 @@ class TestJson:
             ("=", [("greaterThanOrEqual", "12:00:00.123000"), ("lessThanOrEqual", "12:00:00.124000")]),
         ],
     )
-    def test_times_between_milliseconds_are_said_wider(self, op, shown):
+    def test_hints_on_times_between_milliseconds_are_widened(self, op, shown):
         nodes = [
             {
                 "op": name,
@@ -203,7 +203,7 @@ class TestJson:
         assert as_json(("timestamp", "!=", "2024-01-01")) is None
         assert as_json(("timestamp", "not in", ["2024-01-01"])) is None
 
-    def test_nothing_to_say(self):
+    def test_no_hint_without_a_supported_part(self):
         assert json_hint(None, ONLY) is None
         assert sql_hints(None, ONLY) == ()
         assert as_json(("long", "=", 1), columns=HintColumns(partitions=frozenset())) is None
@@ -213,7 +213,7 @@ class TestJson:
         assert as_json(("long", "=", 1), columns=columns) == equal("long", "long", "1")
         assert columns.partitions == {"long"}
 
-    def test_odd_names_are_said_in_json(self):
+    def test_unusual_names_are_sent_as_json_hints(self):
         assert as_json(("a b", "=", 1)) == equal("a b", "long", "1")
 
 
@@ -265,7 +265,7 @@ class TestData:
         ],
         ids=lambda predicate: str(predicate)[:60],
     )
-    def test_what_is_not_said(self, predicate):
+    def test_unsupported_comparisons_are_not_sent(self, predicate):
         """Statistics do not tell it, or some servers conclude too much from them."""
         assert said(predicate, DATA) is None
         assert sql_hints(predicate, DATA) == ()
@@ -371,7 +371,7 @@ class TestSql:
     def test_simple_comparisons(self, term, text):
         assert as_sql(term) == (text,)
 
-    def test_all_that_hold(self):
+    def test_all_types_that_contain_variants(self):
         assert as_sql(("long", ">", 1), ("data", "=", 5), ("date", "<", "2024-01-01")) == (
             "long > 1",
             "date < '2024-01-01'",
@@ -388,10 +388,10 @@ class TestSql:
             ("long", "not in", [1]),
         ],
     )
-    def test_what_dialects_differ_in_is_not_said(self, term):
+    def test_literals_that_dialects_parse_differently_are_not_sent(self, term):
         assert as_sql(term) == ()
 
-    def test_or_is_not_said(self):
+    def test_an_or_with_an_unsupported_part_is_not_sent(self):
         assert as_sql([("long", "=", 1)], [("long", "=", 2)]) == ()
 
 
@@ -408,7 +408,7 @@ class TestMerge:
         assert json.loads(merged) == {"op": "and", "children": [{"op": "y"}, {"op": "x"}]}
 
     @pytest.mark.parametrize("given", ["", "nonsense", "[]", "1", "null", "{"])
-    def test_what_we_cannot_read_goes_alone(self, given):
+    def test_a_malformed_hint_of_the_caller_is_sent_alone(self, given):
         assert merge_json_hints(given, self.OURS) == given
 
 

@@ -133,7 +133,7 @@ class TestShape:
         ],
         ids=repr,
     )
-    def test_what_is_no_filter(self, filters):
+    def test_objects_that_are_no_filters_raise(self, filters):
         with pytest.raises(FilterError):
             bind_filters(filters, SCHEMA)
 
@@ -278,7 +278,7 @@ class TestIntegers:
         [5, 5.0, Decimal(5), Decimal("5.000"), "5", " 5 ", "5.0", np.int8(5), np.float32(5), np.uint64(5)],
     )
     @pytest.mark.parametrize("name", ["byte", "short", "integer", "long"])
-    def test_spellings(self, name, literal):
+    def test_alternative_spellings_of_operators(self, name, literal):
         assert value(name, literal) == 5
         assert type(value(name, literal)) is int
 
@@ -342,7 +342,7 @@ class TestIntegers:
         ],
         ids=repr,
     )
-    def test_what_is_no_number(self, literal):
+    def test_literals_that_are_no_numbers_raise(self, literal):
         for name in ("long", "double", "decimal"):
             with pytest.raises(FilterError, match=f"'{name}'"):
                 bind((name, "=", literal))
@@ -350,7 +350,7 @@ class TestIntegers:
 
 class TestFloats:
     @pytest.mark.parametrize("name", ["float", "double"])
-    def test_spellings(self, name):
+    def test_alternative_spellings_of_operators(self, name):
         for literal in (0.5, Decimal("0.5"), "0.5", np.float32(0.5), pa.scalar(0.5)):
             assert value(name, literal) == 0.5
             assert isinstance(value(name, literal), float)
@@ -393,7 +393,7 @@ class TestFloats:
 
 class TestDecimals:
     @pytest.mark.parametrize("literal", [1.5, Decimal("1.5"), "1.50", np.float32(1.5), pa.scalar(Decimal("1.5"))])
-    def test_spellings(self, literal):
+    def test_alternative_spellings_of_operators(self, literal):
         bound = value("decimal", literal)
         assert bound == Decimal("1.50")
         assert bound.as_tuple().exponent == -2
@@ -472,7 +472,7 @@ class TestDates:
         ],
         ids=repr,
     )
-    def test_spellings(self, literal):
+    def test_alternative_spellings_of_operators(self, literal):
         assert value("date", literal) == date(2024, 1, 5)
         assert type(value("date", literal)) is date
 
@@ -497,7 +497,7 @@ class TestDates:
         ["x", "", 5, 5.0, True, "10000-01-01", "-0001-01-01", pd.NaT, np.datetime64("NaT", "s"), pd.NA],
         ids=repr,
     )
-    def test_what_is_no_date(self, literal):
+    def test_literals_that_are_no_dates_raise(self, literal):
         for name in ("date", "timestamp", "timestamp_ntz"):
             with pytest.raises(FilterError, match=f"'{name}'|is no"):
                 bind((name, "=", literal))
@@ -538,7 +538,7 @@ class TestTimes:
     def test_instants(self, literal):
         assert value("timestamp", literal) == NOON
 
-    def test_wall_clocks_pay_no_heed_to_zones(self):
+    def test_wall_clock_times_ignore_zones(self):
         for literal in (
             datetime(2024, 1, 5, 12),
             datetime(2024, 1, 5, 12, tzinfo=timezone(timedelta(hours=5))),

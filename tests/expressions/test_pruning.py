@@ -76,7 +76,7 @@ class TestCompare:
         assert over(Compare(X, "<", 5), ColumnBounds(lower=5)) == "FN"
         assert over(Compare(X, "=", 5), ColumnBounds(lower=6)) == "FN"
 
-    def test_nothing_known(self):
+    def test_unknown_bounds_allow_every_outcome(self):
         assert over(Compare(X, "=", 5)) == "TFN"
         assert outcomes(Compare(X, "=", 5), lambda column: None) == ANY
         assert over(Compare(X, "=", 5), ColumnBounds()) == "TFN"
@@ -86,7 +86,7 @@ class TestCompare:
         assert over(In(X, (5,)), ColumnBounds.constant(None)) == "N"
         assert over(IsNull(X), ColumnBounds.constant(None)) == "T"
 
-    def test_bounds_of_another_kind_tell_nothing(self):
+    def test_bounds_of_another_type_are_ignored(self):
         assert over(Compare(X, "=", 5), ColumnBounds("a", "b", has_null=False)) == "TF"
         assert over(Compare(S, "<", "x"), ColumnBounds(1, 2, has_null=False)) == "TF"
 
@@ -156,7 +156,7 @@ class TestIn:
 
 
 class TestIsNull:
-    def test_from_the_domain(self):
+    def test_from_column_bounds(self):
         assert over(IsNull(X), ColumnBounds(1, 5)) == "TF"
         assert over(IsNull(X), ColumnBounds(1, 5, has_null=False)) == "F"
         assert over(IsNull(X)) == "TF"

@@ -219,7 +219,7 @@ class TestStrings:
         )
 
     @pytest.mark.parametrize("literal", [r"'\ud83d'", r"'\UFFFFFFFF'"])
-    def test_what_is_no_character(self, literal):
+    def test_invalid_escapes_raise(self, literal):
         with pytest.raises(FilterError, match="no character"):
             bind(f"string = {literal}")
 

@@ -66,11 +66,11 @@ class TestParse:
         assert not known.has_null
 
     @pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "1", "null", '"x"', "{", "[" * 100_000])
-    def test_what_cannot_be_read_is_as_good_as_none(self, text):
+    def test_malformed_statistics_are_ignored(self, text):
         assert parse_stats(text) is None
 
     @pytest.mark.parametrize("count", [None, -1, 1.5, "1", True, [], {}, 2**63])
-    def test_a_row_count_that_is_none(self, count):
+    def test_an_invalid_row_count_is_ignored(self, count):
         assert parse_stats(json.dumps({"numRecords": count})).num_records is None
 
     def test_parts_of_the_wrong_kind(self):
@@ -146,7 +146,7 @@ class TestNumRecords:
         assert num_records(text) == parse_stats(text).num_records
         assert record_counts([encoded(text)] * 2) == [num_records(text)] * 2
 
-    def test_what_is_no_text(self):
+    def test_literals_that_are_no_strings_raise(self):
         for bad in (b"5", b"{}", b'{"numRecords":5}', b"true", b'"\\ud800"', b'"\xff"'):
             with pytest.raises((msgspec.DecodeError, UnicodeError)):
                 record_counts([encoded('{"numRecords":1}'), msgspec.Raw(bad)])
@@ -220,7 +220,7 @@ class TestSomeColumns:
 
 
 class TestNullCount:
-    def test_nothing_known(self):
+    def test_unknown_bounds_allow_every_outcome(self):
         assert bounds("long") is None
         assert bounds("long", records=None) is None
 
@@ -232,13 +232,13 @@ class TestNullCount:
 
     @pytest.mark.parametrize("tight", [True, False])
     @pytest.mark.parametrize("nulls", [1, 9])
-    def test_some_tell_nothing_of_which(self, nulls, tight):
+    def test_null_counts_between_none_and_all(self, nulls, tight):
         some = bounds("long", 1, 5, nulls, tightBounds=tight)
         assert (some.has_null, some.has_value) == (True, True)
         assert (some.lower, some.upper) == (1, 5)
 
     @pytest.mark.parametrize("nulls", [None, -1, 11, 1.5, "0", False, [0], {"x": 0}])
-    def test_counts_that_make_no_sense_tell_nothing(self, nulls):
+    def test_impossible_counts_are_ignored(self, nulls):
         known = bounds("long", 1, 5, nulls)
         assert known.has_null
         assert known.has_value
@@ -315,7 +315,7 @@ class TestBounds:
         ],
         ids=str,
     )
-    def test_what_cannot_be_trusted_is_no_bound(self, kind, value):
+    def test_unreliable_values_are_no_bounds(self, kind, value):
         known = bounds(kind, value, value, 3)
         assert (known.lower, known.upper) == (None, None)
         assert (known.has_null, known.has_value) == (True, True)
@@ -450,7 +450,7 @@ class TestBounds:
     def test_a_short_string_is_whole(self):
         assert bounds("string", "DE", "DE", 0) == ColumnBounds("DE", "DE", has_null=False)
 
-    def test_bounds_that_contradict_each_other_tell_nothing(self):
+    def test_contradictory_bounds_are_ignored(self):
         for kind, lower, upper in (("long", 5, 1), ("string", "b", "a"), ("date", "2024-01-02", "2024-01-01")):
             known = bounds(kind, lower, upper, 0)
             assert (known.lower, known.upper) == (None, None)

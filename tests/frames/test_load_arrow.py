@@ -43,7 +43,7 @@ class TestTable:
 
 
 class TestReader:
-    def test_it_pulls_as_it_is_read(self):
+    def test_the_reader_pulls_batches_lazily(self):
         pulled = []
 
         def batches():
@@ -58,7 +58,7 @@ class TestReader:
         assert pulled == [0]
         assert reader.read_all().column("a").to_pylist() == [1, 2]
 
-    def test_an_error_comes_through(self):
+    def test_a_typed_error_passes_through_the_stream(self):
         def batches():
             yield batch(1)
             raise DataError("is damaged", file_id="f1")

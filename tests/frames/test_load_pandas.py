@@ -352,7 +352,7 @@ class TestNames:
 
 
 class TestIndependence:
-    def test_what_a_file_said_of_pandas_does_not_matter(self):
+    def test_pandas_metadata_of_a_file_is_ignored(self):
         stored = pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}, index=pd.Index([5, 6], name="key")))
         assert b"pandas" in stored.schema.metadata
         frame = to_pandas(stored)

@@ -28,7 +28,7 @@ def run(monkeypatch, stream, show, tasks=TASKS):
     return stream.getvalue(), advance is not None
 
 
-def test_nobody_watches(monkeypatch):
+def test_no_bar_without_a_terminal(monkeypatch):
     assert run(monkeypatch, io.StringIO(), None) == ("", False)
 
 
@@ -51,7 +51,7 @@ def test_forced(monkeypatch, stream):
     assert "sales" in shown
 
 
-def test_a_stream_that_cannot_say_whether_it_is_a_terminal(monkeypatch):
+def test_no_bar_for_a_stream_without_isatty(monkeypatch):
     class Odd:
         def write(self, text):
             raise AssertionError(text)
@@ -62,7 +62,7 @@ def test_a_stream_that_cannot_say_whether_it_is_a_terminal(monkeypatch):
         assert advance is None
 
 
-def test_an_error_goes_through(monkeypatch):
+def test_a_typed_error_passes_through_the_library(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     with pytest.raises(KeyError), file_progress(TASKS, True, "sales"):
         raise KeyError("x")

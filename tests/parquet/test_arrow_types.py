@@ -52,7 +52,7 @@ def test_every_primitive_has_one():
         assert isinstance(arrow_type(PrimitiveType(name)), pa.DataType)
 
 
-def test_all_is_nullable_whatever_the_provider_promises():
+def test_all_columns_are_nullable():
     schema = table_schema(field("c", "long") | {"nullable": False}, ("d", struct_of(x="long")))
     got = arrow_schema(schema)
     assert all(f.nullable for f in got)
@@ -68,12 +68,12 @@ def test_unknown_types_raise_every_time(kind):
             of(kind)
 
 
-def test_a_type_from_nowhere():
+def test_an_unrelated_type_raises():
     with pytest.raises(UnsupportedTypeError):
         arrow_type(DataType())
 
 
-def test_schemas_that_differ_in_names_alone_are_told_apart():
+def test_schemas_that_differ_only_in_names_are_distinguished():
     one, two = table_schema(("a", "long")), table_schema(("b", "long"))
     assert arrow_schema(one).names == ["a"]
     assert arrow_schema(two).names == ["b"]

@@ -185,7 +185,7 @@ class TestDays:
         before, leap, after = gregorian_days(np.array([-755_997, -755_996, -755_995])).tolist()
         assert before + 1 == leap == after
 
-    def test_today_is_left_alone(self):
+    def test_present_times_are_not_rebased(self):
         days = np.arange(GREGORIAN, 20_000)
         assert (gregorian_days(days) == days).all()
 
@@ -196,7 +196,7 @@ class TestTimes:
         st.datetimes(datetime(1, 1, 1), datetime(1899, 12, 30)),
         st.sampled_from(["UTC", "America/New_York", "Europe/Paris", "Asia/Tokyo", "Australia/Sydney"]),
     )
-    def test_the_time_on_the_wall_is_kept(self, wall, name):
+    def test_rebased_times_keep_the_wall_clock_time(self, wall, name):
         """Java's old zones take today's standard time before 1900; the wall's instant is the zone's own."""
         zone = find_zone(name)
         midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -297,7 +297,7 @@ class TestFlags:
         ],
         ids=str,
     )
-    def test_what_the_footer_tells(self, metadata, expected):
+    def test_the_calendar_follows_from_the_footer(self, metadata, expected):
         known = None if metadata is None else {k.encode(): v.encode() for k, v in metadata.items()}
         calendar = LegacyCalendar.of(known)
         assert calendar == (None if expected is None else LegacyCalendar(*expected))
@@ -353,7 +353,7 @@ class TestFiles:
         data = parquet(pa.table({"t": times}), {VERSION: "2.4.8"})
         assert numbers(table_of(data, struct(t=TIMESTAMP))["t"]) == [None, HISTORY, 0]
 
-    def test_files_that_do_not_tell_are_refused_where_it_matters(self):
+    def test_old_times_without_calendar_metadata_raise(self):
         data = parquet(old_table("INT64"), {ROW_METADATA: "{}"})
         with pytest.raises(UnsupportedTableError, match=r"'d' holds times from before 1582-10-15, and the file"):
             table_of(data, struct(d=DATE))
@@ -378,7 +378,7 @@ class TestFiles:
         days = stats.bounds("d", DATE)
         assert (days.lower, days.upper) == (None, date(1582, 10, 4))  # the first date stands for all before it
 
-    def test_columns_without_times_are_left_alone(self):
+    def test_columns_without_times_are_not_rebased(self):
         table = pa.table({"x": pa.array([[1, None], None], pa.list_(pa.int32())), "s": pa.array(["a", None])})
         schema = struct(x=ArrayType(INTEGER), s=PrimitiveType("string"))
         got = table_of(parquet(table, {VERSION: "2.4.8"}), schema)

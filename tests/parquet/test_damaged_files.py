@@ -67,7 +67,7 @@ def flip(data, position, bit):
     ],
     ids=lambda data: f"{data[:12]!r}+{len(data)}",
 )
-def test_what_is_no_parquet_file(data):
+def test_bytes_that_are_no_parquet_file_raise(data):
     for fields in (FIELDS, ()):
         if not fields and data == PLAIN[1:]:
             continue  # to count rows the footer is enough, and it is whole
@@ -86,14 +86,14 @@ def attempt(call):
         return error
 
 
-def test_every_cut_is_noticed():
+def test_every_truncated_file_raises():
     data = parquet({"a": pa.array([1, 2, 3])})
     for length in range(len(data)):
         with pytest.raises(DataError):
             batches(data[:length], table_schema(("a", "long")))
 
 
-def test_a_hole_in_the_middle():
+def test_a_gap_in_the_middle_raises():
     """As a download would leave it that skipped a range."""
     start = 200
     for hole in (b"\x00", b"\xff"):
@@ -126,7 +126,7 @@ def test_a_flipped_bit_is_never_a_wrong_value_where_checksums_are():
     assert noticed > 300
 
 
-def test_the_checksum_is_looked_at():
+def test_page_checksums_are_verified():
     """A flip that decodes without any error but for the checksum."""
     stored, plain = {"a": pa.array([0x1122334455667788])}, bytes.fromhex("8877665544332211")
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
@@ -213,7 +213,7 @@ def test_flipped_bits_anywhere_are_a_data_error_or_do_no_harm(data):
 
 @given(st.binary(max_size=300))
 @settings(max_examples=100, deadline=None)
-def test_any_bytes_between_the_magic_words(middle):
+def test_any_footer_bytes_raise_a_data_error(middle):
     for data in (b"PAR1" + middle + b"PAR1", b"PAR1" + middle + struct.pack("<I", len(middle)) + b"PAR1", middle):
         with pytest.raises(DataError):
             batches(data, table_schema(("a", "long")))
@@ -235,7 +235,7 @@ def varint(number):
     [(("a", "long"),), (), (("x", "long"),), (("p", "string"),), (("a", "long"), ("p", "string"))],
     ids=str,
 )
-def test_a_footer_that_lies_about_its_rows(fields, rows):
+def test_a_footer_with_a_wrong_number_of_rows_raises(fields, rows):
     """The count of the row group, of a column chunk or of the file is another one: noticed, or without effect."""
     data = parquet({"a": pa.array(range(37)), "s": pa.array([[1]] * 37)})
     options = {"partition_columns": ["p"], "partition_values": {"p": "x"}}

@@ -113,7 +113,7 @@ class TestNames:
         assert read(stored, ("a.c", "long")).to_pydict() == {"a.c": [None]}
 
     @pytest.mark.parametrize("name", ["a b", "ünï", "🦆", "`a`", '"', "'", "a\nb", "", "list", "1", "a/b", "#"])
-    def test_odd_names(self, name):
+    def test_unusual_column_names(self, name):
         stored = {"before": pa.array([1]), name: pa.array([2]), "after": pa.array([3])}
         assert read(stored, (name, "long"), ("after", "long")).to_pydict() == {name: [2], "after": [3]}
 

@@ -40,7 +40,7 @@ class TestNulls:
         values = [[("a", 1), ("b", None)], None, []]
         check(values, pa.map_(pa.string(), pa.int64()), map_of("string", "long"))
 
-    def test_everything_in_everything(self):
+    def test_every_type_nested_in_every_type(self):
         values = [
             [("a", [{"m": [("k", Decimal("1.50"))], "d": date(2024, 1, 1)}, None]), ("b", None), ("c", [])],
             None,
@@ -203,7 +203,7 @@ class TestFields:
     @pytest.mark.parametrize(
         "name", ["a.b", "a b", "ünï", "🦆", "key", "element", "list", "item", "key_value", ""]
     )
-    def test_odd_names(self, name):
+    def test_unusual_column_names(self, name):
         stored = pa.array([{name: 1, "z": 2}, None])
         kind = {"type": "struct", "fields": [field("z", "long"), field(name, "long")]}
         assert column(stored, kind).to_pylist() == [{"z": 2, name: 1}, None]
@@ -236,7 +236,7 @@ class TestColumnMapping:
             "b": [1],
         }
 
-    def test_without_mapping_physical_names_mean_nothing(self):
+    def test_physical_names_are_ignored_without_mapping(self):
         stored = {"a": pa.array([1]), "b": pa.array([2])}
         assert read(stored, mapped("a", "long", "b", 1)).to_pydict() == {"a": [1]}
 
@@ -281,7 +281,7 @@ class TestColumnMapping:
             }
         ]
 
-    def test_by_id_pays_no_heed_to_names(self):
+    def test_fields_found_by_id_ignore_names(self):
         ids = self.with_ids
         schema = pa.schema([ids(pa.field("a", pa.int64()), 2), ids(pa.field("b", pa.int64()), 1)])
         data = parquet(pa.table([[1], [2]], schema=schema))

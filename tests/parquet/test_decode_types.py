@@ -376,7 +376,7 @@ class TestTimes:
     @pytest.mark.parametrize(
         "source", [pa.string(), pa.float64(), pa.int32(), pa.bool_(), pa.time64("us")], ids=str
     )
-    def test_what_is_no_time(self, source):
+    def test_literals_that_are_no_times_raise(self, source):
         value = {"string": "2024-01-01", "bool": True, "time64[us]": dt.time(1)}.get(str(source), 5)
         with pytest.raises(DataError, match=r"column 'c' is timestamp in the table and .* in the file"):
             column(pa.array([value], source), "timestamp")

@@ -79,7 +79,7 @@ def decode(data: bytes, schema, limits: DecodeLimits, **more) -> list[pa.RecordB
     ["none", "snappy", "zstd", *(pytest.param(c, marks=pytest.mark.slow) for c in ("gzip", "lz4", "brotli"))],
 )
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_steps_give_the_same_rows(codec: str, version: str) -> None:
+def test_steps_return_the_same_rows(codec: str, version: str) -> None:
     data = parquet(WHOLE, compression=codec, data_page_version=version, data_page_size=500, row_group_size=1200)
     schema = table_schema(*FIELDS)
     batches = decode(data, schema, TINY)
@@ -100,7 +100,7 @@ def test_steps_give_the_same_rows(codec: str, version: str) -> None:
     ],
     ids=["plain", "delta", "dictionary given up", "no Arrow schema"],
 )
-def test_steps_give_the_same_rows_whatever_the_encoding(options) -> None:
+def test_steps_return_the_same_rows_for_every_encoding(options) -> None:
     columns = ["n", "few", "many", "raw"]
     table = WHOLE.select(columns)
     data = parquet(table, data_page_size=500, **options)

@@ -121,10 +121,10 @@ class TestGoldenBytes:
             listed = array([primitive(4, number(n & 0x7FFF, 2)) for n in range(count)])
             assert json.loads(to_json(listed)) == [n & 0x7FFF for n in range(count)]
 
-    def test_bytes_behind_the_value_are_not_looked_at(self):
+    def test_bytes_after_the_value_are_ignored(self):
         assert to_json(bytes.fromhex("0c 01 ff ff"), ABC + b"more") == "1"
 
-    def test_names_that_are_in_the_dictionary_twice(self):
+    def test_duplicate_names_in_a_dictionary(self):
         assert to_json(bytes.fromhex("02 01 01 00 02 0c 01"), metadata(["a", "a"])) == '{"a":1}'
 
 
@@ -289,7 +289,7 @@ class TestMalformed:
             ("00", "01 01 00 01 ff", "UTF-8"),
         ],
     )
-    def test_it_is_said(self, value, names, reason):
+    def test_a_supported_comparison_is_sent(self, value, names, reason):
         pair = (bytes.fromhex(names), bytes.fromhex(value))
         with pytest.raises(DataError, match=reason) as caught:
             variant_to_json(variants((EMPTY, b"\x00"), pair), file_id="file-7", column="doc")
@@ -360,5 +360,5 @@ class TestSpark:
         assert conformed.type == VARIANT
         assert variant_to_json(conformed).to_pylist() == table.column("j").to_pylist()
 
-    def test_there_are_golden_files(self):
+    def test_golden_files_are_present(self):
         assert len(list(GOLDEN.glob("*.parquet"))) == 9

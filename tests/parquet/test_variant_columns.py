@@ -275,7 +275,7 @@ class TestFiles:
             (pa.StructArray.from_arrays([pa.array([EMPTY])] * 2, ["metadata", "metadata"]), "same name"),
         ],
     )
-    def test_what_is_no_variant(self, source, reason):
+    def test_columns_that_are_no_variants_raise(self, source, reason):
         data = parquet_of(pa.table({"doc": source}))
         for form in ("struct", "json"):
             with pytest.raises(DataError, match=reason) as caught:
@@ -480,7 +480,7 @@ class TestShared:
         assert [row[0] for row in relation.fetchall()] == TEXTS
 
     @pytest.mark.parametrize("bad", ["text", "", None, "JSON"])
-    def test_a_wrong_form(self, shared, bad):
+    def test_malformed_filters_raise(self, shared, bad):
         profile, name = shared.split("#")
         for load in (ds.load_as_pandas, ds.load_as_arrow):
             with pytest.raises(ValueError, match="variant is"):

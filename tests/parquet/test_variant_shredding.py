@@ -291,7 +291,7 @@ class TestObjects:
             (shredded(group(a=group(value=pa.array(["x"])))), "bytes are expected"),
         ],
     )  # fmt: skip
-    def test_what_is_refused(self, column, reason):
+    def test_unsupported_conditions_raise(self, column, reason):
         assert reason in refused(column)
 
     def test_the_row_is_named(self):
@@ -447,7 +447,7 @@ def shred(value, schema, encode):
 class TestRoundTrip:
     @settings(max_examples=60)
     @given(schemas, st.lists(shreddable, min_size=1, max_size=4), st.integers())
-    def test_whatever_is_shredded_comes_back(self, schema, values, seed):
+    def test_shredded_values_are_restored(self, schema, values, seed):
         draw = random.Random(seed)
         rows = []
         for value in values:

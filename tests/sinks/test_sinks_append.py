@@ -28,7 +28,9 @@ def table(tmp_path: Path) -> ChangeTable:
 
 
 class TestAppend:
-    def test_every_change_with_what_it_says(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_changes_are_stored_with_their_change_columns(
+        self, table: ChangeTable, share: Share, target: Target
+    ) -> None:
         table.commit(table.remove("f1"), table.add("f2", rows(4)))
         with target.sink() as sink, share(table.root).poll_changes(starting_version="snapshot") as poller:
             assert drain(poller, sink) == [WriteResult(version=2, inserted=3)]
@@ -119,9 +121,7 @@ class TestAppend:
             assert drain(poller, sink) == [WriteResult(version=2)]
         assert len(target.rows()) == 3
 
-    def test_a_batch_that_cannot_be_read_leaves_all_as_it_was(
-        self, table: ChangeTable, share: Share, target: Target
-    ) -> None:
+    def test_an_unreadable_batch_changes_nothing(self, table: ChangeTable, share: Share, target: Target) -> None:
         shared = share(table.root)
         with target.sink(change_columns=False) as sink, shared.poll_changes(starting_version=0) as poller:
             drain(poller, sink)
@@ -134,7 +134,7 @@ class TestAppend:
             if target.kind == "delta":
                 assert len(list(target.path.glob("*.parquet"))) == 1
 
-    def test_what_it_shows(self, target: Target) -> None:
+    def test_the_representation_of_a_sink(self, target: Target) -> None:
         with target.sink(mode="apply", keys=["id"]) as sink:
             kind = type(sink).__name__
             assert repr(sink) == f"{kind}({sink.target!r}, mode='apply', keys=['id'])"
@@ -169,7 +169,7 @@ class TestDatabases:
                 drain(poller, sink)
             assert target.rows() == in_order([(1, "1"), (2, "2"), (3, "x3")])
 
-    def test_something_else_than_a_batch(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_an_argument_that_is_no_batch_raises(self, table: ChangeTable, share: Share, target: Target) -> None:
         frame = share(table.root).changes(starting_version=0).to_arrow()
         with target.sink() as sink, pytest.raises(TypeError, match="batches of a poller, not Table"):
             sink.write(frame)  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ class TestDatabases:
             drain(poller, sink)
         assert target.rows() == []
 
-    def test_a_type_that_there_is_none_for(self, tmp_path: Path, share: Share) -> None:
+    def test_a_column_without_a_type_of_the_target_raises(self, tmp_path: Path, share: Share) -> None:
         table = ChangeTable(tmp_path / "source", [column("id", "long"), column("v", "void")])
         table.commit(table.add("f", pa.table({"id": [1]})))
         for kind in ("duckdb", "sqlite"):

@@ -33,7 +33,7 @@ def held(shared: SharedTable) -> list[tuple[object, ...]]:
 
 
 class TestApply:
-    def test_a_snapshot_and_what_comes_after_it(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_changes_are_applied_after_a_snapshot(self, table: ChangeTable, share: Share, target: Target) -> None:
         shared = share(table.root)
         with (
             target.sink(mode="apply", keys=["id"]) as sink,
@@ -56,7 +56,7 @@ class TestApply:
             assert (result.version, result.inserted) == (4, 3)
         assert target.rows() == held(shared) == in_order([(1, "1"), (2, "new2"), (3, "3"), (9, "9")])
 
-    def test_a_batch_that_comes_again_is_skipped(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_a_repeated_batch_is_skipped(self, table: ChangeTable, share: Share, target: Target) -> None:
         shared = share(table.root)
         with target.sink(mode="apply", keys=["id"]) as sink:
             for start in (0, 0):
@@ -73,7 +73,7 @@ class TestApply:
                 assert [result.skipped for result in drain(poller, sink)] == [True, False]
         assert target.rows() == held(shared)
 
-    def test_of_a_batch_made_anew_only_what_is_new(
+    def test_only_new_rows_of_a_repeated_batch_are_stored(
         self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
     ) -> None:
         """The checkpoint fell back to a generation before the batch; the table has grown since."""
@@ -208,21 +208,23 @@ class TestRefused:
         ):
             drain(poller, sink)
 
-    def test_a_key_that_is_null(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_a_null_key_raises(self, table: ChangeTable, share: Share, target: Target) -> None:
         table.commit(table.add("f2", pa.table({"id": pa.array([4, None], pa.int64()), "s": ["a", "b"]})))
         for start in ("snapshot", 0):
             with pytest.raises(SinkKeyError, match="key column 'id' is null in 1 rows") as raised:
                 self.write(table, share, target, start=start)
             assert raised.value.columns == ("id",)
 
-    def test_a_key_that_is_there_twice(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_a_duplicate_key_raises(self, table: ChangeTable, share: Share, target: Target) -> None:
         table.commit(table.add("f2", rows(3, 4, text="other")))
         with pytest.raises(SinkKeyError, match=r"do not tell .*rows"):
             self.write(table, share, target)
         with pytest.raises(SinkKeyError, match=r"two rows with the key \(id=3\) at version 2"):
             self.write(table, share, target, start=0)
 
-    def test_a_key_that_the_target_has(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_an_inserted_key_that_the_target_has_raises(
+        self, table: ChangeTable, share: Share, target: Target
+    ) -> None:
         self.write(table, share, target)
         before = target.rows()
         table.commit(table.add("f2", rows(4, 3, text="other")))
@@ -230,7 +232,9 @@ class TestRefused:
             self.write(table, share, target, start=2)
         assert target.rows() == before
 
-    def test_a_key_that_the_batch_lacks(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_a_key_column_missing_in_the_batch_raises(
+        self, table: ChangeTable, share: Share, target: Target
+    ) -> None:
         with pytest.raises(SinkKeyError, match="key column 'id' is not in the batch; it has s") as raised:
             self.write(table, share, target, columns=["s"])
         assert raised.value.columns == ("id",)
@@ -255,7 +259,9 @@ class TestRefused:
         with pytest.raises(SinkError, match="the batch lacks the columns 's', so that this could be no copy"):
             self.write(table, share, target, start=0, columns=["id"])
 
-    def test_a_snapshot_over_rows_of_somebody_else(self, table: ChangeTable, share: Share, target: Target) -> None:
+    def test_a_snapshot_does_not_replace_rows_of_other_writers(
+        self, table: ChangeTable, share: Share, target: Target
+    ) -> None:
         if target.kind == "delta":
             other = ChangeTable(target.path, configuration={})
             other.commit(other.add("f", rows(100)))

@@ -237,7 +237,7 @@ class TestWritersRules:
         changes = share(own.root).changes(starting_version=0).to_arrow()
         assert set(changes.column("_change_type").to_pylist()) == {"insert"}
 
-    def test_a_partition_of_an_empty_text(self, tmp_path: Path, share: Share) -> None:
+    def test_an_empty_string_as_partition_value_raises(self, tmp_path: Path, share: Share) -> None:
         own = ChangeTable(tmp_path / "own", partitions=["s"], configuration={})
         own.commit()
         source = ChangeTable(tmp_path / "source")
@@ -250,7 +250,7 @@ class TestWritersRules:
 
 
 class TestCommits:
-    def test_the_commit_says_how_far_the_poller_came(
+    def test_the_commit_has_the_version_of_the_poller(
         self, table: ChangeTable, share: Share, tmp_path: Path
     ) -> None:
         poller = share(table.root).poll_changes(tmp_path / "c", starting_version=0)
@@ -375,7 +375,7 @@ class TestCommits:
         with DeltaSink(tmp_path / "t") as sink, pytest.raises(SinkError, match="beyond the year 262,142"):
             drain(share(source.root).poll_changes(starting_version=0), sink)
 
-    def test_odd_names_make_a_table_that_maps_them(self, tmp_path: Path, share: Share) -> None:
+    def test_unusual_names_create_a_table_with_column_mapping(self, tmp_path: Path, share: Share) -> None:
         columns = [
             column("a b", "long"),
             column("x", {"type": "struct", "fields": [column("i,j", "long")]}),

@@ -78,7 +78,7 @@ def key_table(rows: list[tuple[int | None, str | None]]) -> pa.Table:
 
 @settings(deadline=None)
 @given(keys)
-def test_numbers_tell_combinations_apart(rows: list[tuple[int | None, str | None]]) -> None:
+def test_combinations_of_keys_have_distinct_numbers(rows: list[tuple[int | None, str | None]]) -> None:
     numbers = numbers_of(key_table(rows), ["a", "b"])
     assert len(set(zip(rows, numbers.tolist(), strict=True))) == len(set(rows)) == len(set(numbers.tolist()))
 
@@ -96,7 +96,7 @@ def test_a_key_is_found_where_it_is(
 
 @settings(deadline=None)
 @given(keys)
-def test_what_is_there_twice(rows: list[tuple[int | None, str | None]]) -> None:
+def test_duplicate_keys_in_the_target_raise(rows: list[tuple[int | None, str | None]]) -> None:
     if len(set(rows)) == len(rows):
         check_unique(key_table(rows), "t")
     else:
@@ -112,12 +112,12 @@ def test_chunks_and_slices_make_no_difference() -> None:
     assert numbers_of(key_table([]), ["a", "b"]).dtype == np.int64
 
 
-def test_a_kind_that_nobody_knows() -> None:
+def test_an_unknown_change_type_raises() -> None:
     with pytest.raises(SinkError, match="changes of an unknown kind: 'truncate'"):
         net_changes(changes([(1, "x", "truncate", 1)]), ["a"], ["n"], "t")
 
 
-def test_a_long_key_is_cut() -> None:
+def test_a_long_key_is_truncated_in_messages() -> None:
     table = changes([(1, "x" * 5000, "insert", 1), (1, "x" * 5000, "insert", 1)])
     with pytest.raises(SinkKeyError) as raised:
         net_changes(table, ["b"], ["n"], "t")

@@ -93,7 +93,7 @@ class Source:
 @pytest.mark.slow
 @pytest.mark.timeout(900 + 60 * KILLS)
 @pytest.mark.parametrize("kind", ["delta", "duckdb", "sqlite"])
-def test_killed_again_and_again(tmp_path: Path, kind: str) -> None:
+def test_a_process_killed_repeatedly_stores_each_batch_once(tmp_path: Path, kind: str) -> None:
     chance = random.Random(int(os.environ.get("DELTA_SHARING_SEED", "7")))
     source = Source(tmp_path / "source", chance)
     table = source.table
