@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.cdf.planner import ChangesPlan
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
-    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.storage.byte_source import StorageReader
 
 
 class ChangeBatch(Scan):

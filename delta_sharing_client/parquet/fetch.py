@@ -18,8 +18,9 @@ from delta_sharing_client.parquet.deletion_vector import (
 )
 from delta_sharing_client.parquet.layout import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.download import PRIVATE, Download, Refresh, RetryBudget
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader
+from delta_sharing_client.storage.download import PRIVATE
+from delta_sharing_client.storage.retry_budget import RetryBudget
 
 #: Bytes fetched from the end of a file; they include most footers.
 TAIL: Final = 64 * 1024
@@ -106,7 +107,7 @@ class SparseFile:
         DeltaSharingError: it cannot be fetched.
     """
 
-    def __init__(self, download: Download, task: FileScanTask) -> None:
+    def __init__(self, download: ByteSource, task: FileScanTask) -> None:
         self._download = download
         size = task.size
         self._tail = max(size - TAIL, 0)

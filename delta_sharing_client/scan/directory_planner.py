@@ -37,8 +37,8 @@ from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
-from delta_sharing_client.storage.presigned import StorageReader
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.wire.requests import Timestamp, format_timestamp

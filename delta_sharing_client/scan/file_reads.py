@@ -26,8 +26,8 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, UnitRead
 from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
 from delta_sharing_client.storage.buffer_pool import Slabs
-from delta_sharing_client.storage.download import Buffer, Download, FileChanged, Refresh, RetryBudget
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import Buffer, ByteSource, FileChanged, Refresh, StorageReader
+from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
 #: The ratio of the size of rows to the size of the encoded bytes, roughly.
@@ -131,8 +131,8 @@ class FileReads:
         file.started = 0
         file.units = [_whole_file(file)]
 
-    def _download(self, task: FileScanTask) -> Download:
-        return self._storage.download(
+    def _download(self, task: FileScanTask) -> ByteSource:
+        return self._storage.source(
             task.url,
             file_id=task.file_id,
             size=task.size,

@@ -14,7 +14,7 @@ from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, scan_spec
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 from delta_sharing_client.wire.file_block import FileBlock
 
 

@@ -21,7 +21,7 @@ from delta_sharing_client.parquet.fetch import SparseFile
 from delta_sharing_client.parquet.layout import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.priority_pool import Order
-from delta_sharing_client.storage.download import Download
+from delta_sharing_client.storage.byte_source import ByteSource
 
 #: Seconds; on Windows a wait without a time-out cannot be interrupted, not even by Ctrl-C.
 _PATIENCE: Final = 0.5 if os.name == "nt" else None
@@ -71,7 +71,7 @@ class FileRead:
 
     place: int
     task: FileScanTask
-    download: Download
+    download: ByteSource
     units: list[UnitRead] | None = None
     started: int = 0
     sparse: SparseFile | None = None

@@ -17,8 +17,7 @@ from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.file_reads import EXPANSION, FileReads
 from delta_sharing_client.scan.memory_budget import FileRead, UnitRead
-from delta_sharing_client.storage.download import Refresh
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 
 #: Called after each file.
 Progress: TypeAlias = Callable[[FileScanTask], None]

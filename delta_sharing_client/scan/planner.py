@@ -22,7 +22,7 @@ from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, pro
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.url_renewal import UrlRenewer
-from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 from delta_sharing_client.wire.answers import QueryAnswer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.frames.pandas import DtypeBackend
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
-    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.storage.byte_source import StorageReader
 
 _SMALL_BUDGET: Final = 64 * 1024 * 1024
 

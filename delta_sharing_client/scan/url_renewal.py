@@ -19,6 +19,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
+from delta_sharing_client.storage.byte_source import UrlRenewal
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 
@@ -36,7 +37,7 @@ _LONGEST_MARGIN: Final = 60.0
 _CLOCKS_AGREE: Final = 2.0
 
 
-class UrlRenewer:
+class UrlRenewer(UrlRenewal):
     """Renews pre-signed URLs during a load: one request for all files that need it.
 
     URLs are renewed before their reported expiration time, and whenever the store refuses one, because the

@@ -21,8 +21,9 @@ from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode
+from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 from delta_sharing_client.storage.local import LocalStorage
-from delta_sharing_client.storage.presigned import Refresh, StorageReader
+from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: The column of nulls that rows without columns have.
@@ -77,7 +78,7 @@ def _job(job_bytes: bytes) -> Job:
 @lru_cache(maxsize=4)
 def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageReader:
     """The reader of a worker process; its connections outlive a task."""
-    return StorageReader(StorageTransport(options, endpoint_is_loopback), options)
+    return PresignedReader(StorageTransport(options, endpoint_is_loopback), options)
 
 
 @lru_cache(maxsize=4)

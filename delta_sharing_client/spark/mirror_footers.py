@@ -33,7 +33,7 @@ from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, holds_variant, is_variant
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zone
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.local import LocalFile
+from delta_sharing_client.storage.local import LocalSource
 
 #: The first Spark that opens Parquet files with groups annotated as variants.
 VARIANT_FILES_SINCE: Final = (4, 1)
@@ -128,7 +128,7 @@ def _footer_of(task: FileScanTask) -> Footer:
 
 @lru_cache(maxsize=_KEPT)
 def _kept_footer(path: str, file_id: str, size: int, _fingerprint: tuple[int, int, int]) -> Footer:
-    data = LocalFile(path, file_id, size, None).whole()
+    data = LocalSource(path, file_id, size, None).whole()
     try:
         file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(data)),

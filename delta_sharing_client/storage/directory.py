@@ -1,4 +1,4 @@
-"""The files of a table's directory, fetched through pyarrow's file systems as if by pre-signed URL.
+"""The files of a table's directory, fetched through pyarrow's file systems.
 
 A file's "URL" is its path in the store and the number of the credentials that open it. So downloads, their
 retries and their renewals are those of all other files; only how bytes are fetched differs.
@@ -10,18 +10,18 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Self
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.file_systems import Directory, open_directory
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.file_transport import FileResponse
+from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.cancellation import Cancellation
-from delta_sharing_client.transport.response import Response
-from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: Open files that are kept: those that are being read in ranges.
 _KEPT_OPEN: Final = 64
@@ -74,6 +74,9 @@ class DirectoryFiles:
     def __repr__(self) -> str:
         return f"DirectoryFiles({self._directory.location!r})"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the credentials of a directory cannot be pickled")
+
     def directory(self) -> Directory:
         """Return the directory, with credentials that are good for a while."""
         with self._lock:
@@ -117,16 +120,14 @@ class DirectoryFiles:
         self._number += 1
 
 
-class DirectoryTransport(StorageTransport):
+class DirectoryTransport:
     """Fetches the files of a directory; opens no connection of its own, pyarrow's file system does.
 
     Args:
         files: the directory.
-        options: time-outs, connections.
     """
 
-    def __init__(self, files: DirectoryFiles, options: TransportOptions) -> None:
-        super().__init__(options, endpoint_is_loopback=False)
+    def __init__(self, files: DirectoryFiles) -> None:
         self._files = files
         self._open: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._open_lock = threading.Lock()
@@ -138,7 +139,7 @@ class DirectoryTransport(StorageTransport):
         headers: Mapping[str, str] | None = None,
         file_id: str = "",
         cancelled: threading.Event | None = None,
-    ) -> Response:
+    ) -> FileResponse:
         """Return a file, or a range of it, as if it were an answer to a GET.
 
         Args:
@@ -184,10 +185,18 @@ class DirectoryTransport(StorageTransport):
     def break_on(self, cancelled: Cancellation) -> None:
         """Do nothing: what is under way ends with its block."""
 
+    def abort(self) -> None:
+        """Do nothing: what is under way ends with its block."""
+
+    def close(self) -> None:
+        """Close the files that are kept open."""
+        with self._open_lock:
+            self._open.clear()
+
 
 def directory_reader(files: DirectoryFiles, options: TransportOptions) -> StorageReader:
     """Return what fetches the files of a directory."""
-    return StorageReader(DirectoryTransport(files, options), options)
+    return PresignedReader(DirectoryTransport(files), options)
 
 
 def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float]]:
@@ -219,7 +228,7 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
     }
 
 
-class _FileResponse(Response):
+class _FileResponse:
     """A file, or a range of it, as an answer."""
 
     def __init__(
@@ -234,8 +243,14 @@ class _FileResponse(Response):
         self.status = 206 if ranged else 200
         self.headers = {"Content-Range": f"bytes {start}-{stop - 1}/{size}"} if ranged else {}
 
-    def close(self) -> None:
-        """Do nothing: the file stays open for whoever reads another range of it."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: the file stays open for its other ranges."""
+
+    def excerpt(self) -> bytes:
+        return b""
 
     @property
     def length(self) -> int | None:

@@ -12,31 +12,25 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import (
     DataError,
     DeltaSharingError,
     IncompleteResponseError,
-    RequestTimeoutError,
     StorageError,
     UrlExpiredError,
 )
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.byte_source import Buffer, Cancelled, FileChanged, Refresh, UrlRenewal
+from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
+from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.cancellation import Cancellation
-from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import Backoff, RetryLater, is_retryable
-from delta_sharing_client.transport.storage_transport import StorageTransport
 
 T = TypeVar("T")
-
-#: Anything with the buffer protocol.
-Buffer: TypeAlias = Any
-#: Gives a fresh URL for a file, from its id and the URL that has expired. Where it has a method `ahead` of the
-#: same kind, that is asked before each request: it returns the URL, or a fresher one, and never raises.
-Refresh: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 #: Pages that no other process shares, so that they can be given back one by one.
 PRIVATE: Final[dict[str, Any]] = (
@@ -51,48 +45,6 @@ _MAX_RESTARTS: Final = 2
 #: A download that got this much further than ever before has made progress.
 _PROGRESS: Final = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
-
-
-class Cancelled(Exception):  # noqa: N818  # nothing went wrong
-    """Nobody wants the file any more."""
-
-
-class RetryBudget:
-    """The retries that all downloads of one load share, so that a dead store fails in seconds.
-
-    Only retries without progress count. A file that arrives gives one back, so that a load from a store
-    that is merely busy goes on.
-
-    Args:
-        files: how many files the load has.
-        connections: how many are fetched at a time; each may fail once at the start.
-    """
-
-    #: A time-out counts as much as several other failures: it takes that much longer to find out.
-    TIMEOUT_COST: Final = 5
-
-    def __init__(self, files: int = 0, connections: int = 32) -> None:
-        self._most = 10 + min(files, connections) + files // 5
-        self._left = self._most
-        self._lock = threading.Lock()
-
-    def take(self, error: BaseException) -> bool:
-        """Spend a retry after `error`; tell whether there was one left."""
-        cost = self.TIMEOUT_COST if isinstance(error, RequestTimeoutError) else 1
-        with self._lock:
-            if self._left < cost:
-                return False
-            self._left -= cost
-            return True
-
-    def give_back(self) -> None:
-        """Note that a file has arrived."""
-        with self._lock:
-            self._left = min(self._most, self._left + 1)
-
-
-class FileChanged(Exception):  # noqa: N818  # handled by whoever reads the file in pieces
-    """The file is another one than when its download began."""
 
 
 class _WrongSize(Exception):  # noqa: N818
@@ -128,7 +80,7 @@ class _Span:
             self._grown += data
         self.position += len(data)
 
-    def take(self, response: Response) -> int:
+    def take(self, response: FileResponse) -> int:
         """Take what comes of an answer, a megabyte at the most; return how many bytes, 0 at its end."""
         if self.stop is None or self._grown is not None:
             data = response.read_some(_CHUNK if self.stop is None else min(_CHUNK, self.stop - self.position))
@@ -212,7 +164,7 @@ class Download:
 
     def __init__(
         self,
-        transport: StorageTransport,
+        transport: FileTransport,
         settings: Settings,
         *,
         url: SecretUrl,
@@ -229,8 +181,7 @@ class Download:
         self._id = file_id
         self._size = size
         self._refresh = refresh
-        # Not by isinstance: that takes ten times as long, for each of many files.
-        self._ahead: Refresh | None = getattr(refresh, "ahead", None)
+        self._ahead = refresh.ahead if isinstance(refresh, UrlRenewal) else None
         self._cancelled = cancelled
         self._budget = budget
         self._lock = threading.Lock()
@@ -391,7 +342,7 @@ class Download:
             self._accepted = url
             self._take(response, span)
 
-    def _take(self, response: Response, span: _Span) -> None:
+    def _take(self, response: FileResponse, span: _Span) -> None:
         """Read the body up to the span's end and not a byte further, save one to see that there is none."""
         while span.stop is None or span.position < span.stop:
             self._check_cancelled()
@@ -409,7 +360,7 @@ class Download:
         if more:
             raise _WrongSize(f"it has more than the {span.stop} bytes that the table says")
 
-    def _bind(self, response: Response) -> None:
+    def _bind(self, response: FileResponse) -> None:
         """Hold the answer against the ETag of the first one; only strong ones bind."""
         etag = (response.headers.get("ETag") or "").strip()
         if not etag.startswith('"'):
@@ -424,7 +375,7 @@ class Download:
         if self._size and length is not None and length != self._size:
             raise _WrongSize(f"it has {length} bytes; the table says {self._size}")
 
-    def _check_range(self, response: Response, span: _Span) -> None:
+    def _check_range(self, response: FileResponse, span: _Span) -> None:
         """Hold a 206 against what was asked for."""
         match = _CONTENT_RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
         if match is None or int(match[1]) != span.position or int(match[2]) < span.position:

@@ -1,64 +1,26 @@
-"""Files of a local copy, read by the same code that reads those of a store."""
+"""Files on a local disk, for the readers of mirrors."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable
 from typing import TypeVar
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
-from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import Slabs
-from delta_sharing_client.storage.download import Buffer, Cancelled, Download, Refresh, RetryBudget
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import Buffer, ByteSource, Cancelled, Refresh, StorageReader
+from delta_sharing_client.storage.retry_budget import RetryBudget
 
 T = TypeVar("T")
 
 
 class LocalStorage(StorageReader):
-    """Opens files by their paths, where a `StorageReader` fetches them by their URLs.
+    """Opens files by their paths."""
 
-    Args:
-        options: how much memory and how many threads a load may use.
-    """
-
-    def __init__(self, options: TransportOptions) -> None:
-        self.options = options
-
-    def fetch(
-        self,
-        url: SecretUrl,
-        *,
-        file_id: str,
-        size: int = 0,
-        refresh: Refresh | None = None,
-        cancelled: threading.Event | None = None,
-        budget: RetryBudget | None = None,
-    ) -> Buffer:
-        """Return the bytes of a file; see `StorageReader.fetch`."""
-        return LocalFile(url.reveal(), file_id, size, cancelled).whole()
-
-    def fetch_ranges(
-        self,
-        url: SecretUrl,
-        *,
-        file_id: str,
-        size: int,
-        ranges: Sequence[tuple[int, int]],
-        refresh: Refresh | None = None,
-        cancelled: threading.Event | None = None,
-        budget: RetryBudget | None = None,
-        executor: Executor | None = None,
-    ) -> list[Buffer]:
-        """Return ranges of a file; see `StorageReader.fetch_ranges`."""
-        file = LocalFile(url.reveal(), file_id, size, cancelled)
-        return [file.range(start, stop) for start, stop in ranges]
-
-    def download(
+    def source(
         self,
         url: SecretUrl,
         *,
@@ -68,9 +30,9 @@ class LocalStorage(StorageReader):
         cancelled: threading.Event | None = None,
         budget: RetryBudget | None = None,
         etag: str | None = None,
-    ) -> Download:
-        """Return a file to be read in pieces; nothing is opened yet."""
-        return LocalFile(url.reveal(), file_id, size, cancelled)
+    ) -> ByteSource:
+        """Return a file to be read; see `StorageReader.source`."""
+        return LocalSource(url.reveal(), file_id, size, cancelled)
 
     def abort(self) -> None:
         """Do nothing: reading a local file cannot hang."""
@@ -79,8 +41,8 @@ class LocalStorage(StorageReader):
         """Do nothing: nothing is kept open."""
 
 
-class LocalFile(Download):
-    """One local file, with the methods of a download.
+class LocalSource:
+    """One local file.
 
     Args:
         path: where it lies.
@@ -116,7 +78,7 @@ class LocalFile(Download):
         """Read the bytes from `start` up to `stop` into `view`, which has that length."""
         view[:] = self.range(start, stop)
 
-    def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
+    def range(self, start: int, stop: int) -> Buffer:
         """Read the bytes from `start` up to `stop`."""
 
         def read(descriptor: int, size: int) -> Buffer:

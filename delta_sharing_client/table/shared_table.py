@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
-    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.storage.byte_source import StorageReader
     from delta_sharing_client.table.table_changes import TableChanges
     from delta_sharing_client.table.table_scan import TableScan
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.model.names import Table
     from delta_sharing_client.rest.client import RestClient
-    from delta_sharing_client.storage.presigned import StorageReader
+    from delta_sharing_client.storage.byte_source import StorageReader
     from delta_sharing_client.table.shared_table import SharedTable
 
 

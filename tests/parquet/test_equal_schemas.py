@@ -15,7 +15,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 FIELDS = {"id": "long", "name": "string", "score": "double", "raw": "binary", "part": "string"}
@@ -75,7 +75,7 @@ def load(files: list[bytes], parts: list[str | None] | None = None) -> pa.Table:
                     SecretUrl(f"{server.url}/{number}"), f"file-{number}", len(data), partition_values=values
                 )
             )
-        return pa.Table.from_batches(list(read_batches(tasks, spec, StorageReader(transport, options))))
+        return pa.Table.from_batches(list(read_batches(tasks, spec, PresignedReader(transport, options))))
 
 
 def expected(number: int, layout: str) -> pa.Table:

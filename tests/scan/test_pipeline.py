@@ -21,7 +21,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan import file_reads
 from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 NAMES = ("n", "a", "b", "c", "text")
@@ -66,7 +66,7 @@ def reader():
 
     def make(**changes):
         options = TransportOptions(**{**FAST, **changes})
-        readers.append(StorageReader(StorageTransport(options, True), options))
+        readers.append(PresignedReader(StorageTransport(options, True), options))
         return readers[-1]
 
     yield make

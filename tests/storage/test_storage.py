@@ -26,7 +26,10 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import Cancellation, Cancelled, RetryBudget, StorageReader
+from delta_sharing_client.storage.byte_source import Cancelled
+from delta_sharing_client.storage.presigned import PresignedReader
+from delta_sharing_client.storage.retry_budget import RetryBudget
+from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 SIZE = 400_000
@@ -50,14 +53,14 @@ def slept():
 def reader(slept):
     options = TransportOptions(read_timeout=NEVER)
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
-        yield StorageReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
+        yield PresignedReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
 
 
 @pytest.fixture
 def hasty(slept):
     options = TransportOptions(read_timeout=timedelta(seconds=0.5))
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
-        yield StorageReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
+        yield PresignedReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
 
 
 def fetch(reader, server, *, size=SIZE, path=PATH, **arguments):
@@ -494,7 +497,7 @@ class TestBudget:
         server.on("GET", PATH, Reply(status=503))
         with StorageTransport(options, endpoint_is_loopback=True) as transport:
             own = RetryBudget()
-            reader = StorageReader(transport, options, budget=own, sleep=lambda seconds: None)
+            reader = PresignedReader(transport, options, budget=own, sleep=lambda seconds: None)
             for _ in range(3):
                 with pytest.raises(StorageError):
                     fetch(reader, server)
@@ -520,7 +523,7 @@ class TestCancelling:
             meanwhile(lambda: wait_until(lambda: server.requests), event.set),
             pytest.raises(Cancelled),
         ):
-            fetch(StorageReader(transport, options), server, cancelled=event)
+            fetch(PresignedReader(transport, options), server, cancelled=event)
 
     def test_a_wait_between_attempts_ends_at_once(self, server):
         options = TransportOptions(api_deadline=NEVER)
@@ -531,7 +534,7 @@ class TestCancelling:
             meanwhile(lambda: wait_until(lambda: server.requests), event.set),
             pytest.raises(Cancelled),
         ):
-            fetch(StorageReader(transport, options), server, cancelled=event)
+            fetch(PresignedReader(transport, options), server, cancelled=event)
 
     def test_abort_and_close(self, server, reader):
         server.on("GET", PATH, file_reply(DATA))

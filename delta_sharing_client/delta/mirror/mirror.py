@@ -23,7 +23,7 @@ from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.requests import check_version
 
 if TYPE_CHECKING:

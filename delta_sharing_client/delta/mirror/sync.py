@@ -41,7 +41,7 @@ from delta_sharing_client.frames.progress import byte_progress
 from delta_sharing_client.model.actions import AddFile, ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest, ask_again
 
 logger = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.download import Download, Refresh, RetryBudget
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader
+from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
 #: The folder for everything that is not part of the table; its name begins with an underscore, so that every
@@ -197,8 +197,8 @@ class _Job:
             remove_quietly(_note(temporary))
             return found
 
-    def _download(self, item: Wanted, etag: str | None = None) -> Download:
-        return self._storage.download(
+    def _download(self, item: Wanted, etag: str | None = None) -> ByteSource:
+        return self._storage.source(
             item.url,
             file_id=item.file_id,
             size=item.size,
@@ -248,7 +248,7 @@ class _Job:
     def _fill(
         self,
         descriptor: int,
-        download: Download,
+        download: ByteSource,
         temporary: Path,
         start: int,
         size: int,

@@ -36,7 +36,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import read_spec
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer, first_of
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.requests import ChangesRequest, ask_again
 
 #: Where engines keep files of change rows.

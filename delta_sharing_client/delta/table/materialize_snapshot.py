@@ -32,7 +32,7 @@ from delta_sharing_client.frames.progress import byte_progress
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.storage.presigned import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.requests import QueryRequest, ask_again
 
 #: Says of an unfinished copy which response format its files were listed in.
