@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text, text_map
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
 from delta_sharing_client.secrets import SecretUrl
 
@@ -24,28 +25,6 @@ ResponseFormat: TypeAlias = Literal["parquet", "delta"]
 #: The newest Delta reader version, and the newest version of the parquet response format, that is known.
 MAX_DELTA_READER_VERSION: Final = 3
 MAX_PARQUET_READER_VERSION: Final = 1
-
-#: Reader features that require nothing of a reader of files that a server lists.
-PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
-#: Reader features that this release reads; the capabilities header advertises exactly these.
-SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
-    "columnmapping",
-    "deletionvectors",
-    "typewidening",
-    "varianttype",
-    "variantshredding",
-}
-
-#: Names of preview features that changed by more than their ending.
-_EARLIER_NAMES: Final = {"catalogowned": "catalogmanaged"}
-
-
-def canonical_feature(name: str) -> str:
-    """Return a reader feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
-    folded = name.lower()
-    for ending in ("-preview", "-dev"):
-        folded = folded.removesuffix(ending)
-    return _EARLIER_NAMES.get(folded, folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,16 +333,3 @@ class EndStreamAction:
     min_url_expiration_timestamp: int | None = None
     error_message: str | None = None
     http_status_error_code: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QueryStatus:
-    """The response while a query is running ("Asynchronous query").
-
-    Attributes:
-        query_id: the id by which the answer is requested.
-        retry_after: the time in seconds until the next request, if the server sent one.
-    """
-
-    query_id: str
-    retry_after: float | None = None

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delta_sharing_client.model.actions import SUPPORTED_FEATURES, ResponseFormat
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 
 HEADER: Final = "delta-sharing-capabilities"
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, QueryError
-from delta_sharing_client.model.actions import QueryStatus
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.headers import capabilities_of, capability_headers
@@ -23,7 +22,7 @@ from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
 from delta_sharing_client.wire.decoder import Decoded
-from delta_sharing_client.wire.query_status import UnannouncedStatusError, decode_query
+from delta_sharing_client.wire.query_status import QueryStatus, UnannouncedStatusError, decode_query
 from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
 logger = logging.getLogger(__name__)

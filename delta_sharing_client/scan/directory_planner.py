@@ -29,8 +29,9 @@ from delta_sharing_client.errors import (
     RestError,
     VersionNotFoundError,
 )
-from delta_sharing_client.model.actions import AddFile, canonical_feature
+from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.log_planner import LogPlanner, located

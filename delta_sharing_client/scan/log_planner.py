@@ -48,7 +48,7 @@ class LogPlanner:
         protocol, metadata = snapshot.protocol, snapshot.metadata
         spec = scan_spec(options, protocol, metadata, self.what)
         files = [] if options.limit == 0 else list(self.files())
-        tasks, pruned = split_skipped(TaskPlanner(spec)(FileBlock.of(files)))
+        tasks, skipped = split_skipped(TaskPlanner(spec)(FileBlock.of(files)))
         return ScanPlan(
             table=self.table,
             version=snapshot.version,
@@ -61,7 +61,7 @@ class LogPlanner:
             ),
             spec=spec,
             tasks=tasks,
-            pruned=pruned,
+            skipped=skipped,
             limit=options.limit,
             source=self.source,
         )

@@ -42,7 +42,7 @@ class ScanPlan:
         protocol, metadata: the table's, at that version.
         spec: what to read of each file.
         tasks: the files that may have matching rows, in the server's order.
-        pruned: the number of skipped files by reason.
+        skipped: the number of skipped files by reason.
         limit: the maximum number of rows.
         request: the answered request, which lists the same files again; None if there was none.
         end: the end of the answer: the first expiration time of a URL and the refresh token, if known.
@@ -55,7 +55,7 @@ class ScanPlan:
     metadata: Metadata
     spec: ReadSpec
     tasks: Sequence[FileScanTask] = field(repr=False)
-    pruned: Mapping[SkipReason, int]
+    skipped: Mapping[SkipReason, int]
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
     end: EndStreamAction | None = field(repr=False, default=None)
@@ -116,7 +116,7 @@ class ServerPlanner:
         answer: QueryAnswer[FileScanTask | SkipReason] = self.rest.query_table(self.table, request, convert)
         if described is not None:
             self._check_version(answer.version, described.version, options)
-        tasks, pruned = split_skipped(answer.items)
+        tasks, skipped = split_skipped(answer.items)
         return ScanPlan(
             table=self.table,
             version=answer.version,
@@ -124,7 +124,7 @@ class ServerPlanner:
             metadata=answer.metadata,
             spec=specs[-1],
             tasks=tasks,
-            pruned=pruned,
+            skipped=skipped,
             limit=options.limit,
             request=answer.request,
             end=answer.end,
@@ -148,7 +148,7 @@ class ServerPlanner:
             metadata=info.metadata,
             spec=scan_spec(options, info.protocol, info.metadata, self._what),
             tasks=(),
-            pruned={},
+            skipped={},
             limit=0,
         )
 

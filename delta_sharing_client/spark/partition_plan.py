@@ -128,7 +128,7 @@ def encode_plan(
 
 def _bare_plan(plan: ScanPlan) -> ScanPlan:
     """The part of a plan that is needed to list its files again."""
-    return replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), pruned={}, limit=None)
+    return replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
 
 
 def _without_urls(task: FileScanTask) -> FileScanTask:

@@ -305,7 +305,7 @@ class TableStream:
             metadata=table.info.metadata,
             spec=table.spec,
             tasks=tasks,
-            pruned={},
+            skipped={},
             limit=None,
             request=request,
         )

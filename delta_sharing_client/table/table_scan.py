@@ -114,7 +114,7 @@ class TableScan(SparkScan):
 
         plan = self.plan()
         fetch = estimate_plan(*self._connections(), plan)
-        skipped = sum(plan.pruned.values())
+        skipped = sum(plan.skipped.values())
         requests = "request" if fetch.requests == 1 else "requests"
         version = "version unknown" if plan.version is None else f"version {plan.version}"
         total = sum(task.size for task in plan.tasks)
@@ -122,8 +122,8 @@ class TableScan(SparkScan):
             f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
             f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
             f"files    {len(plan.tasks) + skipped} listed by the server, {skipped} skipped "
-            f"({plan.pruned.get(SkipReason.PARTITION, 0)} by partition values, "
-            f"{plan.pruned.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
+            f"({plan.skipped.get(SkipReason.PARTITION, 0)} by partition values, "
+            f"{plan.skipped.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
             f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
         ]
         if fetch.ranged_files:

@@ -140,6 +140,34 @@ class Page(Generic[T]):
             raise ProtocolError(f"{what}: the answer has no {missing} line")
         return self.protocol, self.metadata
 
+    def add_protocol(self, protocol: Protocol, what: str, *, changes: bool) -> None:
+        """Add a protocol line; in changes one after the metadata is that of a later version.
+
+        Raises:
+            ProtocolError: it differs from the first one.
+        """
+        if changes and self.metadata is not None:
+            self.protocols.append(protocol)
+        elif self.protocol in (None, protocol):
+            self.protocol = protocol
+        else:
+            raise ProtocolError(f"{what}: the answer has two different protocol lines")
+
+    def add_metadata(self, metadata: Metadata, what: str, *, changes: bool) -> None:
+        """Add a metadata line; in changes a second one is that of a later version.
+
+        Raises:
+            ProtocolError: it precedes the protocol line, or differs from the first one.
+        """
+        if self.protocol is None:
+            raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
+        if self.metadata is None:
+            self.metadata = metadata
+        elif changes:
+            self.historical.append(metadata)
+        elif metadata != self.metadata:
+            raise ProtocolError(f"{what}: the answer has two different metadata lines")
+
     def append(self, page: Page[T], what: str) -> None:
         """Add a following page.
 
@@ -210,25 +238,14 @@ def read_page(
             others += 1
         if others > MAX_OTHERS:
             raise ProtocolError(f"{what}: the answer has no end: {MAX_OTHERS:,} of its lines name no new file")
-        if isinstance(action, Protocol):
-            if changes and page.metadata is not None:
-                page.protocols.append(action)
-                continue
-            if page.protocol not in (None, action):
-                raise ProtocolError(f"{what}: the answer has two different protocol lines")
-            page.protocol = action
-        elif isinstance(action, EndStreamAction):
+        if isinstance(action, EndStreamAction):
             page.end = action
+        elif isinstance(action, Protocol):
+            page.add_protocol(action, what, changes=changes)
         elif isinstance(action, Metadata):
-            if page.protocol is None:
-                raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
-            if page.metadata is None:
-                page.metadata = action
-                make = convert(page.protocol, action)
-            elif changes:
-                page.historical.append(action)
-            elif action != page.metadata:
-                raise ProtocolError(f"{what}: the answer has two different metadata lines")
+            page.add_metadata(action, what, changes=changes)
+            if make is None:
+                make = convert(*page.head(what))
     duplicates.commit_page()
     return page
 

@@ -70,20 +70,8 @@ def decode_actions(
                 continue
             if end is not None:
                 raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
-            try:
-                item = parse_object(line)
-            except ValueError as error:
-                if not any(True for rest in chain([lines], map(body.of, blocks)) for _ in rest):
-                    raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
-                raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
-            except RecursionError:
-                raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
-            try:
-                action = _action(item, files)
-            except (ValueError, ProtocolError) as error:
-                raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
-            except QueryError as error:
-                raise QueryError(what=what, server_message=error.server_message) from None
+            rest = chain([lines], map(body.of, blocks))
+            action = _decode_line(line, files, rest, what, number)
             if isinstance(action, EndStreamAction):
                 end, files = action, None
                 _check_end(end, what)
@@ -99,6 +87,26 @@ def decode_actions(
         )
     if protocol is None and end is None:
         raise IncompleteResponseError(f"{what}: the answer is empty")
+
+
+def _decode_line(
+    line: bytes, files: FileLineDecoder | None, rest: Iterable[Iterator[bytes]], what: str, number: int
+) -> Decoded:
+    """Return the action of one line; a malformed line without lines after it is a truncated answer."""
+    try:
+        item = parse_object(line)
+    except ValueError as error:
+        if not any(True for lines in rest for _ in lines):
+            raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
+        raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
+    except RecursionError:
+        raise ProtocolError(f"{what}: line {number} of the answer is nested too deep") from None
+    try:
+        return _action(item, files)
+    except (ValueError, ProtocolError) as error:
+        raise ProtocolError(f"{what}: line {number} of the answer: {error}") from None
+    except QueryError as error:
+        raise QueryError(what=what, server_message=error.server_message) from None
 
 
 def _check_end(end: EndStreamAction, what: str) -> None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, QueryError
-from delta_sharing_client.model.actions import QueryStatus, ResponseFormat
+from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.wire.decoder import Decoded, decode_actions
 from delta_sharing_client.wire.ndjson import parse_object
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """The response while a query is running ("Asynchronous query").
+
+    Attributes:
+        query_id: the id by which the answer is requested.
+        retry_after: the time in seconds until the next request, if the server sent one.
+    """
+
+    query_id: str
+    retry_after: float | None = None
 
 
 class UnannouncedStatusError(ProtocolError):

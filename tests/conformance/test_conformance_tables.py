@@ -16,7 +16,7 @@ from faults.server import FaultServer, Reply
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, NotFoundError, ProtocolError, RestError
-from delta_sharing_client.model.actions import SUPPORTED_FEATURES
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 
 SECOND = timedelta(seconds=1)
 

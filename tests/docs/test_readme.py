@@ -16,7 +16,7 @@ import pytest
 from frame_helpers import to_pandas
 
 import delta_sharing_client as ds
-from delta_sharing_client.model.actions import SUPPORTED_FEATURES
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.server import SharingServer

@@ -7,19 +7,18 @@ from msgspec import structs
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.actions import (
-    SUPPORTED_FEATURES,
     AddFile,
     CdcFile,
     Metadata,
     Protocol,
     RemoveFile,
-    canonical_feature,
 )
 from delta_sharing_client.model.capabilities import (
     ResponseCapabilities,
     parse_capabilities,
     request_capabilities,
 )
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
 
 
 def delta(version, features=()):

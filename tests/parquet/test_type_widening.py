@@ -12,8 +12,9 @@ import pytest
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.predicates import bind_filters
-from delta_sharing_client.model.actions import SUPPORTED_FEATURES, AddFile, Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, Metadata, Protocol
 from delta_sharing_client.model.capabilities import request_capabilities
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 from delta_sharing_client.model.schema import (
     ArrayType,
     MapType,

@@ -18,8 +18,9 @@ from delta_sharing_client.errors import DataError, FilterError
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
 from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.expressions.statistics import parse_stats
-from delta_sharing_client.model.actions import SUPPORTED_FEATURES, AddFile, Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, Metadata, Protocol
 from delta_sharing_client.model.capabilities import request_capabilities
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 from delta_sharing_client.model.schema import (
     ArrayType,
     MapType,

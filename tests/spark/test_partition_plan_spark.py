@@ -42,7 +42,7 @@ def plan(tasks: list[FileScanTask], limit: int | None) -> ScanPlan:
         metadata=Metadata(id="m", schema_string='{"type":"struct","fields":[]}'),
         spec=ReadSpec(output=StructType(())),
         tasks=tasks,
-        pruned={},
+        skipped={},
         limit=limit,
     )
 

@@ -16,13 +16,13 @@ from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.delta.log.table_features import (
     READER_WITH_FEATURES,
     WRITER_WITH_FEATURES,
-    canonical,
     check_write,
     has_feature,
 )
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
+from delta_sharing_client.model.reader_features import canonical_feature
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
@@ -210,7 +210,7 @@ def _features_about_rows(metadata: Metadata) -> set[str]:
         if folded.startswith("delta.constraints."):
             used.add("checkconstraints")
         elif folded.startswith("delta.enableicebergcompat") and value.lower() == "true":
-            used.add(canonical(folded.removeprefix("delta.enable")))
+            used.add(canonical_feature(folded.removeprefix("delta.enable")))
     for field in all_fields(metadata):
         for key in field.get("metadata") or {}:
             if key == "delta.invariants":

@@ -11,6 +11,7 @@ from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
 from delta_sharing_client.model.actions import Protocol
+from delta_sharing_client.model.reader_features import canonical_feature
 
 #: The first versions that list features by name.
 READER_WITH_FEATURES: Final = 3
@@ -30,7 +31,7 @@ READABLE: Final = frozenset(
     }
 )
 #: Features of tables whose log may lack commits.
-_CATALOG: Final = frozenset({"catalogmanaged", "catalogowned"})
+_CATALOG: Final = "catalogmanaged"
 #: Writer features that every commit respects.
 _WRITABLE: Final = READABLE | {
     "allowcolumndefaults",
@@ -64,11 +65,6 @@ _LEGACY: Final = {
 }
 
 
-def canonical(name: str) -> str:
-    """Return a feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
-    return name.lower().removesuffix("-preview").removesuffix("-dev")
-
-
 def writer_features(protocol: Protocol) -> tuple[str, ...]:
     """Return the writer features in force, including those of a legacy version."""
     if protocol.min_writer_version >= WRITER_WITH_FEATURES:
@@ -80,7 +76,7 @@ def writer_features(protocol: Protocol) -> tuple[str, ...]:
 
 def has_feature(protocol: Protocol, name: str) -> bool:
     """Return whether a writer feature is in force."""
-    return canonical(name) in {canonical(feature) for feature in writer_features(protocol)}
+    return canonical_feature(name) in {canonical_feature(feature) for feature in writer_features(protocol)}
 
 
 def check_replay(protocol: Protocol, table: str) -> None:
@@ -100,14 +96,14 @@ def check_replay(protocol: Protocol, table: str) -> None:
             f"{READER_WITH_FEATURES}: upgrade delta-sharing-client",
             path=table,
         )
-    managed = [f for f in protocol.reader_features if canonical(f) in _CATALOG]
+    managed = [f for f in protocol.reader_features if canonical_feature(f) == _CATALOG]
     if managed:
         raise UnsupportedFeatureError(
             f"{table}: the table cannot be read from its directory ({', '.join(managed)}): a catalog manages it, "
             "and only that knows its newest versions; read it through the catalog, or have it shared",
             features=managed,
         )
-    _refuse(table, "read", [f for f in protocol.reader_features if canonical(f) not in READABLE])
+    _refuse(table, "read", [f for f in protocol.reader_features if canonical_feature(f) not in READABLE])
 
 
 def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iterable[str]) -> None:
@@ -131,10 +127,10 @@ def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iter
             path=table,
         )
     features = writer_features(protocol)
-    _refuse(table, "committed to", [f for f in features if canonical(f) not in _WRITABLE | _ABOUT_ROWS])
+    _refuse(table, "committed to", [f for f in features if canonical_feature(f) not in _WRITABLE | _ABOUT_ROWS])
     if adds_rows:
         used = frozenset(in_use)
-        _refuse(table, "given new rows", [f for f in features if canonical(f) in used])
+        _refuse(table, "given new rows", [f for f in features if canonical_feature(f) in used])
 
 
 def _refuse(table: str, verb: str, names: list[str]) -> None:

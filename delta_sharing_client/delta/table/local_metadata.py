@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from delta_sharing_client.model.actions import Metadata, Protocol, canonical_feature
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
+from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.schema import StructType
 
 #: Reader features about data files and deletion vectors.

@@ -90,7 +90,7 @@ def materialize_changes(
         metadata=history.last,
         spec=read_spec(history.last, [], None, protocol=history.protocol),
         tasks=(),
-        pruned={},
+        skipped={},
         limit=None,
         request=answer.request,
         end=answer.end,

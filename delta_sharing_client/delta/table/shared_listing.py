@@ -59,7 +59,7 @@ def list_table(rest: RestClient, table: Table, request: QueryRequest) -> Listing
         metadata=answer.metadata,
         spec=read_spec(answer.metadata, [], None, protocol=answer.protocol),
         tasks=(),
-        pruned={},
+        skipped={},
         limit=None,
         request=answer.request,
         end=answer.end,

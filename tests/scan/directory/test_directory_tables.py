@@ -84,7 +84,7 @@ class TestReading:
         scan = table.scan(columns=["x"], filters=[("p", "=", 0), ("x", "<", 5)])
         assert xs(scan.to_arrow()) == [0, 1, 2, 3]
         assert len({name for name in shared.fetched if name.startswith("part-")}) == 1
-        assert sum(scan.plan().pruned.values()) == 2
+        assert sum(scan.plan().skipped.values()) == 2
 
     def test_limit_count_schema_and_reader(self, shared: DirectoryServer, table: SharedTable) -> None:
         assert table.scan(limit=5).to_arrow().num_rows == 5

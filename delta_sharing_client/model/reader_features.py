@@ -1,0 +1,27 @@
+"""Reader features of Delta tables: those that this release supports, and their names for comparison."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Reader features that require nothing of a reader of files that a server lists.
+PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
+#: Reader features that this release reads; the capabilities header advertises exactly these.
+SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
+    "columnmapping",
+    "deletionvectors",
+    "typewidening",
+    "varianttype",
+    "variantshredding",
+}
+
+#: Names of preview features that changed by more than their ending.
+_EARLIER_NAMES: Final = {"catalogowned": "catalogmanaged"}
+
+
+def canonical_feature(name: str) -> str:
+    """Return a reader feature's name for comparing: lower case, without a ``-preview`` or ``-dev`` ending."""
+    folded = name.lower()
+    for ending in ("-preview", "-dev"):
+        folded = folded.removesuffix(ending)
+    return _EARLIER_NAMES.get(folded, folded)
