@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -66,7 +67,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def clock() -> Iterator[None]:
-    """For the server; Spark's workers have processes of their own, and go by what it says."""
+    """The clock of the server and of this process; Spark's workers have their own processes, and a real clock."""
+    # A module that is first imported while the clock is patched would keep it as the default of a parameter.
+    for name in ("auth.external", "auth.oauth", "auth.private_key", "auth.renewal", "storage.directory"):
+        importlib.import_module(f"delta_sharing_client.{name}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", CLOCK)
         yield
