@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
-from delta_sharing_client.expressions.predicates import Filters
+from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import parse_bare_table, parse_table_url
 from delta_sharing_client.parquet.tasks import VariantForm

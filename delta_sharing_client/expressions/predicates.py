@@ -1,7 +1,6 @@
-"""Predicates: row filters bound to a table's schema.
+"""Predicates: row filters bound to a table's schema, as a tree.
 
-Filters have the form of `pandas.read_parquet`, or are SQL text. They are bound once: names to columns, literals to
-the columns' types. A predicate is then
+A predicate is
 
 * sent to the server as `jsonPredicateHints` and `predicateHints` (`hints`),
 * evaluated over column bounds, to skip files that cannot match (`column_bounds`),
@@ -13,31 +12,14 @@ returned. NaN follows IEEE 754: it is not equal to any value.
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from delta_sharing_client.errors import ColumnError, FilterError
-from delta_sharing_client.expressions.literals import date_literal, is_null, plain_value, time_literal
-from delta_sharing_client.model.partition_values import (
-    INTEGER_BITS,
-    Value,
-)
-from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
+from delta_sharing_client.model.partition_values import Value
+from delta_sharing_client.model.schema import DataType, PrimitiveType, StructField
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
-#: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; or SQL text.
-Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
-
-#: More decimal digits than any column has before or after the point.
-_FAR: Final = 100
-_OPERATORS: Final[Mapping[str, Operator]] = {
-    "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +70,6 @@ class Not:
 Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
 
 
-def freeze_filters(filters: Any) -> Any:
-    """Return an immutable copy of filters. Malformed terms are kept, and raise when they are bound.
-
-    Raises:
-        FilterError: the filters are neither a list nor SQL text.
-    """
-    if isinstance(filters, str) and not filters.strip():
-        raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
-    if filters is None or isinstance(filters, str):
-        return filters
-    if not isinstance(filters, list | tuple):
-        raise FilterError(
-            "filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
-            f"not {type(filters).__name__}"
-        )
-    if len(filters) == 3 and isinstance(filters[0], str) and isinstance(filters[1], str):
-        raise FilterError(f"filters takes a list of tuples: write [({filters[0]!r}, {filters[1]!r}, ...)]")
-    return _frozen(filters)
-
-
-def _frozen(filters: Any) -> Any:
-    if isinstance(filters, list | tuple):
-        return tuple(_frozen(item) for item in filters)
-    if isinstance(filters, Iterator):  # can be read only once
-        return tuple(filters)
-    return frozenset(filters) if isinstance(filters, set) else filters
-
-
 def columns_of(predicate: Predicate) -> Iterator[StructField]:
     """Yield the columns of a predicate, with repetitions."""
     if isinstance(predicate, And | Or):
@@ -125,244 +79,6 @@ def columns_of(predicate: Predicate) -> Iterator[StructField]:
         yield from columns_of(predicate.part)
     else:
         yield predicate.column
-
-
-def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
-    """Bind filters to a table's columns.
-
-    Args:
-        filters: ``[(column, operator, value), ...]``, AND-ed, or a list of such lists, OR-ed. Operators:
-            ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not`` (the last two take None). Or SQL text, see
-            `sql_filters`.
-        schema: the table's columns.
-
-    Lists of `in` and `not in` may hold nulls: None, `pandas.NA`, `pandas.NaT`, numpy's NaT, null scalars of Arrow.
-
-    Returns:
-        The predicate; None if `filters` is empty.
-
-    Raises:
-        FilterError: a term is malformed, its operator is unknown, or its value does not fit the column's type.
-        ColumnError: a column is unknown.
-        MissingDependencyError: `filters` is SQL text, and sqlglot is not installed.
-    """
-    if isinstance(filters, str):
-        from delta_sharing_client.expressions.sql_filters import parse_sql_filter  # which builds on this module
-
-        return parse_sql_filter(filters, schema)
-    if isinstance(filters, bytes) or not isinstance(filters, Iterable):
-        raise FilterError(
-            f"filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
-            f"not {type(filters).__name__}"
-        )
-    items = list(filters)
-    if not items:
-        return None
-    if all(_is_term(item) for item in items):
-        return _all([_bind_term(item, schema) for item in items])
-    groups: list[Predicate] = []
-    for group in items:
-        if isinstance(group, str | bytes) or not isinstance(group, Iterable):
-            raise FilterError(f"{group!r} in filters is no (column, operator, value) tuple")
-        terms = list(group)
-        if not terms:
-            raise FilterError("filters has an empty group; an empty AND would match every row")
-        groups.append(_all([_bind_term(term, schema) for term in terms]))
-    return groups[0] if len(groups) == 1 else Or(tuple(groups))
-
-
-def _is_term(item: Any) -> bool:
-    if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != 3:
-        return False
-    return isinstance(item[0], str) and isinstance(item[1], str)
-
-
-def _all(parts: list[Predicate]) -> Predicate:
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-
-def _bind_term(term: Any, schema: StructType) -> Predicate:
-    if not _is_term(term):
-        raise FilterError(f"{term!r} in filters is no (column, operator, value) tuple")
-    name, operator, value = term
-    column = schema.find(name)
-    if column is None:
-        raise ColumnError(
-            f"filters names the column {name!r}, which the table does not have; it has {', '.join(schema.names)}",
-            columns=[name],
-        )
-    op = " ".join(operator.lower().split())
-    if op in ("is", "is not"):
-        if not is_null(value):
-            raise FilterError(f"filters: {operator!r} takes None, not {value!r}")
-        return IsNull(column) if op == "is" else Not(IsNull(column))
-    if op in ("in", "not in"):
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-            raise FilterError(f"filters: {operator!r} on {column.name!r} takes a list, not {value!r}")
-        return _bind_in(column, list(value), negated=op == "not in")
-    if op not in _OPERATORS:
-        raise FilterError(
-            f"filters: unknown operator {operator!r} on {column.name!r}; "
-            "there are = != < <= > >= in, not in, is, is not"
-        )
-    if is_null(value):
-        raise FilterError(
-            f"filters: {column.name!r} {operator} {value!r} is never true; "
-            f"write ({column.name!r}, 'is', None) or ({column.name!r}, 'is not', None)"
-        )
-    if isinstance(value, list | tuple | set | frozenset | range):
-        word = "not in" if _OPERATORS[op] == "!=" else "in"
-        raise FilterError(
-            f"filters: {column.name!r} {operator} takes one value, not a {type(value).__name__}; "
-            f"write ({column.name!r}, {word!r}, [...]) for several"
-        )
-    return bind_comparison(column, _OPERATORS[op], value)
-
-
-def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
-    if column.type == PrimitiveType("variant"):
-        raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
-    known = [value for value in values if not is_null(value)]
-    bound: list[Value] = []
-    for value in known:
-        term = bind_comparison(column, "=", value)
-        if isinstance(term, Compare):
-            bound.append(term.value)
-    if len(known) < len(values) and negated:
-        # x NOT IN (..., NULL) is false or null in SQL: no row remains.
-        return And((IsNull(column), Not(IsNull(column))))
-    membership = In(column, tuple(dict.fromkeys(bound)))
-    return Not(membership) if negated else membership
-
-
-def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
-    """Bind one comparison: convert the literal to the column's type without changing the result.
-
-    Raises:
-        FilterError: the literal does not fit the column's type, or the type cannot be compared.
-    """
-    try:
-        return _bind_comparison(column, op, plain_value(value))
-    except InvalidOperation:
-        raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is no number") from None
-    except ValueError as error:
-        if isinstance(error, FilterError):
-            raise
-        raise FilterError(f"filters: {column.name!r} is {column.type}: {error}") from None
-
-
-def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
-    kind = column.type
-    if isinstance(kind, PrimitiveType):
-        name = kind.name
-        if name in INTEGER_BITS or name in ("float", "double"):
-            return _bind_number(column, op, value)
-        if name == "string" and isinstance(value, str):
-            value.encode()  # raises for a lone surrogate
-            return Compare(column, op, value)
-        if name == "boolean" and isinstance(value, bool):
-            return Compare(column, op, value)
-        if name == "binary" and isinstance(value, bytes | bytearray | memoryview):
-            return Compare(column, op, bytes(value))
-        if name == "date":
-            return Compare(column, op, date_literal(value))
-        if name in ("timestamp", "timestamp_ntz"):
-            return _bind_time(column, op, value, wall_clock=name == "timestamp_ntz")
-    elif isinstance(kind, DecimalType):
-        return _bind_number(column, op, value)
-    else:
-        raise FilterError(f"filters: {column.name!r} is {kind}, which cannot be compared")
-    raise FilterError(
-        f"filters: {column.name!r} is {kind}; {value!r} ({type(value).__name__}) cannot be compared with it"
-    )
-
-
-def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise FilterError(
-            f"filters: {column.name!r} is {column.type}; "
-            f"{value!r} ({type(value).__name__}) cannot be compared with it"
-        )
-    number = Decimal(value.strip()) if isinstance(value, str) else value
-    kind = column.type
-    if is_float(kind):
-        return (
-            _bind_int_to_float(column, op, number)
-            if isinstance(number, int)
-            else Compare(column, op, float(number))
-        )
-    if isinstance(number, float | Decimal) and not math.isfinite(number):
-        return _never_or_always(column, op, above=not _is_nan(number) and number > 0, nan=_is_nan(number))
-    if isinstance(number, float) and isinstance(kind, DecimalType):
-        # 0.05 means five hundredths here, not the nearest double, which equals no decimal.
-        number = Decimal(repr(float(number)))
-    scale = kind.scale if isinstance(kind, DecimalType) else 0
-    digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
-    bits = INTEGER_BITS[kind.name] if isinstance(kind, PrimitiveType) else 0
-    least, most = (-digits, digits) if digits else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    exact = _fraction(number) * 10**scale
-    unscaled = math.floor(exact)
-    if exact != unscaled:
-        # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is false.
-        if op in ("=", "!="):
-            return _never_or_always(column, op, above=False, nan=True)
-        if op in ("<", ">="):
-            unscaled += 1
-    if not least <= unscaled <= most:
-        return _never_or_always(column, op, above=unscaled > most, nan=False)
-    return Compare(column, op, _scaled(unscaled, scale) if digits else unscaled)
-
-
-def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predicate:
-    """Bind an integer to a column of floats, exactly even if no float equals it."""
-    try:
-        real = float(number)
-    except OverflowError:
-        real = sys.float_info.max if number > 0 else -sys.float_info.max
-    nearest = int(real)
-    if nearest != number:
-        if op in ("=", "!="):
-            return _never_or_always(column, op, above=False, nan=True)
-        # No float is between the integer and the nearest float.
-        less_or_greater: tuple[Operator, Operator] = ("<=", ">") if nearest < number else ("<", ">=")
-        op = less_or_greater[op not in ("<", "<=")]
-    return Compare(column, op, real)
-
-
-def _fraction(number: int | float | Decimal) -> Fraction:
-    """Return the exact number; far beyond all columns' range or scale, another number beyond them."""
-    if isinstance(number, Decimal) and number:
-        if number.adjusted() > _FAR:
-            return Fraction(10**_FAR) * (-1 if number < 0 else 1)
-        if number.adjusted() < -_FAR:
-            return Fraction(-1 if number < 0 else 1, 10**_FAR)
-    return Fraction(number) if number else Fraction(0)
-
-
-def _scaled(unscaled: int, scale: int) -> Decimal:
-    """Return `unscaled / 10**scale` without rounding by the decimal context."""
-    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
-
-
-def _is_nan(value: float | Decimal) -> bool:
-    return value != value
-
-
-def _never_or_always(column: StructField, op: Operator, *, above: bool, nan: bool) -> Predicate:
-    """Return a predicate that has the same value for all values of the column; null stays null."""
-    always = op == "!=" if nan or op in ("=", "!=") else (op in ("<", "<=")) == above
-    return Not(In(column, ())) if always else In(column, ())
-
-
-def _bind_time(column: StructField, op: Operator, value: Any, *, wall_clock: bool) -> Predicate:
-    micros, beyond = time_literal(value, wall_clock=wall_clock)
-    if beyond:
-        # Between two microseconds, as with numbers.
-        if op in ("=", "!="):
-            return _never_or_always(column, op, above=False, nan=True)
-        if op in ("<", ">="):
-            micros += 1
-    return Compare(column, op, micros)
 
 
 def is_float(data_type: DataType) -> bool:

@@ -19,18 +19,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from delta_sharing_client.errors import ColumnError, FilterError
-from delta_sharing_client.expressions.predicates import (
-    And,
-    Compare,
-    In,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    bind_comparison,
-    bind_filters,
-)
+from delta_sharing_client.expressions.binding import bind_comparison, bind_filters
+from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Operator, Or, Predicate
 from delta_sharing_client.expressions.sql_syntax import Node, SqlText, bare
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 

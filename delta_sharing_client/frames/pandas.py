@@ -8,7 +8,7 @@ with nulls in lists, maps and structs stay integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -63,20 +63,7 @@ def to_pandas(
         columns = enumerate(new_column(field.type, rows, nullable=nullable) for field in schema)
         filled = {position: column for position, column in columns if column is not None}
     rest = [position for position in range(len(schema)) if position not in filled]
-    kept: list[pa.RecordBatch] = []
-    count = 0
-    try:
-        for group in _grouped(batches, schema):
-            for position, column in filled.items():
-                column.add(group.column(position))
-            count += group.num_rows
-            if rest:
-                kept += group.select(rest).to_batches()
-            del group
-    finally:
-        # A caller that keeps the error keeps this frame's variables, so the generator would never end by itself.
-        if isinstance(batches, Generator):
-            batches.close()
+    kept, count = _fill(filled, rest, batches, schema)
     series: dict[int, pd.Series] = {}
     if rest:
         frame = _converted(kept, pa.schema([schema.field(n) for n in rest]), dtype_backend)
@@ -91,6 +78,27 @@ def to_pandas(
     )
     frame.columns = pd.Index(schema.names)
     return frame
+
+
+def _fill(
+    filled: Mapping[int, Column], rest: list[int], batches: Iterator[pa.RecordBatch], schema: pa.Schema
+) -> tuple[list[pa.RecordBatch], int]:
+    """Fill columns; return batches of the other columns, and the number of rows."""
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    try:
+        for group in _grouped(batches, schema):
+            for position, column in filled.items():
+                column.add(group.column(position))
+            count += group.num_rows
+            if rest:
+                kept += group.select(rest).to_batches()
+            del group
+    finally:
+        # A caller that keeps the error keeps this frame's variables, so the generator would never end by itself.
+        if isinstance(batches, Generator):
+            batches.close()
+    return kept, count
 
 
 def _grouped(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -1,7 +1,6 @@
 """Parquet files in memory to record batches of the table's schema.
 
-Columns that a file lacks come from its partition values or are null. Row groups are decoded one at a time, and
-large ones in steps of some rows, within `DecodeLimits`.
+Row groups are decoded one at a time, large ones in steps of some rows, within `DecodeLimits`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
@@ -30,6 +27,7 @@ from delta_sharing_client.parquet.footer import (
 )
 from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, plan_read_units
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
+from delta_sharing_client.parquet.page_headers import longest_text
 from delta_sharing_client.parquet.residual_filter import filter_batch
 from delta_sharing_client.parquet.row_sizes import (
     BeyondLimitError,
@@ -85,9 +83,7 @@ def decode_file(
         Non-empty batches of the columns of `spec.output`, at most one row group each.
 
     Raises:
-        DataError: the bytes are no Parquet file, are damaged, do not match the table's schema, or have a row
-            beyond the limits.
-        UnsupportedTableError: the file has old times in an unknown calendar or time zone.
+        DataError, UnsupportedTableError: see `ParquetSource` and its `decode`.
     """
     with ParquetSource(buffer, task, spec, deleted=deleted, limits=limits) as source:
         for decoded in source.decode_all(use_threads=use_threads):
@@ -147,7 +143,7 @@ class ParquetSource:
         self.close()
 
     def close(self) -> None:
-        """Release the bytes; decoded batches stay valid."""
+        """Release the bytes."""
         self._buffer = None
         self._spare.clear()
 
@@ -243,11 +239,7 @@ class ParquetSource:
                     yield Decoded(batches, last)
 
     def _borrow(self, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
-        """Take an open file from the pool; opening one takes as long as decoding a few columns.
-
-        Args:
-            indexed: paths of the columns that it decodes as dictionary indices.
-        """
+        """Take an open file, which decodes `indexed` columns as dictionary indices, from the pool."""
         try:
             return self._spare[indexed].pop()
         except (KeyError, IndexError):
@@ -309,20 +301,11 @@ class ParquetSource:
             self._give_back(file)
             check_values(self._metadata, group, unchecked, self._task)
         with memoryview(self._buffer) as view, view.cast("B") as data:
-            metadata, find = self._metadata.row_group(group), partial(self._longest_text, group)
-            return plan_steps(data, metadata, widths.leaves, extra, self._limits, find)
 
-    def _longest_text(self, group: int, leaf: Leaf) -> int | None:
-        """Return the length of the longest text in a dictionary; the reader loads it for the first row."""
-        file = self._open(self._metadata, (leaf.path,))
-        batch = next(file.reader.iter_batches(1, [group], [leaf.number], False))
-        array = batch.column(0)
-        while pa.types.is_nested(array.type):
-            array = array.field(0) if pa.types.is_struct(array.type) else array.values
-        if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
-            return None
-        longest: int = pc.max(pc.binary_length(array.dictionary)).as_py()
-        return longest
+            def find(leaf: Leaf) -> int | None:
+                return longest_text(self._open(self._metadata, (leaf.path,)), group, leaf.number)
+
+            return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits, find)
 
     def _tables(self, group: int, rows: int, plan: Plan, *, use_threads: bool) -> Iterator[pa.Table]:
         """Decode a row group by a plan."""

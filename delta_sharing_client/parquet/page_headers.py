@@ -1,4 +1,4 @@
-"""Parquet page headers and repetition levels, read without decoding values.
+"""Parquet pages: headers, repetition levels and dictionaries, read without decoding a column.
 
 The sizes in a file's footer are claims. The Parquet reader allocates memory by the headers of the pages, so bounds
 for the memory that decoding takes come from there. Headers are structs in Thrift's compact protocol.
@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 #: Types of pages.
 DATA: Final = 0
@@ -156,6 +158,27 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return number, at
     raise MalformedPageError("a number has more than 64 bits")
+
+
+def longest_text(file: pq.ParquetFile, group: int, column: int) -> int | None:
+    """Return the length of the longest text in a dictionary, which the reader loads for the first row.
+
+    Args:
+        file: a file that reads the column as a dictionary.
+        group: the row group.
+        column: the Parquet column.
+
+    Returns:
+        The length; None if it is unknown.
+    """
+    batch = next(file.reader.iter_batches(1, [group], [column], False))
+    array = batch.column(0)
+    while pa.types.is_nested(array.type):
+        array = array.field(0) if pa.types.is_struct(array.type) else array.values
+    if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
+        return None
+    longest: int = pc.max(pc.binary_length(array.dictionary)).as_py()
+    return longest
 
 
 def longest_row(data: memoryview, pages: Iterable[Page], codec: str, max_level: int) -> int | None:

@@ -10,8 +10,8 @@ Serves "Variant Binary Encoding" of the Parquet format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 #: Kinds of nodes, the low two bits of the first byte.
@@ -194,3 +194,64 @@ def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes
             raise MalformedVariantError("its elements overlap")
         fields.append((names[number], value[start:end]))
     return fields
+
+
+def encode_object(fields: Sequence[tuple[bytes, bytes]], ids: Mapping[bytes, int]) -> bytes:
+    """Return an object.
+
+    Args:
+        fields: names and encoded values, in the order of the names.
+        ids: the index of each name in the dictionary.
+
+    Raises:
+        MalformedVariantError: the dictionary lacks a name, or a name occurs twice.
+    """
+    try:
+        numbers = [ids[name] for name, _ in fields]
+    except KeyError as error:
+        name = error.args[0].decode(errors="replace")
+        raise MalformedVariantError(f"its metadata lacks the name of the field {name!r}") from None
+    if len(set(numbers)) < len(numbers):
+        raise MalformedVariantError("an object has the same field twice")
+    offsets = list(accumulate((len(value) for _, value in fields), initial=0))
+    id_width, offset_width = _width(max(numbers, default=0)), _width(offsets[-1])
+    wide = len(fields) > 255
+    header = (wide << 4 | (id_width - 1) << 2 | (offset_width - 1)) << 2 | OBJECT
+    return b"".join(
+        [
+            bytes([header]),
+            len(fields).to_bytes(4 if wide else 1, "little"),
+            _numbers(numbers, id_width),
+            _numbers(offsets, offset_width),
+            *(value for _, value in fields),
+        ]
+    )
+
+
+def encode_array(values: Sequence[bytes]) -> bytes:
+    """Return an array of encoded values."""
+    offsets = list(accumulate(map(len, values), initial=0))
+    offset_width = _width(offsets[-1])
+    wide = len(values) > 255
+    header = (wide << 2 | (offset_width - 1)) << 2 | ARRAY
+    return b"".join(
+        [
+            bytes([header]),
+            len(values).to_bytes(4 if wide else 1, "little"),
+            _numbers(offsets, offset_width),
+            *values,
+        ]
+    )
+
+
+def _width(number: int) -> int:
+    """Return the bytes of a number, at least one."""
+    if number >= 1 << 32:
+        raise MalformedVariantError("it takes more than 4 GiB")
+    return max((number.bit_length() + 7) // 8, 1)
+
+
+def _numbers(numbers: Sequence[int], width: int) -> bytes:
+    if width == 1:
+        return bytes(numbers)
+    return b"".join([number.to_bytes(width, "little") for number in numbers])

@@ -56,11 +56,7 @@ def json_names(metadata: bytes) -> list[str]:
 
 
 def to_json(value: bytes, names: Sequence[str]) -> str:
-    """Return the JSON text of a variant.
-
-    Args:
-        value: the variant's value.
-        names: its dictionary, from `json_names`.
+    """Return the JSON text of a variant's `value`, with the names from `json_names`.
 
     Raises:
         MalformedVariantError: the bytes are malformed, or nested deeper than `MAX_DEPTH`.
@@ -80,8 +76,6 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
             basic = value[at] & 3
             if basic == vb.SHORT_STRING:
                 end = at + 1 + (value[at] >> 2)
-                if end > size:
-                    raise MalformedVariantError("its bytes end too soon")
                 text = _quoted(value[at + 1 : end])
             elif basic == vb.PRIMITIVE:
                 text, end = _primitive(value, at)
@@ -89,8 +83,8 @@ def to_json(value: bytes, names: Sequence[str]) -> str:
                 ids, starts, end = vb.container(value, at)
                 text = "" if starts else "{}" if basic == vb.OBJECT else "[]"
             left -= end - at
-            if left < 0:
-                raise MalformedVariantError("its elements overlap")
+            if end > size or left < 0:
+                raise MalformedVariantError("its bytes end too soon" if end > size else "its elements overlap")
             out.append(before + text)
             if text:
                 continue

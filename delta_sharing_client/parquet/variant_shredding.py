@@ -10,7 +10,6 @@ Serves "Variant Shredding" of the Parquet format.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -178,7 +177,7 @@ def _objects(
                 if not known.isdisjoint(name for name, _ in others):
                     raise MalformedVariantError("its value holds a field that is stored apart")
                 fields = sorted(fields + others)
-            result.append(encode_object(fields, ids))
+            result.append(vb.encode_object(fields, ids))
         except MalformedVariantError as error:
             raise MalformedVariantError(f"row {row} of its batch: {error}") from None
     return result
@@ -193,70 +192,9 @@ def _arrays(array: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionar
     for present, length in zip(here, lengths.tolist(), strict=True):
         # A missing element is a JSON null.
         values = [vb.NULL_VALUE if item is None else item for item in elements[start : start + length]]
-        result.append(encode_array(values) if present else None)
+        result.append(vb.encode_array(values) if present else None)
         start += length
     return result
-
-
-def encode_object(fields: Sequence[tuple[bytes, bytes]], ids: Mapping[bytes, int]) -> bytes:
-    """Return an object.
-
-    Args:
-        fields: names and encoded values, in the order of the names.
-        ids: the index of each name in the dictionary.
-
-    Raises:
-        MalformedVariantError: the dictionary lacks a name, or a name occurs twice.
-    """
-    try:
-        numbers = [ids[name] for name, _ in fields]
-    except KeyError as error:
-        name = error.args[0].decode(errors="replace")
-        raise MalformedVariantError(f"its metadata lacks the name of the field {name!r}") from None
-    if len(set(numbers)) < len(numbers):
-        raise MalformedVariantError("an object has the same field twice")
-    offsets = list(accumulate((len(value) for _, value in fields), initial=0))
-    id_width, offset_width = _width(max(numbers, default=0)), _width(offsets[-1])
-    wide = len(fields) > 255
-    header = (wide << 4 | (id_width - 1) << 2 | (offset_width - 1)) << 2 | vb.OBJECT
-    return b"".join(
-        [
-            bytes([header]),
-            len(fields).to_bytes(4 if wide else 1, "little"),
-            _numbers(numbers, id_width),
-            _numbers(offsets, offset_width),
-            *(value for _, value in fields),
-        ]
-    )
-
-
-def encode_array(values: Sequence[bytes]) -> bytes:
-    """Return an array of encoded values."""
-    offsets = list(accumulate(map(len, values), initial=0))
-    offset_width = _width(offsets[-1])
-    wide = len(values) > 255
-    header = (wide << 2 | (offset_width - 1)) << 2 | vb.ARRAY
-    return b"".join(
-        [
-            bytes([header]),
-            len(values).to_bytes(4 if wide else 1, "little"),
-            _numbers(offsets, offset_width),
-            *values,
-        ]
-    )
-
-
-def _width(number: int) -> int:
-    """Return the bytes of a number, at least one."""
-    if number >= 1 << 32:
-        raise MalformedVariantError("it takes more than 4 GiB")
-    return max((number.bit_length() + 7) // 8, 1)
-
-
-def _numbers(numbers: Sequence[int], width: int) -> bytes:
-    if width == 1:
-        return bytes(numbers)
-    return b"".join([number.to_bytes(width, "little") for number in numbers])
 
 
 def _is_list(kind: pa.DataType) -> bool:

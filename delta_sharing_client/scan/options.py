@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, SupportsIndex
 
-from delta_sharing_client.expressions.predicates import Filters, freeze_filters
+from delta_sharing_client.expressions.binding import Filters, freeze_filters
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.parquet.tasks import VariantForm, check_variant
 from delta_sharing_client.wire.requests import (

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from delta_sharing_client.errors import DataError, StorageError, VersionMismatchError
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
-from delta_sharing_client.expressions.predicates import Predicate, bind_filters
+from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode
 from delta_sharing_client.model.names import Table

@@ -67,13 +67,12 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
         Problem: 400.
     """
     paging = request.options.send_end_stream_action
+    purpose = f"query {request.table.full_name} {body.digest}"
     if body.predicate_hints or body.max_files is not None or body.page_token:
         check_old_reader(request)
     first = 0
     if body.page_token and paging:
-        state = request.signer.open_token(
-            f"query {request.table.full_name} {body.digest}", body.page_token, "pageToken"
-        )
+        state = request.signer.open_token(purpose, body.page_token, "pageToken")
         snapshot, pinned, first = request.table.log.snapshot_at(state["version"]), state["pinned"], state["first"]
     elif body.refresh_token and paging:
         state = request.signer.open_token(f"refresh {request.table.full_name}", body.refresh_token, "refreshToken")
@@ -89,7 +88,7 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
     page_token = refresh_token = None
     if next_first < len(files):
         page_token = request.signer.make_token(
-            f"query {request.table.full_name} {body.digest}",
+            purpose,
             {"version": snapshot.version, "pinned": pinned, "first": next_first, "format": chosen},
         )
     if body.include_refresh_token and paging:

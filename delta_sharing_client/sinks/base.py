@@ -282,7 +282,13 @@ def check_columns(
             )
         else:
             names[field.name] = found[0]
-    if sink.mode == "append" and target and _CHANGE_TYPE in new:
+    _check_names(new, [name for name, _ in held.values()], bool(target), sink)
+    return names, new
+
+
+def _check_names(new: Sequence[str], lost: Sequence[str], exists: bool, sink: Sink) -> None:
+    """Raise `SinkError` if the target may not lack `new` columns, or the batch `lost` ones."""
+    if sink.mode == "append" and exists and _CHANGE_TYPE in new:
         raise SinkError(
             f"it is no log of changes, for it has no column {_CHANGE_TYPE!r}: a copy that was kept with "
             "mode='apply' goes on with mode='apply'; for a log of changes name another table, or use "
@@ -290,7 +296,7 @@ def check_columns(
             target=sink.target,
             columns=[_CHANGE_TYPE],
         )
-    if sink.mode == "apply" and _CHANGE_TYPE in held:
+    if sink.mode == "apply" and _CHANGE_TYPE in [name.lower() for name in lost]:
         raise SinkError(
             "it is a log of changes, which was written with mode='append', and no copy: for a copy name another "
             "table, and begin with a poller of its own that starts with starting_version='snapshot'",
@@ -303,12 +309,10 @@ def check_columns(
             target=sink.target,
             columns=new,
         )
-    if sink.mode == "apply" and held:
-        lost = [name for name, _ in held.values()]
+    if sink.mode == "apply" and lost:
         raise SinkError(
             f"the batch lacks the columns {', '.join(map(repr, lost))}, so that this could be no copy; drop them "
             "there, or give them with columns=[...] of the poller",
             target=sink.target,
             columns=lost,
         )
-    return names, new

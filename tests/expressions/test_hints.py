@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
-from delta_sharing_client.expressions.predicates import And, Compare, In, Not, Or, bind_filters
+from delta_sharing_client.expressions.predicates import And, Compare, In, Not, Or
 from delta_sharing_client.model.partition_values import to_float32
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 

@@ -10,17 +10,8 @@ import pyarrow as pa
 import pytest
 
 from delta_sharing_client.errors import ColumnError, FilterError
-from delta_sharing_client.expressions.predicates import (
-    And,
-    Compare,
-    In,
-    IsNull,
-    Not,
-    Or,
-    bind_filters,
-    columns_of,
-    is_float,
-)
+from delta_sharing_client.expressions.binding import bind_filters
+from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or, columns_of, is_float
 from delta_sharing_client.model.schema import (
     ArrayType,
     DecimalType,

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import ColumnError, FilterError, MissingDependencyError
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import TRUE, ColumnBounds, outcomes
-from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or, bind_filters
+from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or
 from delta_sharing_client.model.schema import (
     ArrayType,
     DecimalType,

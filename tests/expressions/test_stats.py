@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import ColumnBounds, outcomes
-from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.expressions.statistics import StatsDecoder, num_records, parse_stats, record_counts
 from delta_sharing_client.model.partition_values import to_float32
 from delta_sharing_client.model.schema import (

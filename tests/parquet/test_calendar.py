@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.errors import UnsupportedTableError
-from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.statistics import parse_stats
 from delta_sharing_client.model.schema import (
     ArrayType,

@@ -14,7 +14,7 @@ from parquet_files import FILE_ID, array_of, batches, parquet, read, struct_of, 
 from waiting import run_program
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
 
 STORED = pa.table(
     {

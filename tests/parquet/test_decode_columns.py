@@ -10,7 +10,8 @@ import pytest
 from parquet_files import FILE_ID, array_of, batches, mapped, micros, parquet, read, struct_of, table_schema
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.expressions.predicates import Compare, bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
+from delta_sharing_client.expressions.predicates import Compare
 from delta_sharing_client.frames.arrow import to_table
 from delta_sharing_client.parquet.assemble import value_scalar
 

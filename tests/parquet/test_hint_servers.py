@@ -33,8 +33,9 @@ from hint_oracle.pruning import prune
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
-from delta_sharing_client.expressions.predicates import And, Not, Or, bind_filters
+from delta_sharing_client.expressions.predicates import And, Not, Or
 from delta_sharing_client.model.schema import StructField, StructType
 
 MANY = settings(

@@ -16,12 +16,12 @@ from variant_encoder import array as variant_array
 from variant_encoder import mapping, metadata, primitive
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.parquet import page_headers, variant
-from delta_sharing_client.parquet.decode import ParquetSource, decode_file
+from delta_sharing_client.parquet.decode import decode_file
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.layout import chunk_range
-from delta_sharing_client.parquet.row_sizes import DecodeLimits, Leaf
+from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
@@ -185,18 +185,15 @@ class TestPageHeaders:
 def test_the_longest_text_of_a_dictionary_is_found_or_unknown(shape: str, first: list) -> None:
     texts = [*first, "bb", "x" * 70_000, "", "bb"]
     nested = {
-        "text": (pa.array(texts), "string"),
-        "list": (pa.array([first, texts], pa.list_(pa.string())), array_of("string")),
-        "struct": (pa.array([{"t": text, "n": 1} for text in texts]), struct_of(t="string", n="long")),
-        "map": (pa.array([[(text or "", 1)] for text in texts], MAPS), map_of("string", "long")),
-        "lists of structs": (pa.array([[{"t": t} for t in texts]]), array_of(struct_of(t="string"))),
+        "text": pa.array(texts),
+        "list": pa.array([first, texts], pa.list_(pa.string())),
+        "struct": pa.array([{"t": text, "n": 1} for text in texts]),
+        "map": pa.array([[(text or "", 1)] for text in texts], MAPS),
+        "lists of structs": pa.array([[{"t": text} for text in texts]]),
     }
-    column, kind = nested[shape]
-    data = parquet({"c": column}, dictionary_pagesize_limit=1 << 20)
-    task = FileScanTask(SecretUrl("https://h/x"), FILE_ID, len(data))
-    with ParquetSource(data, task, ReadSpec(table_schema(("c", kind)))) as source:
-        path = pq.ParquetFile(pa.BufferReader(data)).schema.column(0).path
-        found = source._longest_text(0, Leaf(0, path, None, 0))
+    data = parquet({"c": nested[shape]}, dictionary_pagesize_limit=1 << 20)
+    path = pq.ParquetFile(pa.BufferReader(data)).schema.column(0).path
+    found = page_headers.longest_text(pq.ParquetFile(pa.BufferReader(data), read_dictionary=[path]), 0, 0)
     assert found == 70_000 or (found is None and not first)
 
 

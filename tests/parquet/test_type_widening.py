@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.model.actions import AddFile, Metadata, Protocol
 from delta_sharing_client.model.capabilities import request_capabilities
 from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES

@@ -15,8 +15,8 @@ from variant_encoder import array, mapping, metadata, number, primitive, text
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, FilterError
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
-from delta_sharing_client.expressions.predicates import bind_filters
 from delta_sharing_client.expressions.statistics import parse_stats
 from delta_sharing_client.model.actions import AddFile, Metadata, Protocol
 from delta_sharing_client.model.capabilities import request_capabilities

@@ -13,7 +13,7 @@ from faults.server import FaultServer, Reply, file_reply
 from waiting import BRIEFLY, FOREVER, HANG, wait_for_rest, wait_until
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
-from delta_sharing_client.expressions.predicates import bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet import fetch_strategy as strategy

@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from delta_sharing_client.errors import ColumnError, DataError, ProtocolError, UnsupportedFeatureError
-from delta_sharing_client.expressions.predicates import And, Not, bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
+from delta_sharing_client.expressions.predicates import And, Not
 from delta_sharing_client.model.actions import AddFile, DeletionVector, Metadata
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
 from delta_sharing_client.secrets import SecretUrl

@@ -17,7 +17,7 @@ from delta_sharing_client.delta.mirror.state import check_source, local_version_
 from delta_sharing_client.delta.mirror.sync_lock import exclusive
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
-from delta_sharing_client.expressions.predicates import Filters
+from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
