@@ -19,7 +19,7 @@ from delta_sharing_client.parquet.deletion_vector import (
 from delta_sharing_client.parquet.layout import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader
-from delta_sharing_client.storage.download import PRIVATE
+from delta_sharing_client.storage.received_range import PRIVATE
 from delta_sharing_client.storage.retry_budget import RetryBudget
 
 #: Bytes fetched from the end of a file; they include most footers.

@@ -25,7 +25,7 @@ from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, UnitRead
 from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
-from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import Buffer, ByteSource, FileChanged, Refresh, StorageReader
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -77,7 +77,7 @@ class FileReads:
         self._single = files == 1
         self._cancelled = Cancellation()
         self._layouts = LayoutCache()
-        self._slabs = Slabs()
+        self._buffers = BufferPool()
         self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self.cores)
         self._places = itertools.count()
         self._fetchers = OrderedPool(options.max_connections, "delta-sharing-fetch")
@@ -169,7 +169,7 @@ class FileReads:
             if deleted is not None and deleted.selects_nothing:
                 self.memory.put(unit, [], last=True)
                 return
-            data = file.download.restarting(partial(file.download.whole, self._slabs))
+            data = file.download.restarting(partial(file.download.whole, self._buffers))
             unit.steps = self._steps_of_whole(file, data, deleted)
             self._decoders.submit(unit.order, self._decode, unit)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
@@ -197,7 +197,7 @@ class FileReads:
         with self._source(file, data, deleted) as source:
             yield from source.decode_all(use_threads=self._single)
         if isinstance(data, memoryview):
-            self._slabs.give_back(data)
+            self._buffers.give_back(data)
 
     def _steps_of_unit(self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit) -> Iterator[Decoded]:
         yield from source.decode(unit, use_threads=self._single)

@@ -1,39 +1,32 @@
-"""Memory for small files, used again from one file to the next.
-
-Fresh pages for every one of many files take a good part of the time that fetching them does.
-"""
+"""Pool of buffers for small files: fresh pages for each file would take much of the time of its transfer."""
 
 from __future__ import annotations
 
 
-class Slabs:
-    """Lends memory. Several threads may use it; it is given up as a whole."""
+class BufferPool:
+    """Buffers that are used for one file after another. Several threads may use it."""
 
     def __init__(self) -> None:
         self._free: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """Return a view of so many bytes, whatever they are.
-
-        Raises:
-            MemoryError: there are not so many.
-        """
+        """Return a view of `size` bytes with any content; raises MemoryError if there is no memory."""
         try:
-            slab = self._free.pop()
+            memory = self._free.pop()
         except IndexError:
-            slab = bytearray(size)
-        if len(slab) < size:
-            slab = bytearray(size)
-        return memoryview(slab)[:size]
+            memory = bytearray(size)
+        if len(memory) < size:
+            memory = bytearray(size)
+        return memoryview(memory)[:size]
 
     def give_back(self, view: memoryview) -> None:
-        """Take a view back that `take` gave; memory that something still looks at is not lent again."""
-        slab = view.obj
-        if not isinstance(slab, bytearray) or not slab:
+        """Take back a view of `take`; memory with another view of it is not used again."""
+        memory = view.obj
+        if not isinstance(memory, bytearray) or not memory:
             return
         try:
             view.release()
-            slab.append(slab.pop())  # refused while anybody looks at it
+            memory.append(memory.pop())  # BufferError while there is another view
         except BufferError:
             return
-        self._free.append(slab)
+        self._free.append(memory)

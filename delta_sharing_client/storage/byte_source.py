@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.retry_budget import RetryBudget
 
 T = TypeVar("T")
@@ -51,8 +51,8 @@ class ByteSource(Protocol):
     def restarting(self, read: Callable[[], T]) -> T:
         """Return what `read` returns, which reads all that is wanted; read again if the file changed meanwhile."""
 
-    def whole(self, slabs: Slabs | None = None) -> Buffer:
-        """Read the whole file; a small one into memory of `slabs`."""
+    def whole(self, buffers: BufferPool | None = None) -> Buffer:
+        """Read the whole file; a small one into memory of `buffers`."""
 
     def range(self, start: int, stop: int) -> Buffer:
         """Read the bytes from `start` up to `stop`."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.buffer_pool import Slabs
+from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import Buffer, ByteSource, Cancelled, Refresh, StorageReader
 from delta_sharing_client.storage.retry_budget import RetryBudget
 
@@ -66,8 +66,8 @@ class LocalSource:
         """Read once: a local file does not change while it is being read."""
         return read()
 
-    def whole(self, slabs: Slabs | None = None) -> Buffer:
-        """Map the whole file into memory; it needs none of `slabs`."""
+    def whole(self, buffers: BufferPool | None = None) -> Buffer:
+        """Map the whole file into memory; it needs none of `buffers`."""
 
         def mapped(descriptor: int, size: int) -> Buffer:
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""

@@ -1,7 +1,7 @@
-"""Fetching data files to disk: side by side, each whole under its name or not there, resumed after a crash.
+"""Crash-safe placing of data files on disk: each is complete under its name, or absent; large ones are resumed.
 
-A file is written under a temporary name in a folder of its own, checked, fsynced and renamed. Of a large one
-it is noted now and then how far it has come, so that the next run goes on from there.
+A file is written under a temporary name in a private folder, checked, fsynced and renamed. A note beside a large
+one records from time to time how far it is complete; the next run continues from there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import Any, Final
+from typing import Final
 
 from delta_sharing_client.delta.log.durable_files import (
     make_directories,
@@ -25,6 +25,7 @@ from delta_sharing_client.delta.log.durable_files import (
     writing,
 )
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
+from delta_sharing_client.delta.table.partial_files import note_of, read_note, size_of, write_at, write_durably
 from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
@@ -51,10 +52,10 @@ class Wanted:
     Attributes:
         url: its signed URL.
         file_id: its id in the sharing protocol, under which its URL is renewed.
-        path: where it shall lie, relative to the table's directory.
-        size: its size in bytes; 0 where not told.
-        num_records: how many rows it has, where told.
-        vector: what the descriptor says, where it is a deletion vector.
+        path: its path, relative to the table's directory.
+        size: its size in bytes; 0 if it is not known.
+        num_records: its number of rows, if it is known.
+        vector: its descriptor, if it is a deletion vector.
     """
 
     url: SecretUrl
@@ -67,12 +68,12 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """A file that lies in its place.
+    """A file in its place.
 
     Attributes:
         size: its size in bytes.
         sha256: the checksum of its bytes, in hexadecimal digits.
-        fetched: bytes that were fetched for it; 0 for one that was there already.
+        fetched: bytes that were fetched for it; 0 if it was there already.
     """
 
     size: int
@@ -88,30 +89,31 @@ def fetch_files(
     refresh: Refresh | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, Fetched]:
-    """Fetch files into a table's directory; those that are there already are kept.
+    """Fetch files into a table's directory; files that are there already are kept.
 
     Args:
-        storage: fetches.
+        storage: opens the files.
         directory: the table's directory.
         wanted: the files.
-        refresh: gives a fresh URL for one that has expired.
-        advance: told several times a second how many bytes of data files have come since; those that were there
-            already count.
+        refresh: returns a fresh URL for one that has expired.
+        advance: called several times a second with the bytes of data files that arrived since; files that
+            were there already count.
 
     Returns:
-        What became of each file, by its path. All of them are durable.
+        The files by their paths; all of them are durable.
 
     Raises:
-        DiskFullError: there is no room; what is there already stays, and the next run goes on from it.
+        DiskFullError: there is no room; the next run continues from what is there.
         DeltaLogError: a file cannot be written.
         DeltaSharingError: a file cannot be fetched, or is damaged.
     """
     if not wanted:
         return {}
     job = _Job(storage, directory, refresh, sum(1 + item.size // _PIECE for item in wanted))
+    folders = sorted({(directory / item.path).parent for item in wanted})
     with writing("the data", directory):
         links = LinkCheck(directory)
-        for folder in (job.partial, *sorted({(directory / item.path).parent for item in wanted})):
+        for folder in (job.partial, *folders):
             links.folder(folder)
             make_directories(folder)
     workers = min(storage.options.max_connections, len(wanted))
@@ -127,24 +129,20 @@ def fetch_files(
             finished, pending = wait(pending, return_when=FIRST_EXCEPTION, timeout=0.2)
             for future in finished:
                 done[futures[future].path] = future.result()
-            if advance is not None and (came := job.count_anew()):
+            if advance is not None and (came := job.take_count()):
                 advance(came)
     finally:
-        # Also on Ctrl-C: nobody wants the rest any more.
+        # Also on Ctrl-C: the rest is not wanted any more.
         job.close()
         files.shutdown(wait=True, cancel_futures=True)
     with writing("the data", directory):
-        _sync_folders(directory / item.path for item in wanted)
+        for folder in folders:
+            sync_directory(folder)
     return done
 
 
-def _sync_folders(files: Iterable[Path]) -> None:
-    for folder in sorted({file.parent for file in files}):
-        sync_directory(folder)
-
-
 class _Job:
-    """What the threads of one run share."""
+    """One run: the state that its threads share."""
 
     def __init__(self, storage: StorageReader, directory: Path, refresh: Refresh | None, pieces: int) -> None:
         self.partial = directory / PRIVATE_FOLDER / PARTIAL
@@ -159,8 +157,8 @@ class _Job:
         self._came = 0
         self._counting = Lock()
 
-    def count_anew(self) -> int:
-        """Return how many bytes have come since this was last asked; less than 0 where a file began anew."""
+    def take_count(self) -> int:
+        """Return how many bytes arrived since the last call; below 0 if a file was begun again."""
         with self._counting:
             came, self._came = self._came, 0
         return came
@@ -177,10 +175,10 @@ class _Job:
         target = self._directory / item.path
         with writing("the data", self._directory):
             there = target.is_file() and not is_link(target)
-            if there and (item.vector is not None or not item.size or _size(target) == item.size):
-                # It was given its name after it had been checked and made durable.
+            if there and (item.vector is not None or not item.size or size_of(target) == item.size):
+                # It got its name after it was checked and made durable.
                 self._count(item.size)
-                return Fetched(size=_size(target), sha256=sha256_of(target), fetched=0)
+                return Fetched(size=size_of(target), sha256=sha256_of(target), fetched=0)
             if item.vector is not None:
                 return self._vector(item, item.vector, target)
             temporary = self.partial / f"{target.name}.part"
@@ -189,12 +187,12 @@ class _Job:
                 _check(item, temporary)
             except DataError:
                 remove_quietly(temporary)
-                remove_quietly(_note(temporary))
+                remove_quietly(note_of(temporary))
                 raise
-            found = Fetched(size=_size(temporary), sha256=sha256_of(temporary), fetched=fetched)
+            found = Fetched(size=size_of(temporary), sha256=sha256_of(temporary), fetched=fetched)
             # The folder is made durable once, after all of its files.
             temporary.replace(target)
-            remove_quietly(_note(temporary))
+            remove_quietly(note_of(temporary))
             return found
 
     def _download(self, item: Wanted, etag: str | None = None) -> ByteSource:
@@ -212,15 +210,12 @@ class _Job:
         download = self._download(item)
         with self._connections:
             data = memoryview(download.restarting(download.whole) or b"").cast("B")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(temporary, data)
         self._count(len(data))
         return len(data)
 
     def _in_pieces(self, item: Wanted, temporary: Path) -> int:
-        etag, begun = _read_note(temporary, item.size)
+        etag, begun = read_note(temporary, item.size)
         download = self._download(item, etag)
         fetched = counted = 0
 
@@ -231,7 +226,7 @@ class _Job:
 
         def read() -> int:
             nonlocal fetched, counted
-            # After a change of the file the download has forgotten its ETag: then it begins anew.
+            # After a change of the file the download has another ETag, and begins again.
             start = begun if etag is not None and download.etag == etag else 0
             fetched = item.size - start
             self._count(start - counted)
@@ -254,7 +249,7 @@ class _Job:
         size: int,
         come: Callable[[int], None],
     ) -> None:
-        """Fetch pieces side by side, and note how far the file has come without a gap."""
+        """Fetch parts side by side, and note up to where the file is complete without a gap."""
         running: deque[tuple[int, Future[None]]] = deque()
         position = noted = done = start
 
@@ -262,7 +257,7 @@ class _Job:
             with self._connections:
                 data = download.range(begin, stop)
             self._budget.give_back()
-            _write_at(descriptor, memoryview(data).cast("B"), begin)
+            write_at(descriptor, memoryview(data).cast("B"), begin)
 
         try:
             while position < size or running:
@@ -280,11 +275,11 @@ class _Job:
                 if stop - noted >= _NOTED_EVERY and stop < size and download.etag is not None:
                     os.fsync(descriptor)
                     note = {"etag": download.etag, "size": size, "done": stop}
-                    replace_file(_note(temporary), json.dumps(note).encode())
+                    replace_file(note_of(temporary), json.dumps(note).encode())
                     noted = stop
         finally:
-            # Nobody may write to the file once it is closed. One that was cancelled is not waited for: if the pool
-            # has been shut down meanwhile, nobody would ever say that it is over.
+            # No thread may write to the file once it is closed. Cancelled futures are not waited for: after a
+            # shutdown of the pool they would never be done.
             wait([future for _, future in running if not future.cancel()])
 
     def _vector(self, item: Wanted, vector: DeletionVector, target: Path) -> Fetched:
@@ -301,54 +296,17 @@ class _Job:
         decode_stored(stored, vector, item.file_id)
         content = _VERSION_BYTE + stored
         temporary = self.partial / f"{target.name}.part"
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_durably(temporary, content)
         temporary.replace(target)
         return Fetched(size=len(content), sha256=hashlib.sha256(content).hexdigest(), fetched=len(stored))
 
 
-_seeking: Final = Lock()
-
-
-def _write_at(descriptor: int, data: memoryview, position: int) -> None:
-    while data:
-        if hasattr(os, "pwrite"):
-            written = os.pwrite(descriptor, data, position)
-        else:  # pragma: no cover  # Windows
-            with _seeking:
-                os.lseek(descriptor, position, os.SEEK_SET)
-                written = os.write(descriptor, data)
-        data = data[written:]
-        position += written
-
-
-def _note(temporary: Path) -> Path:
-    return temporary.with_name(temporary.name + ".json")
-
-
-def _read_note(temporary: Path, size: int) -> tuple[str | None, int]:
-    """Return the ETag and the length of what an earlier run left of a file; nothing where that is unsure."""
-    try:
-        note: Any = json.loads(_note(temporary).read_bytes())
-        etag, done = note["etag"], note["done"]
-        usable = note["size"] == size and isinstance(etag, str) and 0 < done < size and _size(temporary) >= done
-    except (OSError, ValueError, LookupError, TypeError):
-        return None, 0
-    return (etag, done) if usable else (None, 0)
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size
-
-
 def _check(item: Wanted, file: Path) -> None:
-    """Hold a fetched file against what the table says: its size, its footer, its number of rows."""
+    """Compare a fetched file with the table's metadata: its size, its footer, its number of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size = _size(file)
+    size = size_of(file)
     if item.size and size != item.size:
         raise DataError(f"it has {size} bytes; the table says {item.size}", file_id=item.file_id)
     try:

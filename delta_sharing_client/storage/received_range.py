@@ -1,0 +1,95 @@
+"""Buffer of a byte range that is received in parts."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any, Final
+
+from delta_sharing_client.errors import StorageError
+from delta_sharing_client.storage.buffer_pool import BufferPool
+from delta_sharing_client.storage.byte_source import Buffer, FileChanged
+from delta_sharing_client.storage.file_transport import FileResponse
+
+#: Pages that no other process shares, so that they can be given back one by one.
+PRIVATE: Final[dict[str, Any]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}  # Windows
+)
+_CHUNK: Final = 256 * 1024
+_MOST: Final = 1024 * 1024
+#: Buffers up to this size come from the interpreter's memory or the buffer pool.
+_SMALL: Final = 512 * 1024
+
+
+class ReceivedRange:
+    """The bytes of a file from `start` to `stop` (None: the end, not known yet), and how far they have arrived.
+
+    They go into `view`, or into a buffer of their own; a small one is taken from `buffers`.
+    """
+
+    def __init__(
+        self, start: int, stop: int | None, view: memoryview | None = None, buffers: BufferPool | None = None
+    ) -> None:
+        self.start = start
+        self.stop = stop
+        self.position = start
+        self._buffer: Buffer = None
+        self._view = view
+        self._buffers = buffers
+        self._grown: bytearray | None = bytearray() if stop is None else None
+
+    def put(self, data: bytes) -> None:
+        """Add bytes at the position, of a range whose end is not known."""
+        if self._grown is None:
+            self._room(len(data))[:] = data
+        else:
+            self._grown += data
+        self.position += len(data)
+
+    def take(self, response: FileResponse) -> int:
+        """Receive bytes of a response, 1 MB at most; return how many, 0 at its end."""
+        if self.stop is None or self._grown is not None:
+            data = response.read_some(_CHUNK if self.stop is None else min(_CHUNK, self.stop - self.position))
+            self.put(data)
+            return len(data)
+        count = response.read_into(self._room(min(_MOST, self.stop - self.position)))
+        self.position += count
+        return count
+
+    def _room(self, size: int) -> memoryview:
+        if self._view is None:
+            self._view = self._allocate((self.stop or 0) - self.start)
+        offset = self.position - self.start
+        return self._view[offset : offset + size]
+
+    def end_at(self, stop: int) -> None:
+        """Set where the range ends; raises FileChanged if it ended elsewhere before."""
+        if self.stop is None:
+            self.stop = stop
+            if not self._grown:
+                self._grown = None
+        elif self.stop != stop:
+            raise FileChanged
+
+    def back_to_start(self) -> None:
+        """Go back to the start; the buffer is kept."""
+        self.position = self.start
+        if self._grown is not None:
+            self._grown.clear()
+
+    def result(self) -> Buffer:
+        """Return the bytes of the complete range."""
+        if self._grown is not None:
+            return self._grown
+        return b"" if self._buffer is None else self._buffer
+
+    def _allocate(self, size: int) -> memoryview:
+        # Not Arrow's pool: it would keep a heap for each of dozens of fetching threads.
+        try:
+            # Pages of its own take longer than the bytes' way from the socket, unless there are many of them.
+            if size > _SMALL:
+                self._buffer = mmap.mmap(-1, size, **PRIVATE)
+            else:
+                self._buffer = bytearray(size) if self._buffers is None else self._buffers.take(size)
+        except (OSError, OverflowError, MemoryError):
+            raise StorageError(f"there is no memory for {size:,} bytes of it") from None
+        return memoryview(self._buffer)
