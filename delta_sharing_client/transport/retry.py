@@ -1,7 +1,7 @@
-"""When a request to the sharing server is tried again, and how long the wait before it is.
+"""Retries of requests to the sharing server: which errors are retried, attempts, back-off, deadline.
 
-Every request of the protocol only reads, POST /query included, so all are tried again alike. Clock, sleep
-and randomness come from outside, so that tests run through hours of back-off without sleeping.
+Every request of the protocol only reads, POST /query included, so all are retried alike. Clock, sleep and randomness
+are arguments, so that tests run through hours of back-off without sleeping.
 """
 
 from __future__ import annotations
@@ -251,6 +251,7 @@ class _Run(Generic[T]):
         elapsed = self._retrier.clock() - self._started
         times = "1 attempt" if self._count == 1 else f"{self._count} attempts"
         added = f"gave up after {times} over {elapsed:.1f} s" + (f": {self._why}" if self._why else "")
+        # Not a copy with another text: each class of errors takes other arguments, and callers may hold this one.
         error.args = (f"{error} ({added})", *error.args[1:])
         return error
 
