@@ -1,7 +1,7 @@
 """Retries of requests to the sharing server: which errors are retried, attempts, back-off, deadline.
 
-Every request of the protocol only reads, POST /query included, so all are retried alike. Clock, sleep and randomness
-are arguments, so that tests run through hours of back-off without sleeping.
+Every request of the protocol only reads, POST /query included, so all are retried alike. Clock, sleep and
+randomness are arguments, so that tests run through hours of back-off without sleeping.
 """
 
 from __future__ import annotations
