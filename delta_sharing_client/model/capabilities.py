@@ -35,7 +35,7 @@ class ResponseCapabilities:
     """The capabilities in the header of an answer.
 
     Attributes:
-        response_format: the format of the lines; None where the header does not tell.
+        response_format: the format of the lines; None if the header does not state it.
         end_stream_action: whether the answer's last line is promised to be an EndStreamAction.
         asynchronous: whether the server answers queries asynchronously and keeps what they ask for.
     """

@@ -204,14 +204,16 @@ class LegacyCalendar:
             return array
         if legacy == "maybe":
             raise self._unsupported(
-                what, kind, "and the file does not tell whether they are in Spark's legacy calendar"
+                what, kind, "and the file does not state whether they are in Spark's legacy calendar"
             )
         if pa.types.is_date(kind):
             return _replaced(array, gregorian_days(numbers).astype(np.int32))
         zone = None if self.time_zone is None else find_zone(self.time_zone)
         if zone is None:
-            told = "the file does not tell" if self.time_zone is None else f"{self.time_zone[:60]!r} is not known"
-            raise self._unsupported(what, kind, f"in Spark's legacy calendar and a time zone that {told}")
+            problem = (
+                "the file does not state" if self.time_zone is None else f"{self.time_zone[:60]!r} is not known"
+            )
+            raise self._unsupported(what, kind, f"in Spark's legacy calendar and a time zone that {problem}")
         return _replaced(array, gregorian_times(numbers, zone, _PER_SECOND[kind.unit]))
 
     def _unsupported(self, what: str, kind: pa.DataType, why: str) -> UnsupportedTableError:

@@ -29,7 +29,7 @@ _KEPT_OPEN: Final = 64
 _BLOCK: Final = 8 * 1024 * 1024
 #: Credentials that expire within this are renewed before they are used, seconds.
 _TOO_LATE: Final = 60
-_MAX_SAID: Final = 300
+_MAX_DETAIL: Final = 300
 
 #: S3 answers 400 where a session is over, and says no more than that to a HEAD.
 _EXPIRED = re.compile(
@@ -289,7 +289,7 @@ class _StoreErrors:
         if not isinstance(error, OSError | ValueError):
             return
         text = str(error)
-        said = " ".join(redact_text(text).split())[:_MAX_SAID]
+        detail = " ".join(redact_text(text).split())[:_MAX_DETAIL]
         if isinstance(error, FileNotFoundError) or _GONE.search(text):
             raise FileGoneError(
                 "the store has no such file; the provider may have vacuumed the table: load it again",
@@ -299,5 +299,5 @@ class _StoreErrors:
         if _EXPIRED.search(text):
             raise UrlExpiredError("the temporary credentials have expired", file_id=self._id, status=403) from None
         if isinstance(error, PermissionError) or _REFUSED.search(text):
-            raise StorageError(f"the store refuses access: {said}", file_id=self._id, status=403) from None
-        raise TransportError(f"file {self._id}: the store cannot be read: {said}") from None
+            raise StorageError(f"the store refuses access: {detail}", file_id=self._id, status=403) from None
+        raise TransportError(f"file {self._id}: the store cannot be read: {detail}") from None

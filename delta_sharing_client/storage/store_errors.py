@@ -53,8 +53,8 @@ def store_error(response: FileResponse, file_id: str) -> StorageError | RetryLat
     text = response.excerpt().decode("utf-8", "replace")
     code = response.headers.get("x-ms-error-code") or _first(_CODE, text) or _first(_JSON_CODE, text)
     message = _first(_MESSAGE, text) or _first(_JSON_MESSAGE, text)
-    said = ": ".join(part for part in (code, _short(message, response.url)) if part)
-    sentence = f"the store answered {status}" + (f" ({said})" if said else "")
+    detail = ": ".join(part for part in (code, _short(message, response.url)) if part)
+    sentence = f"the store answered {status}" + (f" ({detail})" if detail else "")
     if status in (400, 401, 403) and (code in _EXPIRED_CODES or _EXPIRED_TEXT.search(message or text)):
         return UrlExpiredError(
             f"its URL has expired: {sentence}; query the table again for fresh URLs",

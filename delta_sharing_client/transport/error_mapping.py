@@ -45,7 +45,7 @@ _BAD_URLS = (
 )
 _CUT = (urllib3.exceptions.ProtocolError, http.client.HTTPException)
 #: What OpenSSL says when trying again cannot help.
-_LASTING_TLS = (
+_NON_RETRYABLE_TLS = (
     "certificate",
     "hostname",
     "unsupported protocol",
@@ -89,24 +89,24 @@ def translate(
         isinstance(link, requests.exceptions.InvalidHeader | urllib3.exceptions.InvalidHeader) for link in chain
     ):
         return TransportError("the answer has contradictory headers", url=url)
-    said = next((_os_text(link) for link in chain if isinstance(link, OSError) and link.strerror), None)
+    detail = next((_os_text(link) for link in chain if isinstance(link, OSError) and link.strerror), None)
     if reading:
-        reason = said or "the connection was closed before the end"
+        reason = detail or "the connection was closed before the end"
         if any(isinstance(link, _CUT) for link in chain):
             return IncompleteResponseError(f"{what}: the answer was cut: {reason}")
         return TransportError(f"the connection broke while the answer was arriving: {reason}", url=url)
     for link in chain:
         if isinstance(link, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
-            return TransportError(f"the proxy cannot be used: {said or 'it refused the connection'}", url=url)
+            return TransportError(f"the proxy cannot be used: {detail or 'it refused the connection'}", url=url)
         if type(link).__name__ in {"NameResolutionError", "gaierror"}:
             return TransportError("the host's name cannot be resolved" + remedy, url=url)
         if isinstance(link, ConnectionRefusedError):
             return TransportError("connection refused" + remedy, url=url)
-    return TransportError(said or "the connection was closed before an answer came", url=url)
+    return TransportError(detail or "the connection was closed before an answer came", url=url)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The exception and whatever it wraps, outermost first."""
+    """The exception and the exceptions that it wraps, outermost first."""
     links: list[BaseException] = []
     queue: list[object] = [error]
     while queue and len(links) < 32:
@@ -124,7 +124,7 @@ def _timeout_text(chain: list[BaseException], reading: bool) -> str:
         return slow
     connecting = (requests.ConnectTimeout, urllib3.exceptions.ConnectTimeoutError)
     if any(isinstance(link, connecting) for link in chain):
-        return "no connection came about in time"
+        return "no connection was established in time"
     return "the answer stopped arriving" if reading else "no answer came in time"
 
 
@@ -134,22 +134,22 @@ def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
         (link.verify_message for link in chain if isinstance(link, ssl.SSLCertVerificationError)),
         next((link.reason for link in chain if isinstance(link, ssl.SSLError) and link.reason), None),
     )
-    said = f": {reason}" if reason else ""
+    detail = f": {reason}" if reason else ""
     if not texts:
         texts = " ".join(str(link) for link in chain).lower()
     if "wrong_version_number" in texts:
         return NonRetryableTransportError(
-            f"the TLS connection was refused{said}; what answers there does not speak TLS: see to the port, and "
-            "to whether the address begins with https:// rightly",
+            f"the TLS connection was refused{detail}; the server there does not speak TLS: check the port, "
+            "and whether the address should begin with http://",
             url=url,
         )
-    if any(marker in texts for marker in _LASTING_TLS):
+    if any(marker in texts for marker in _NON_RETRYABLE_TLS):
         return NonRetryableTransportError(
-            f"the TLS connection was refused{said}; for a certificate of your own authority say "
+            f"the TLS connection was refused{detail}; for a certificate of a private authority pass "
             "TransportOptions(ca_bundle=...) or set REQUESTS_CA_BUNDLE",
             url=url,
         )
-    return TransportError(f"the TLS connection broke{said}", url=url)
+    return TransportError(f"the TLS connection broke{detail}", url=url)
 
 
 def _os_text(error: OSError) -> str:

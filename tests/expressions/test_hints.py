@@ -1,4 +1,4 @@
-"""What the server is told of a filter: exactly spelt, and never more than is true (see the filter properties)."""
+"""The exact JSON of predicate hints, which never exclude a matching file (see the filter properties)."""
 
 import json
 from datetime import date, datetime
@@ -30,17 +30,17 @@ def bind(*filters):
     return bind_filters(list(filters), SCHEMA)
 
 
-#: Partition columns alone, without what may be said of the statistics of files.
+#: Partition columns alone, without those that have statistics.
 ONLY = HintColumns(partitions=frozenset(PARTITIONS))
 
 
-def said(predicate, columns=ONLY):
+def hint_of(predicate, columns=ONLY):
     text = json_hint(predicate, columns)
     return None if text is None else json.loads(text)
 
 
 def as_json(*filters, columns=ONLY):
-    return said(bind(*filters), columns)
+    return hint_of(bind(*filters), columns)
 
 
 def as_sql(*filters, columns=ONLY):
@@ -159,10 +159,10 @@ class TestJson:
     def test_a_negation_is_pushed_down_to_each_part(self):
         known, other = bind(("long", "=", 1)), bind(("data", "=", 1))
         unequal = {"op": "not", "children": [equal("long", "long", "1")]}
-        assert said(Not(And((known, other)))) is None
-        assert said(Not(Or((known, other)))) == unequal
-        assert said(Not(Or((known, known)))) == {"op": "and", "children": [unequal, unequal]}
-        assert said(Not(Not(known))) == equal("long", "long", "1")
+        assert hint_of(Not(And((known, other)))) is None
+        assert hint_of(Not(Or((known, other)))) == unequal
+        assert hint_of(Not(Or((known, known)))) == {"op": "and", "children": [unequal, unequal]}
+        assert hint_of(Not(Not(known))) == equal("long", "long", "1")
 
     @pytest.mark.parametrize(
         ("op", "opposite"),
@@ -170,14 +170,14 @@ class TestJson:
     )
     def test_a_negated_comparison(self, op, opposite):
         expected = {"op": opposite, "children": [column("long", "long"), literal("5", "long")]}
-        assert said(Not(bind(("long", op, 5)))) == expected
+        assert hint_of(Not(bind(("long", op, 5)))) == expected
 
     def test_nan_lies_on_neither_side(self):
         less = {"op": "lessThan", "children": [column("double", "double"), literal("0.5", "double")]}
-        assert said(Not(bind(("double", "<", 0.5)))) == {"op": "not", "children": [less]}
+        assert hint_of(Not(bind(("double", "<", 0.5)))) == {"op": "not", "children": [less]}
         # For other engines NaN is greater than everything, so that it would be left out.
-        assert said(Not(bind(("double", ">", 0.5)))) is None
-        assert said(Not(bind(("double", "=", 0.5))))["op"] == "not"
+        assert hint_of(Not(bind(("double", ">", 0.5)))) is None
+        assert hint_of(Not(bind(("double", "=", 0.5))))["op"] == "not"
 
     @pytest.mark.parametrize(
         ("op", "shown"),
@@ -223,7 +223,7 @@ DATA = HintColumns.of(SCHEMA, [])
 
 
 class TestData:
-    """What is said of columns that are no partition columns: true of a file if some row of it may be so."""
+    """Hints on data columns hold for each file that may have a matching row."""
 
     def test_comparisons(self):
         assert as_json(("long", ">=", 5), columns=DATA) == {
@@ -241,7 +241,7 @@ class TestData:
             for op in ("lessThan", "greaterThan")
         ]
         assert as_json(("long", "!=", 5), columns=DATA) == {"op": "or", "children": sides}
-        assert said(Not(bind(("long", "=", 5))), DATA) == {"op": "or", "children": sides}
+        assert hint_of(Not(bind(("long", "=", 5))), DATA) == {"op": "or", "children": sides}
 
     @pytest.mark.parametrize(
         "predicate",
@@ -268,7 +268,7 @@ class TestData:
     )
     def test_unsupported_comparisons_are_not_sent(self, predicate):
         """Statistics do not tell it, or some servers conclude too much from them."""
-        assert said(predicate, DATA) is None
+        assert hint_of(predicate, DATA) is None
         assert sql_hints(predicate, DATA) == ()
 
     def test_partition_columns_come_first(self):
@@ -346,9 +346,9 @@ class TestColumnMapping:
             return bind_filters([term], self.SCHEMA)
 
         columns = self.columns("p", "same")
-        assert said(bound("p", "=", 1), columns) == equal("p", "long", "1")
-        assert said(bound("p", "is", None), columns) is None
-        assert said(bound("p", "is not", None), columns) is None
+        assert hint_of(bound("p", "=", 1), columns) == equal("p", "long", "1")
+        assert hint_of(bound("p", "is", None), columns) is None
+        assert hint_of(bound("p", "is not", None), columns) is None
         assert sql_hints(bound("p", "=", 1), columns) == ()
         assert sql_hints(bound("same", "=", 1), columns) == ("same = 1",)
 

@@ -27,7 +27,7 @@ from delta_sharing_client.errors import DataError, StorageError, UrlExpiredError
 from delta_sharing_client.server import SharingServer
 
 COLUMNS = [column("id", "long"), column("noise", "long"), column("pad", "long")]
-#: 3 row groups of 1.6 MB: read in pieces where only some columns are wanted.
+#: 3 row groups of 1.6 MB: read in ranges if only some columns are wanted.
 PLAIN = {"compression": "none", "use_dictionary": False, "row_group_size": 70_000}
 QUICK = {"backoff_base": timedelta(milliseconds=1), "backoff_cap": timedelta(milliseconds=2)}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from cdf.feed.change_tables import COLUMNS, FEED, ChangeTable, expect, rows, told
+from cdf.feed.change_tables import COLUMNS, FEED, ChangeTable, change_rows, expect, rows
 from loading_tables import column, count_from_here
 from waiting import WallClock
 
@@ -188,7 +188,7 @@ class TestChanges:
     def test_changes_of_a_table_without_reader_features(self, client: SharingClient, response_format: Any) -> None:
         changes = client.table("s.s.plain").changes(0, response_format=response_format)
         expected = expect(0, "insert", [0, 1]) + expect(1, "insert", [2, 3]) + expect(2, "delete", [0, 1])
-        assert told(changes.to_arrow()) == expected
+        assert change_rows(changes.to_arrow()) == expected
 
     @pytest.mark.parametrize("kind", ["vectors", "mapped", "grown"])
     def test_changes_of_tables_with_reader_features_are_refused(self, client: SharingClient, kind: str) -> None:
@@ -218,7 +218,7 @@ def test_poller_returns_the_snapshot_and_then_changes(
             for version in (2, 3, 4):
                 batch = poller.pull()
                 assert batch is not None
-                seen += told(batch.to_arrow())
+                seen += change_rows(batch.to_arrow())
                 batch.commit()
                 table.commit(table.add(f"c{version}", rows(version + 10), **at(1)))
         assert seen == expect(2, "insert", [2, 3]) + expect(3, "insert", [12]) + expect(4, "insert", [13])

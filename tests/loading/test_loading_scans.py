@@ -308,8 +308,8 @@ class TestAbout:
     def test_count(self, server: SharingServer, scan: TableScan) -> None:
         count_from_here(server)
         assert scan.count() == FILES * ROWS
-        untold = len([number for number in range(FILES) if number % 3 == 0])
-        assert len(file_requests(server)) == untold
+        listed_without_statistics = len([number for number in range(FILES) if number % 3 == 0])
+        assert len(file_requests(server)) == listed_without_statistics
         assert scan.replace(limit=7).count() == 7
         assert scan.replace(filters=[("id", ">=", 500), ("word", "is", None)]).count() == 100
         assert scan.replace(filters=[("word", "is", None)], limit=3).count() == 3

@@ -235,7 +235,7 @@ class TestNames:
         assert schema.find("no") is None
 
     def test_a_name_twice_is_malformed(self):
-        """Otherwise it would not be told which of them a filter means."""
+        """Otherwise a filter would be ambiguous."""
         with pytest.raises(ProtocolError, match="'a' twice"):
             parse(field("a", "long"), field("b", "long"), field("a", "string"))
         with pytest.raises(ProtocolError, match=r"'x' twice.*'s'"):

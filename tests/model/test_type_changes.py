@@ -112,16 +112,16 @@ def test_only_columns_that_are_read_matter():
 
 
 def test_the_list_as_text():
-    told = {"delta.typeChanges": json.dumps([{"fromType": "integer", "toType": "string", "tableVersion": 3}])}
-    columns = parse_schema(schema_of(field("a", "string") | {"metadata": told}))
+    changes = {"delta.typeChanges": json.dumps([{"fromType": "integer", "toType": "string", "tableVersion": 3}])}
+    columns = parse_schema(schema_of(field("a", "string") | {"metadata": changes}))
     with pytest.raises(UnsupportedFeatureError, match="'a' was changed"):
         check_type_changes(columns)
 
 
 @pytest.mark.parametrize(
-    "told", ["", "x", "{}", {}, [1], 5, [{"fromType": "integer"}], [{"fromType": 1, "toType": 2}]]
+    "changes", ["", "x", "{}", {}, [1], 5, [{"fromType": "integer"}], [{"fromType": 1, "toType": 2}]]
 )
-def test_malformed(told):
-    columns = parse_schema(schema_of(field("a", "long") | {"metadata": {"delta.typeChanges": told}}))
+def test_malformed(changes):
+    columns = parse_schema(schema_of(field("a", "long") | {"metadata": {"delta.typeChanges": changes}}))
     with pytest.raises(ProtocolError, match="'a'"):
         check_type_changes(columns)

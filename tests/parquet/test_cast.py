@@ -24,7 +24,7 @@ from delta_sharing_client.secrets import SecretUrl
 FINDER = FieldFinder("none", "file-1")
 
 
-def conformed(array, kind):
+def cast(array, kind):
     data_type = table_schema(("c", kind)).fields[0].type
     got = cast_to_schema(array, data_type, arrow_type(data_type), FINDER)
     got.validate(full=True)
@@ -76,26 +76,26 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_cast_slice_equals_the_slice_of_the_cast(name):
     array, kind = CASES[name]
-    whole = conformed(array, kind).to_pylist()
+    whole = cast(array, kind).to_pylist()
     assert sum(value is None for value in whole) == 1
     for start in range(len(array) + 1):
         for stop in range(start, len(array) + 1):
-            assert conformed(array.slice(start, stop - start), kind).to_pylist() == whole[start:stop]
+            assert cast(array.slice(start, stop - start), kind).to_pylist() == whole[start:stop]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_slices_of_nested_arrays_are_cast(name):
     """A child of a slice, and a slice of a child."""
     array, kind = CASES[name]
-    whole = conformed(array, kind).to_pylist()
+    whole = cast(array, kind).to_pylist()
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 5]), array)
     expected = [whole[0:1], [], whole[1:3], whole[3:5]]
     for start in range(4):
-        assert conformed(lists.slice(start), array_of(kind)).to_pylist() == expected[start:]
+        assert cast(lists.slice(start), array_of(kind)).to_pylist() == expected[start:]
     sliced = pa.ListArray.from_arrays(pa.array([0, 2]), array.slice(2, 2))
-    assert conformed(sliced, array_of(kind)).to_pylist() == [whole[2:4]]
+    assert cast(sliced, array_of(kind)).to_pylist() == [whole[2:4]]
     structs = pa.StructArray.from_arrays([array.slice(1, 3)], names=["c"]).slice(1)
-    assert conformed(structs, struct_of(c=kind, z="long")).to_pylist() == [
+    assert cast(structs, struct_of(c=kind, z="long")).to_pylist() == [
         {"c": value, "z": None} for value in whole[2:4]
     ]
 
@@ -103,15 +103,15 @@ def test_slices_of_nested_arrays_are_cast(name):
 @pytest.mark.parametrize("name", CASES)
 def test_empty_arrays_are_cast(name):
     array, kind = CASES[name]
-    assert conformed(array.slice(0, 0), kind).to_pylist() == []
-    assert conformed(pa.nulls(3, array.type), kind).to_pylist() == [None] * 3
-    assert conformed(pa.nulls(3), kind).to_pylist() == [None] * 3
+    assert cast(array.slice(0, 0), kind).to_pylist() == []
+    assert cast(pa.nulls(3, array.type), kind).to_pylist() == [None] * 3
+    assert cast(pa.nulls(3), kind).to_pylist() == [None] * 3
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_are_cast_one_by_one(name, monkeypatch):
     array, kind = CASES[name]
-    whole = conformed(array, kind).to_pylist()
+    whole = cast(array, kind).to_pylist()
     schema = table_schema(("c", kind), ("n", "integer"), ("gone", "date"))
     table = pa.table({"c": pa.chunked_array([array.slice(0, 2), array.slice(2)]), "n": pa.array(range(5))})
 
@@ -135,7 +135,7 @@ def test_chunks_are_cast_one_by_one(name, monkeypatch):
 def test_a_cast_does_not_change_its_input():
     for array, kind in CASES.values():
         before = array.to_pylist()
-        conformed(array, kind)
+        cast(array, kind)
         assert array.to_pylist() == before
 
 
@@ -154,7 +154,7 @@ def test_nanoseconds_are_rounded_down(nanos, zone, start):
 def test_maps_with_structs_as_keys_are_cast():
     keys = pa.array([{"x": 1}, {"x": 2}])
     maps = pa.MapArray.from_arrays(pa.array([0, 1, 2]), keys, pa.array([2, 3]))
-    assert conformed(maps, map_of(struct_of(x="long", y="date"), "long")).to_pylist() == [
+    assert cast(maps, map_of(struct_of(x="long", y="date"), "long")).to_pylist() == [
         [({"x": 1, "y": None}, 2)],
         [({"x": 2, "y": None}, 3)],
     ]

@@ -17,7 +17,7 @@ from waiting import WallClock, wait_until
 
 pytest.importorskip("pyspark")
 
-from change_tables import COLUMNS, ChangeTable, expect, rows, told
+from change_tables import COLUMNS, ChangeTable, change_rows, expect, rows
 
 from delta_sharing_client.errors import (
     ChangesGoneError,
@@ -316,13 +316,13 @@ def test_deletion_vectors_are_changes_and_rewrites(tmp_path: Path, serve: Serve)
         query.batch()
     found = changes.batch()
     assert found is not None
-    assert told(found) == expect(1, "delete", [1])
+    assert change_rows(found) == expect(1, "delete", [1])
     query.start(ignoreChanges="true")
     assert query.ids() == [0, 2]
     table.commit(table.remove("a", vector=first), table.add("a", vector=table.vector(0, 1)))
     found = changes.batch()
     assert found is not None
-    assert told(found) == expect(2, "delete", [0])
+    assert change_rows(found) == expect(2, "delete", [0])
 
 
 # -- the change feed
@@ -335,7 +335,7 @@ def test_the_change_feed_has_every_kind_of_change(
     query = Query(server, readChangeFeed="true", responseFormat=response_format)
     first = query.batch()
     assert first is not None
-    assert sorted(told(first)) == expect(4, "insert", range(5))
+    assert sorted(change_rows(first)) == expect(4, "insert", range(5))
     deleting(table)
     rewriting(table)
     rearranging(table)
@@ -346,9 +346,9 @@ def test_the_change_feed_has_every_kind_of_change(
     )
     found = query.batch()
     assert found is not None
-    assert told(found)[:1] == expect(5, "delete", [1])
-    assert sorted(told(found)[1:4]) == [(6, "delete", 2), (6, "insert", 2), (6, "insert", 20)]
-    assert told(found)[4:] == [(8, "update_preimage", 20), (8, "update_postimage", 21)]
+    assert change_rows(found)[:1] == expect(5, "delete", [1])
+    assert sorted(change_rows(found)[1:4]) == [(6, "delete", 2), (6, "insert", 2), (6, "insert", 20)]
+    assert change_rows(found)[4:] == [(8, "update_preimage", 20), (8, "update_postimage", 21)]
     assert found.schema.field("_commit_timestamp").type == pa.timestamp("us", "UTC")
     assert query.batch() is None
 
@@ -357,7 +357,7 @@ def test_the_change_feed_begins_at_a_version(server: SharingServer, table: Chang
     query = Query(server, readChangeFeed="true", startingVersion=3)
     found = query.batch()
     assert found is not None
-    assert told(found) == [(3, "insert", 3), (4, "insert", 4)]
+    assert change_rows(found) == [(3, "insert", 3), (4, "insert", 4)]
 
 
 def test_change_files_of_a_version_are_in_one_batch(server: SharingServer, table: ChangeTable) -> None:

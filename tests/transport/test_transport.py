@@ -661,7 +661,7 @@ class TestTls:
             thread.start()
             try:
                 with pytest.raises(
-                    NonRetryableTransportError, match="does not speak TLS: see to the port"
+                    NonRetryableTransportError, match="does not speak TLS: check the port"
                 ) as caught:
                     self.get(f"https://127.0.0.1:{plain.server_port}")
             finally:

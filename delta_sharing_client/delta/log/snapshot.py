@@ -156,8 +156,8 @@ class Snapshot:
         """
         if not self.allow_absolute_paths and any(is_absolute(path) for path, _ in self.state.adds):
             raise DeltaLogError(
-                "the log names files by absolute paths, outside the table's directory; if you trust whoever wrote "
-                "it, open it with allow_absolute_paths=True",
+                "the log names files by absolute paths, outside the table's directory; if you trust its "
+                "writer, open it with allow_absolute_paths=True",
                 path=str(self.table_path),
             )
         return self.files_as_written

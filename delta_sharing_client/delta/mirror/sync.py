@@ -203,7 +203,11 @@ class Syncer:
         try:
             files = list_table(self._rest, self._table, request).files
         except (BadRequestError, NotFoundError, ResponseFormatError) as error:
-            logger.info("%s: the files that the mirror has cannot be told: %s", self._table.full_name, error)
+            logger.info(
+                "%s: the ids of the mirrored files are unknown in the new response format: %s",
+                self._table.full_name,
+                error,
+            )
             return {}
         return {file.id: location_of(file) for file in files}
 

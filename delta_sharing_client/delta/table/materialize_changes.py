@@ -144,7 +144,7 @@ class _Commits:
         lowest = min([*versions, *self._changed], default=None)
         start = lowest if first is None else first
         if start is None:
-            raise ProtocolError(f"{what}: there are no changes, and the server does not tell the first version")
+            raise ProtocolError(f"{what}: there are no changes, and the server does not state the first version")
         self.first = start
         if lowest is not None and lowest < self.first:
             raise ProtocolError(f"{what}: the server names version {lowest}, before {self.first}")

@@ -165,8 +165,8 @@ def materialize_snapshot(
     version = log.start_transaction().commit([*head, *actions], "MATERIALIZE", parameters, private=urls)
     if urls:
         warnings.warn(
-            f"{log.table_path}/_delta_log holds pre-signed URLs: whoever can read it can read the data until they "
-            "expire. Only its owner can now; delete it when it is not needed any more",
+            f"{log.table_path}/_delta_log holds pre-signed URLs: anyone who can read it can read the data until "
+            "they expire. Only its owner has access now; delete it when it is no longer needed",
             SignedUrlsWarning,
             stacklevel=3,
         )

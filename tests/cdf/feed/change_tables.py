@@ -156,7 +156,7 @@ class ChangeTable:
         return found | ({} if vector is None else {"deletionVector": dict(vector)})
 
 
-def told(table: pa.Table, *columns: str) -> Rows:
+def change_rows(table: pa.Table, *columns: str) -> Rows:
     """The change rows in their order: version, kind of change, then the columns named."""
     names = ["_commit_version", "_change_type", *(columns or ("id",))]
     return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from change_tables import COLUMNS, ChangeTable, expect, rows, told
+from change_tables import COLUMNS, ChangeTable, change_rows, expect, rows
 from faults.server import FaultServer, Reply, Request, file_reply
 from loading_tables import struct_of
 from waiting import WallClock
@@ -44,8 +44,8 @@ class Feed:
 
     def metadata(self, version: int | None, *columns: dict[str, Any]) -> dict[str, Any]:
         fields = {"id": "x", "format": {"provider": "parquet"}, "partitionColumns": [], "configuration": {}}
-        told = {} if version is None else {"version": version}
-        return {"metaData": fields | told | {"schemaString": json.dumps(struct_of(*(columns or COLUMNS)))}}
+        versioned = {} if version is None else {"version": version}
+        return {"metaData": fields | versioned | {"schemaString": json.dumps(struct_of(*(columns or COLUMNS)))}}
 
     def file(
         self, action: str, name: str, version: int | None, data: pa.Table | None = None, **changes: Any
@@ -98,13 +98,13 @@ class TestUrls:
         reader = share(table.root, url_lifetime=timedelta(minutes=1)).changes(1).to_record_batch_reader()
         wall_clock.advance(60)
         table.commit(table.add("later", rows(8)))
-        assert told(reader.read_all()) == [(1, "delete", 0), (2, "delete", 2), (2, "insert", 7)]
+        assert change_rows(reader.read_all()) == [(1, "delete", 0), (2, "delete", 2), (2, "insert", 7)]
 
     def test_are_renewed_by_one_request_for_all(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.file("add", f"f{i}", i, rows(i)) for i in range(20)]
         feed.good_from = 2
         changes = shared.changes(0).to_arrow()
-        assert told(changes) == [(i, "insert", i) for i in range(20)]
+        assert change_rows(changes) == [(i, "insert", i) for i in range(20)]
         asked = feed.server.seen("/shares/s/schemas/s/tables/t/changes")
         assert [request.query.get("endingVersion") for request in asked] == [None, "19"]
         assert all(request.query["startingVersion"] == "0" for request in asked)
@@ -136,11 +136,11 @@ class TestAnswers:
             feed.file("cdf", "c", 1, data),
             feed.file("add", "n", 2, rows(5)),
         ]
-        assert told(shared.changes(0).to_arrow()) == [(1, "delete", 1), (2, "insert", 5)]
+        assert change_rows(shared.changes(0).to_arrow()) == [(1, "delete", 1), (2, "insert", 5)]
 
     def test_out_of_order(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.file("add", f"f{n}", version, rows(n)) for n, version in enumerate([2, 0, 2, 1, 0])]
-        assert told(shared.changes(0).to_arrow()) == [
+        assert change_rows(shared.changes(0).to_arrow()) == [
             *expect(0, "insert", [1, 4]),
             (1, "insert", 3),
             *expect(2, "insert", [0, 2]),
@@ -150,7 +150,7 @@ class TestAnswers:
         once = feed.file("add", "f", 0, rows(1))
         again = feed.file("add", "f", 3)
         feed.lines = [once, once, again]
-        assert told(shared.changes(0).to_arrow()) == [(0, "insert", 1), (3, "insert", 1)]
+        assert change_rows(shared.changes(0).to_arrow()) == [(0, "insert", 1), (3, "insert", 1)]
         feed.lines = [once, feed.file("add", "f", 0, size=9)]
         with pytest.raises(ProtocolError, match="listed the file f twice, with different contents"):
             shared.changes(0).to_arrow()
@@ -162,7 +162,7 @@ class TestAnswers:
             feed.file("add", "g", 1, rows(2)),
             feed.file("add", "f", 1),
         ]
-        assert told(shared.changes(0).to_arrow()) == [(1, "insert", 2)]
+        assert change_rows(shared.changes(0).to_arrow()) == [(1, "insert", 2)]
 
     @pytest.mark.parametrize(
         ("version", "word"), [(None, "the file f without its version"), (1, "names the file f of version 1")]
@@ -183,13 +183,13 @@ class TestAnswers:
             feed.file("add", "g", 2, rows(2)),
         ]
         changes = shared.changes(0, 1).to_arrow()
-        assert told(changes) == [(0, "insert", 1)]
+        assert change_rows(changes) == [(0, "insert", 1)]
         with pytest.raises(SchemaChangedError, match="in version 2 column 'id' was dropped"):
             shared.changes(0, 2).to_arrow()
 
     def test_that_tell_no_history(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.metadata(None), feed.file("add", "f", 0, rows(1))]
-        assert told(shared.changes(0).to_arrow()) == [(0, "insert", 1)]
+        assert change_rows(shared.changes(0).to_arrow()) == [(0, "insert", 1)]
         (request,) = feed.server.seen("/shares/s/schemas/s/tables/t/changes")
         assert request.query == {
             "startingVersion": "0",
@@ -227,7 +227,7 @@ class TestIdsThatChangeWithTheVector:
         faults.on("GET", "*", Reply.of_lines(*lines, headers={"Delta-Table-Version": "1"}))
         faults.on("GET", "/data/f", file_reply(data))
         with ds.SharingClient(faults.profile) as client:
-            assert told(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 1)]
+            assert change_rows(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 1)]
 
     def test_are_other_files_where_the_urls_tell_none_apart(self, tmp_path: Path, faults: FaultServer) -> None:
         """All URLs of the server have one path; the query string tells the file."""
@@ -247,14 +247,14 @@ class TestIdsThatChangeWithTheVector:
         for action in changes:
             ((kind, fields),) = action.items()
             single = {kind: fields | {"path": f"{faults.url}/data?file={fields['path']}"}}
-            told_of = {"id": fields["path"], "version": 1, "timestamp": 5, "deltaSingleAction": single}
-            lines.append({"file": told_of})
+            line = {"id": fields["path"], "version": 1, "timestamp": 5, "deltaSingleAction": single}
+            lines.append({"file": line})
         faults.on("GET", "*", Reply.of_lines(*lines, headers={"Delta-Table-Version": "1"}))
         faults.on(
             "GET", "/data", lambda request: file_reply((table.root / request.query["file"]).read_bytes())(request)
         )
         with ds.SharingClient(faults.profile) as client:
-            found = told(client.table("s.s.t").changes(1).to_arrow())
+            found = change_rows(client.table("s.s.t").changes(1).to_arrow())
         assert sorted(found) == expect(1, "delete", range(6)) + expect(1, "insert", (6, 8, 9))
 
 
@@ -270,4 +270,4 @@ def test_a_table_that_grows_while_it_is_listed(tmp_path: Path) -> None:
         before = changes.plan()
         table.commit(table.add("later", rows(9)))
         assert [task.constants["_commit_version"] for task in before.tasks] == [0] * 5
-        assert [row[0] for row in told(changes.to_arrow())] == [0] * 5 + [1]
+        assert [row[0] for row in change_rows(changes.to_arrow())] == [0] * 5 + [1]

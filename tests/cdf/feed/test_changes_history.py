@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_tables import COLUMNS, FEED, ChangeTable, column, rows, told
+from change_tables import COLUMNS, FEED, ChangeTable, change_rows, column, rows
 from loading_tables import array_of, map_of, struct_of
 
 from delta_sharing_client.errors import (
@@ -51,7 +51,7 @@ class TestAdded:
         shared = share(table.root)
         changes = shared.changes(0, response_format=response_format).to_arrow()
         assert changes.column_names[:3] == ["id", "n", "s"]
-        assert told(changes, "id", "n") == [(0, "insert", 0, None), (2, "insert", 1, 7)]
+        assert change_rows(changes, "id", "n") == [(0, "insert", 0, None), (2, "insert", 1, 7)]
         before = shared.changes(0, 0, response_format=response_format)
         assert before.to_arrow().column_names[:3] == ["id", "s", "_change_type"]
         assert before.schema == before.to_arrow().schema
@@ -74,7 +74,7 @@ class TestAdded:
 
     def test_what_changes_no_column_changes_nothing(self, tmp_path: Path, share: Share) -> None:
         table = evolved(tmp_path, COLUMNS, [ID, column("s", "string", comment="a text")], COLUMNS)
-        assert [row[2] for row in told(share(table.root).changes(0).to_arrow())] == [0, 1, 2]
+        assert [row[2] for row in change_rows(share(table.root).changes(0).to_arrow())] == [0, 1, 2]
 
 
 class TestRefused:
@@ -100,7 +100,7 @@ class TestRefused:
             shared.changes(0, response_format=response_format).to_arrow()
         assert (caught.value.version, caught.value.columns) == (3, tuple(columns))
         assert "in version 3" in str(caught.value)
-        assert [row[2] for row in told(shared.changes(0, 2).to_arrow())] == [0, 1]
+        assert [row[2] for row in change_rows(shared.changes(0, 2).to_arrow())] == [0, 1]
         assert shared.changes(4).count() == 1
 
     def test_inside_of_columns(self, tmp_path: Path, share: Share) -> None:
@@ -114,7 +114,7 @@ class TestRefused:
     def test_only_where_the_column_is_read(self, tmp_path: Path, share: Share) -> None:
         table = evolved(tmp_path, COLUMNS, [ID, column("s", "long")], [ID])
         shared = share(table.root)
-        assert [row[2] for row in told(shared.changes(0, columns=["id"]).to_arrow())] == [0, 1, 2]
+        assert [row[2] for row in change_rows(shared.changes(0, columns=["id"]).to_arrow())] == [0, 1, 2]
         with pytest.raises(SchemaChangedError, match=r"leave the column out with columns="):
             shared.changes(0, 2, columns=["s"]).to_arrow()
         with pytest.raises(ColumnError, match="no column 's'; it has id"):
@@ -160,21 +160,21 @@ class TestColumnMapping:
         table = self.table(tmp_path, mode, [mapped("id", "c1", 1), mapped("s", "c2", 2, "string")])
         table.commit(table.cdc("u", self.stored(0, 5), ["update_preimage", "update_postimage"]))
         changes = share(table.root).changes(0).to_arrow()
-        assert told(changes, "id", "s") == [
+        assert change_rows(changes, "id", "s") == [
             (0, "insert", 0, "s0"),
             (1, "update_preimage", 0, "s0"),
             (1, "update_postimage", 5, "s5"),
         ]
 
     @pytest.mark.parametrize("mode", ["name", "id"])
-    def test_a_rename_is_told_as_one(self, tmp_path: Path, share: Share, mode: str) -> None:
+    def test_a_renamed_column_keeps_its_values(self, tmp_path: Path, share: Share, mode: str) -> None:
         before = [mapped("id", "c1", 1), mapped("s", "c2", 2, "string")]
         after = [mapped("id", "c1", 1), mapped("text", "c2", 2, "string")]
         shared = share(self.table(tmp_path, mode, before, after).root)
         with pytest.raises(SchemaChangedError, match="in version 1 column 's' was renamed to 'text'") as caught:
             shared.changes(0).to_arrow()
         assert (caught.value.version, caught.value.columns) == (1, ("s",))
-        assert [row[2] for row in told(shared.changes(0, columns=["id"]).to_arrow())] == [0, 1]
+        assert [row[2] for row in change_rows(shared.changes(0, columns=["id"]).to_arrow())] == [0, 1]
         assert shared.changes(0, 0).to_arrow().column_names[1] == "s"
         assert shared.changes(1).to_arrow().column("text").to_pylist() == ["s1"]
 
@@ -199,7 +199,7 @@ class TestColumnMapping:
         table.commit(table.metadata([*upgraded, mapped("n", "c3", 3)], by("name")))
         table.commit(table.add("f1", rows(1).append_column("c3", pa.array([7]))))
         changes = share(table.root).changes(0).to_arrow()
-        assert told(changes, "id", "n") == [(0, "insert", 0, None), (3, "insert", 1, 7)]
+        assert change_rows(changes, "id", "n") == [(0, "insert", 0, None), (3, "insert", 1, 7)]
 
     def test_switched_off_within_the_range(self, tmp_path: Path, share: Share) -> None:
         table = self.table(tmp_path, "name", [mapped("id", "c1", 1)])

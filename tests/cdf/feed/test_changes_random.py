@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_tables import ChangeTable, rows, told
+from change_tables import ChangeTable, change_rows, rows
 
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -105,7 +105,7 @@ def test_the_changes_lead_from_version_to_version(
     for _ in range(40):
         made.grow()
     shared = share(made.table.root)
-    changes = told(shared.changes(0, response_format=response_format).to_arrow(), "id", "s")
+    changes = change_rows(shared.changes(0, response_format=response_format).to_arrow(), "id", "s")
     assert [row[0] for row in changes] == sorted(row[0] for row in changes)
     held: set[int] = set()
     for version, expected in enumerate(made.versions):
@@ -121,6 +121,6 @@ def test_the_changes_lead_from_version_to_version(
         assert held == expected, version
     assert all(text == str(i) for *_, i, text in changes)
     first, last = 13, 29
-    part = told(shared.changes(first, last, response_format=response_format).to_arrow(), "id", "s")
+    part = change_rows(shared.changes(first, last, response_format=response_format).to_arrow(), "id", "s")
     assert part == [row for row in changes if first <= row[0] <= last]
     assert sorted(shared.scan().to_arrow().column("id").to_pylist()) == sorted(made.versions[-1])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_tables import COLUMNS, FEED, HOUR, ChangeTable, column, expect, rows, told
+from change_tables import COLUMNS, FEED, HOUR, ChangeTable, change_rows, column, expect, rows
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import BadRequestError, ColumnError
@@ -56,7 +56,7 @@ EVERYTHING = [
 class TestRows:
     def test_of_every_kind_of_action(self, table: ChangeTable, share: Share, response_format: Any) -> None:
         changes = share(table.root).changes(0, response_format=response_format).to_arrow()
-        assert told(changes) == EVERYTHING
+        assert change_rows(changes) == EVERYTHING
         assert changes.column_names == ["id", "s", "_change_type", "_commit_version", "_commit_timestamp"]
         assert changes.schema.field("_commit_version").type == pa.int64()
         assert changes.column("_commit_timestamp").to_pylist() == [
@@ -69,7 +69,7 @@ class TestRows:
     ) -> None:
         changes = share(table.root).changes(first, last, response_format=response_format)
         end = 6 if last is None else last
-        assert told(changes.to_arrow()) == [row for row in EVERYTHING if first <= row[0] <= end]
+        assert change_rows(changes.to_arrow()) == [row for row in EVERYTHING if first <= row[0] <= end]
         assert changes.count() == sum(first <= row[0] <= end for row in EVERYTHING)
 
     @pytest.mark.parametrize(("first", "last"), [(3, 3), (5, 5)])
@@ -86,11 +86,11 @@ class TestRows:
 
     def test_of_pages_are_those_of_the_whole(self, table: ChangeTable, share: Share, response_format: Any) -> None:
         changes = share(table.root, max_files_per_page=1).changes(0, response_format=response_format)
-        assert told(changes.to_arrow()) == EVERYTHING
+        assert change_rows(changes.to_arrow()) == EVERYTHING
 
     def test_of_an_older_server(self, table: ChangeTable, share: Share) -> None:
         changes = share(table.root, prefer_format="parquet", send_end_stream_action=False).changes(0)
-        assert told(changes.to_arrow()) == EVERYTHING
+        assert change_rows(changes.to_arrow()) == EVERYTHING
 
     def test_of_a_partitioned_table(self, tmp_path: Path, share: Share, response_format: Any) -> None:
         table = ChangeTable(tmp_path / "t", [*COLUMNS, column("p", "integer")], partitions=["p"])
@@ -98,7 +98,7 @@ class TestRows:
         table.commit(table.cdc("p=1/u", rows(1), ["delete"], values={"p": "1"}))
         table.commit(table.remove("n/b", values={"p": None}))
         changes = share(table.root).changes(0, response_format=response_format).to_arrow()
-        assert told(changes, "id", "p") == [
+        assert change_rows(changes, "id", "p") == [
             (0, "insert", 1, 1),
             (0, "insert", 2, None),
             (1, "delete", 1, 1),
@@ -125,7 +125,7 @@ class TestColumns:
         shared = share(table.root)
         changes = shared.changes(0, columns=["S"], response_format=response_format).to_arrow()
         assert changes.column_names == ["s", "_change_type", "_commit_version", "_commit_timestamp"]
-        assert told(changes, "s") == [(version, kind, str(i)) for version, kind, i in EVERYTHING]
+        assert change_rows(changes, "s") == [(version, kind, str(i)) for version, kind, i in EVERYTHING]
         alone = shared.changes(0, columns=[], response_format=response_format).to_arrow()
         assert list(zip(*(c.to_pylist() for c in alone.columns[:2]), strict=True)) == [
             (kind, version) for version, kind, _ in EVERYTHING
@@ -183,11 +183,12 @@ class TestTimes:
         expected = [row for row in EVERYTHING if row[0] in versions]
         first, last = at(start), at(end)
         by_time = shared.changes(starting_timestamp=first, ending_timestamp=last)
-        assert told(by_time.to_arrow()) == expected
+        assert change_rows(by_time.to_arrow()) == expected
         by_text = shared.changes(starting_timestamp=text(first), ending_timestamp=text(last))
         assert by_text == by_time
         assert (
-            told(by_time.replace(starting_timestamp=None, starting_version=min(versions)).to_arrow()) == expected
+            change_rows(by_time.replace(starting_timestamp=None, starting_version=min(versions)).to_arrow())
+            == expected
         )
 
 
@@ -244,7 +245,7 @@ class TestArguments:
         table.commit(table.metadata(COLUMNS, FEED), table.add("b", rows(2)))
         with pytest.raises(BadRequestError, match="not enabled for version 0"):
             share(table.root).changes(0).to_arrow()
-        assert told(share(table.root).changes(1).to_arrow()) == [(1, "insert", 2)]
+        assert change_rows(share(table.root).changes(1).to_arrow()) == [(1, "insert", 2)]
 
     def test_replace(self, share: Share, table: ChangeTable) -> None:
         changes = share(table.root).changes(0, columns=["id"])

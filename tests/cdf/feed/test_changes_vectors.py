@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_tables import ChangeTable, expect, rows, told
+from change_tables import ChangeTable, change_rows, expect, rows
 
 import delta_sharing_client as ds
 from delta_sharing_client.parquet.tasks import SelectionVector
@@ -58,24 +58,24 @@ def test_each_version(table: ChangeTable, share: Share) -> None:
     shared = share(table.root)
     for version, expected in EXPECTED.items():
         changes = shared.changes(version, version)
-        assert told(changes.to_arrow()) == expected
+        assert change_rows(changes.to_arrow()) == expected
         assert changes.count() == len(expected)
 
 
 def test_the_whole_range(table: ChangeTable, share: Share) -> None:
     shared = share(table.root)
     changes = shared.changes(0).to_arrow()
-    assert told(changes) == [row for version in EXPECTED.values() for row in version]
+    assert change_rows(changes) == [row for version in EXPECTED.values() for row in version]
     assert changes.column("s").to_pylist() == [str(i) for i in changes.column("id").to_pylist()]
     paged = share(table.root, max_files_per_page=1).changes(0).to_arrow()
-    assert told(paged) == told(changes)
+    assert change_rows(paged) == change_rows(changes)
 
 
 def test_following_the_changes_gives_the_table(table: ChangeTable, share: Share) -> None:
     shared = share(table.root)
     held: set[int] = set()
     for version in EXPECTED:
-        for _, kind, i in told(shared.changes(version, version).to_arrow()):
+        for _, kind, i in change_rows(shared.changes(version, version).to_arrow()):
             (held.add if kind == "insert" else held.remove)(i)
         assert sorted(shared.scan(version=version).to_arrow().column("id").to_pylist()) == sorted(held)
 
@@ -86,7 +86,7 @@ def test_a_file_of_which_nothing_was_restored_is_not_fetched_for_it(tmp_path: Pa
     table.commit(table.add("f", rows(*range(10)), vector=old))
     table.commit(table.remove("f", vector=old), table.add("f", vector=new))
     with SharingServer({"s.s.t": table.root}) as server, ds.SharingClient(server.profile) as client:
-        assert told(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 5)]
+        assert change_rows(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 5)]
         assert sum(request.is_file for request in server.requests) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_large_file_is_fetched_only_where_rows_changed(tmp_path: Path) -> None
     with SharingServer({"s.s.t": table.root}) as server, ds.SharingClient(server.profile) as client:
         changes = client.table("s.s.t").changes(1).to_arrow()
         fetched = sum(request.bytes_sent for request in server.requests if request.is_file)
-    assert told(changes) == expect(1, "delete", [3, count - 2])
+    assert change_rows(changes) == expect(1, "delete", [3, count - 2])
     assert changes.column("s").to_pylist() == [wide.column("s")[i].as_py() for i in (3, count - 2)]
     assert fetched < size / 5
 

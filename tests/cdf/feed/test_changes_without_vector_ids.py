@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import requests
-from change_tables import ChangeTable, expect, rows, told
+from change_tables import ChangeTable, change_rows, expect, rows
 from faults.server import FaultServer, Reply, Request
 from waiting import HANG, WallClock
 
@@ -97,8 +97,8 @@ def ids(table: Any) -> list[int]:
 
 def test_rows_and_changes(shared: SharedTable) -> None:
     assert ids(shared.scan().to_arrow()) == HELD
-    assert told(shared.changes(0).to_arrow()) == [row for version in EXPECTED for row in version]
-    assert told(shared.changes(2, 2).to_arrow()) == EXPECTED[2]
+    assert change_rows(shared.changes(0).to_arrow()) == [row for version in EXPECTED for row in version]
+    assert change_rows(shared.changes(2, 2).to_arrow()) == EXPECTED[2]
 
 
 def test_a_poller(shared: SharedTable) -> None:
@@ -108,7 +108,7 @@ def test_a_poller(shared: SharedTable) -> None:
         for expected in EXPECTED:
             batch = poller.pull()
             assert batch is not None
-            assert told(batch.to_arrow()) == expected
+            assert change_rows(batch.to_arrow()) == expected
             batch.commit()
 
 
@@ -124,11 +124,13 @@ def test_a_mirror_and_copies(shared: SharedTable, tmp_path: Path) -> None:
         SharingClient(server.profile) as client,
     ):
         assert ids(client.table("s.s.copy").scan().to_arrow()) == HELD
-        assert told(client.table("s.s.changes").changes(0).to_arrow()) == [row for v in EXPECTED for row in v]
+        assert change_rows(client.table("s.s.changes").changes(0).to_arrow()) == [
+            row for v in EXPECTED for row in v
+        ]
 
 
 def test_urls_that_expire(shared: SharedTable, wall_clock: WallClock) -> None:
     scan, changes = shared.scan().to_record_batch_reader(), shared.changes(0).to_record_batch_reader()
     wall_clock.advance(600)
     assert ids(scan.read_all()) == HELD
-    assert told(changes.read_all()) == [row for version in EXPECTED for row in version]
+    assert change_rows(changes.read_all()) == [row for version in EXPECTED for row in version]

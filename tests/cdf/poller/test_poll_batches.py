@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_tables import COLUMNS, ChangeTable, column, rows, told
+from change_tables import COLUMNS, ChangeTable, change_rows, column, rows
 from faults.server import FaultServer, Reply
 from poll_kit import FakeClock, asked, ids, spans
 from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
@@ -90,7 +90,7 @@ class TestPull:
         assert batch is not None
         whole = batch.to_arrow()
         assert whole.column_names == ["id", "_change_type", "_commit_version", "_commit_timestamp"]
-        assert told(whole) == [(8, "insert", 8), (9, "insert", 9)]
+        assert change_rows(whole) == [(8, "insert", 8), (9, "insert", 9)]
         assert batch.to_record_batch_reader().read_all().equals(whole)
         assert batch.to_polars().height == len(batch.to_pandas()) == 2
         with duckdb.connect() as connection:
@@ -108,13 +108,13 @@ class TestStart:
         assert asked(server) == ["version", "query"]
         assert (batch.is_snapshot, spans([batch])) == (True, [(10, 10)])
         snapshot = batch.to_arrow()
-        assert sorted(told(snapshot)) == [(10, "insert", i) for i in range(10) if i != 3]
+        assert sorted(change_rows(snapshot)) == [(10, "insert", i) for i in range(10) if i != 3]
         assert set(snapshot.column("_commit_timestamp").to_pylist()) == {table.time(10)}
         assert poller.pull() is None
         table.commit(table.add("g", rows(11)))
         following = poller.pull()
         assert following is not None
-        assert (following.is_snapshot, told(following.to_arrow())) == (False, [(11, "insert", 11)])
+        assert (following.is_snapshot, change_rows(following.to_arrow())) == (False, [(11, "insert", 11)])
 
     @pytest.mark.parametrize("vectors", [False, True])
     def test_from_the_snapshot_every_row_is_as_the_table_has_it(
@@ -139,7 +139,7 @@ class TestStart:
         table.commit(table.add("g", rows(10)))
         batch = poller.pull()
         assert batch is not None
-        assert told(batch.to_arrow()) == [(10, "insert", 10)]
+        assert change_rows(batch.to_arrow()) == [(10, "insert", 10)]
 
     def test_from_a_time(self, shared: SharedTable, table: ChangeTable) -> None:
         moment = datetime.fromtimestamp(table.time(6) / 1000, UTC) + timedelta(minutes=1)

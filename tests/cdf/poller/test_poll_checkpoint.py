@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from change_tables import COLUMNS, ChangeTable, rows, told
+from change_tables import COLUMNS, ChangeTable, change_rows, rows
 from poll_kit import FakeClock, asked, ids, spans
 from waiting import HANG, WallClock
 
@@ -50,14 +50,14 @@ class TestRestart:
             first, second = poller.pull(), poller.pull()
             assert first is not None
             assert second is not None
-            before = [told(first.to_arrow(), "id", "s"), told(second.to_arrow(), "id", "s")]
+            before = [change_rows(first.to_arrow(), "id", "s"), change_rows(second.to_arrow(), "id", "s")]
             poller_id = first.poller_id
         table.commit(table.add("g", rows(10)))
         asked(server)
         with shared.poll_changes(path, starting_version=7, max_versions=100, clock=FakeClock()) as poller:
             again = list(poller)
             assert spans(again) == [(1, 4), (5, 8), (9, 10)]
-            assert [told(batch.to_arrow(), "id", "s") for batch in again[:2]] == before
+            assert [change_rows(batch.to_arrow(), "id", "s") for batch in again[:2]] == before
             assert {batch.poller_id for batch in again} == {poller_id}
             again[1].commit()
         with shared.poll_changes(path, clock=FakeClock()) as poller:

@@ -53,7 +53,7 @@ def kill_after(process: subprocess.Popen[str], steps: int, pause: float) -> None
     process.kill()
 
 
-#: Follows a table until it is told to stop, by Ctrl-C or by a handler of its own.
+#: Follows a table until it is stopped, by Ctrl-C or by a handler of its own.
 FOLLOWER = """
 import json, signal, sys
 from datetime import timedelta
@@ -78,10 +78,10 @@ print("stopped", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("how", "sent", "status", "said"),
+    ("how", "sent", "status", "expected"),
     [("ctrl-c", signal.SIGINT, -signal.SIGINT, ""), ("handler", signal.SIGTERM, 0, "stopped\n")],
 )
-def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, status: int, said: str) -> None:
+def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, status: int, expected: str) -> None:
     table = ChangeTable(tmp_path / "t")
     table.commit(table.add("f", rows(1)))
     with (
@@ -98,7 +98,7 @@ def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, statu
         wait_until_asleep(process.pid)
         process.send_signal(sent)
         output, errors = process.communicate(timeout=HANG)
-    assert (process.returncode, output) == (status, said)
+    assert (process.returncode, output) == (status, expected)
     assert ("KeyboardInterrupt" in errors) == (how == "ctrl-c")
 
 

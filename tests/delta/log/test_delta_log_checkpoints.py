@@ -312,7 +312,7 @@ def test_compacted_commits_stand_in_for_commits_that_are_gone(writer: LogWriter)
     (writer.log / f"{2:020}.json").unlink()
     found = [sorted(f.path for f in open_log(writer.table).snapshot_at(v).files) for v in (0, 2, 3)]
     assert found == expected
-    # It holds two versions, so that the one between them cannot be told.
+    # It holds two versions, so that the version between them is unknown.
     with pytest.raises(DeltaLogError, match="gap: the commit of version 1 is missing"):
         open_log(writer.table).snapshot_at(1)
     file.unlink()

@@ -69,7 +69,7 @@ def test_reconciliation(writer: LogWriter) -> None:
     assert repr(snapshot) == "Snapshot(version=3, files=3)"
 
 
-def test_files_are_told_apart_by_deletion_vector(writer: LogWriter) -> None:
+def test_files_are_distinguished_by_deletion_vector(writer: LogWriter) -> None:
     first = {
         "storageType": "u",
         "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",

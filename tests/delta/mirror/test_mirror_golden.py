@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
-FOLLOWED = [name for name, told in CASES.items() if len(told["versions"]) > 1]
+FOLLOWED = [name for name, expected in CASES.items() if len(expected["versions"]) > 1]
 
 
 SERVERS = {"protocol": ServerOptions(), "reference": ServerOptions.like_reference()}

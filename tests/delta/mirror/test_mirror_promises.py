@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source)
 
 @pytest.fixture
 def large(faults: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Share:
-    """A table of one file that is fetched in some twenty-five pieces, and noted after every second one."""
+    """A table of one file that is fetched in some twenty-five ranges, and recorded after every second one."""
     monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
     monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
     rows = pa.table({"a": np.random.default_rng(0).integers(0, 2**62, 200_000)})
@@ -108,7 +108,7 @@ def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_
 
 
 def fetch(storage: Any, directory: Path, share: Share, url: SecretUrl, counts: list[int]) -> None:
-    """Fetch the large file; note what a progress bar is told meanwhile."""
+    """Fetch the large file; record what a progress bar shows meanwhile."""
     size = len(share.data["big"])
     wanted = fetch_files.Wanted(url=url, file_id="big", path="big.parquet", size=size)
     fetch_files.fetch_files(storage, directory, [wanted], advance=counts.append)
@@ -131,7 +131,7 @@ def in_steps(reports: Callable[[], int], asked: list[int], then: Callable[[], ob
 
 
 @pytest.mark.parametrize("fault", ["none", "left before", "file changes"])
-def test_every_byte_is_told_once(fault: str, large: Share, connect: Connect, tmp_path: Path) -> None:
+def test_progress_counts_every_byte_once(fault: str, large: Share, connect: Connect, tmp_path: Path) -> None:
     client = connect(large.server, storage_attempts=2, max_connections=1)
     table = client.table("s.s.t")
     (task,) = table.scan().plan().tasks

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cdf.feed.change_tables import FIRST, HOUR, ChangeTable
-from cdf.feed.change_tables import rows as change_rows
+from cdf.feed.change_tables import rows as span
 from deltalake import DeltaTable
 
 from delta_sharing_client import SharingClient
@@ -20,7 +20,7 @@ from delta_sharing_client.server import SharingServer
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("cdf*/case.json"))}
-RANGES = [(name, told["first"], told["last"]) for name, case in CASES.items() for told in case["changes"]]
+RANGES = [(name, span["first"], span["last"]) for name, case in CASES.items() for span in case["changes"]]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_changes_of_long_ago(tmp_path: Path) -> None:
     """The log of the copy has the times of the shared one; none of its commits is cleaned up as expired."""
     shared = ChangeTable(tmp_path / "shared")
     for version in range(25):
-        shared.commit(shared.add(f"f{version}", change_rows(version)))
+        shared.commit(shared.add(f"f{version}", span(version)))
     with SharingServer({"s.s.t": shared.root}) as server, SharingClient(server.profile) as client:
         changes = client.table("s.s.t").changes(0)
         made = changes.materialize(tmp_path / "copy")

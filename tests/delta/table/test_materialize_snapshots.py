@@ -72,10 +72,10 @@ def test_a_copy_by_another_engine(share: Share, connect: Connect, target: Path) 
     assert SIGNATURE.encode() not in all_text(target)
 
 
-@pytest.mark.parametrize("said", [{"columns": ["a"]}, {"filters": [("a", ">", 1)]}, {"limit": 3}])
-def test_whole_files_only(share: Share, connect: Connect, target: Path, said: dict[str, Any]) -> None:
-    scan = connect(share.server).table("s.s.t").scan(**said)
-    with pytest.raises(ValueError, match=f"materialize copies whole files, and the scan has {next(iter(said))}"):
+@pytest.mark.parametrize("selection", [{"columns": ["a"]}, {"filters": [("a", ">", 1)]}, {"limit": 3}])
+def test_whole_files_only(share: Share, connect: Connect, target: Path, selection: dict[str, Any]) -> None:
+    scan = connect(share.server).table("s.s.t").scan(**selection)
+    with pytest.raises(ValueError, match=f"copies whole files, and the scan has {next(iter(selection))}"):
         scan.materialize(target)
     with pytest.raises(ValueError, match="data is 'rows'; it takes 'files' or 'urls'"):
         connect(share.server).table("s.s.t").scan().materialize(target, data="rows")  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ def test_a_disk_that_takes_no_more(
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
     monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
 
@@ -187,7 +187,7 @@ def large(seed: int = 0) -> pa.Table:
     return pa.table({"a": np.random.default_rng(seed).integers(0, 2**62, 200_000)})
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_ranges")
 def test_a_large_file_goes_on_where_it_was_left(faults: FaultServer, connect: Connect, target: Path) -> None:
     share = Share(faults, A, {"big": large()}, compression="none")
     size = len(share.data["big"])
@@ -209,7 +209,7 @@ def test_a_large_file_goes_on_where_it_was_left(faults: FaultServer, connect: Co
     assert not (target / "_delta_sharing").exists()
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("spoiled", ["etag", "note", "short", "size"])
 def test_what_was_left_is_not_trusted_blindly(
     faults: FaultServer, connect: Connect, target: Path, spoiled: str
@@ -243,7 +243,7 @@ def test_what_was_left_is_not_trusted_blindly(
     assert file.read_bytes() == share.data["big"]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("fault", ["reset", "no ranges", "no etag"])
 def test_stores_of_all_kinds(faults: FaultServer, connect: Connect, target: Path, fault: str) -> None:
     share = Share(faults, A, {"big": large()}, compression="none")
