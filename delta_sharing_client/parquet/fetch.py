@@ -117,7 +117,7 @@ class SparseFile:
         try:
             self._memory = mmap.mmap(-1, size, **PRIVATE)
         except (OSError, OverflowError):
-            raise StorageError(f"there is no memory for {size:,} bytes of it", file_id=task.file_id) from None
+            raise StorageError(f"not enough memory for its {size:,} bytes", file_id=task.file_id) from None
         self._view = memoryview(self._memory)
         self._view[self._tail :] = tail
         length = int.from_bytes(self._view[size - 8 : size - 4], "little")

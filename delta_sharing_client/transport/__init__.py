@@ -1,1 +1,1 @@
-"""The only sockets of the package: transports, retries, deadlines, URL rules."""
+"""HTTP transports to sharing servers, token endpoints and stores: connections, retries, deadlines, URL rules."""

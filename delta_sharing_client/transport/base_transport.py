@@ -1,4 +1,4 @@
-"""The base of the transports: connection pools with the certificates and time-outs of the options."""
+"""Base class of the transports: connection pools with the certificates and time-outs of the options."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from delta_sharing_client.transport.tls import TlsFiles
 
 
 class BaseTransport:
-    """Connection pools, made anew after a fork.
+    """Connection pools; a forked process makes its own.
 
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
     netrc files, keep cookies, and read a redirect's whole body.
 
     Args:
         options: time-outs, connections, certificates.
-        connections: what makes connections, by scheme.
+        connections: factories of connections, by scheme.
     """
 
     def __init__(self, options: TransportOptions, connections: Mapping[str, Callable[..., Any]]) -> None:
@@ -55,7 +55,7 @@ class BaseTransport:
     def _adapter_for(self, origin: str) -> PooledAdapter:
         scheme = origin.partition(":")[0].lower()
         with self._lock:
-            if self._pid != os.getpid():  # the parent's connections are not ours to use
+            if self._pid != os.getpid():  # a child must not use its parent's connections
                 self._adapters = {}
                 self._pid = os.getpid()
             adapter = self._adapters.get(scheme)

@@ -1,4 +1,4 @@
-"""The body of an answer as chunks of bytes: complete, decompressed, bounded."""
+"""Decompression of response bodies, with limits on their growth."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Final
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError
 
-#: A compressed answer may grow this much ...
+#: Maximum ratio of the decompressed to the compressed size of a response ...
 MAX_RATIO: Final = 100
-#: ... once it has given this many bytes; short answers of much repetition are fine.
+#: ... checked from this many decompressed bytes on: short responses may repeat a lot.
 RATIO_APPLIES_FROM: Final = 64 * 1024 * 1024
 
-_PIECE: Final = 256 * 1024
+_CHUNK: Final = 256 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def decoded(chunks: Iterable[bytes], encoding: str, *, what: str) -> Iterator[bytes]:
-    """Undo an answer's `Content-Encoding`.
+    """Decode the body of a response by its `Content-Encoding`.
 
     Args:
-        chunks: the body as it came.
-        encoding: the header's value; only gzip was asked for.
-        what: the answer, for messages.
+        chunks: the body as received.
+        encoding: the header's value; requests accept gzip only.
+        what: the requested object, for messages.
 
     Yields:
-        Pieces of at most 256 kB of a compressed body, the chunks themselves of any other.
+        The chunks themselves if the body is not compressed, else chunks of at most 256 kB.
 
     Raises:
-        IncompleteResponseError: the compressed stream ends before its end.
-        ProtocolError: it is broken, of an encoding not asked for, or grows beyond all reason.
+        IncompleteResponseError: the compressed stream is truncated.
+        ProtocolError: the stream is broken, has another encoding, or grows beyond the limits.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return iter(chunks)
     if encoding in ("gzip", "x-gzip"):
         return _gunzipped(chunks, what)
-    raise ProtocolError(f"{what}: the answer is encoded as {encoding[:40]!r}; only gzip was asked for")
+    raise ProtocolError(f"{what}: the response has the encoding {encoding[:40]!r}; the request accepts gzip only")
 
 
 def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
     decoder = zlib.decompressobj(_GZIP)
-    taken = given = 0
+    received = produced = 0
     for chunk in chunks:
-        taken += len(chunk)
+        received += len(chunk)
         data = chunk
         while True:
             if decoder.eof:
@@ -52,16 +52,16 @@ def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
                     break
                 decoder = zlib.decompressobj(_GZIP)  # a further member of the stream
             try:
-                piece = decoder.decompress(data, _PIECE)
+                piece = decoder.decompress(data, _CHUNK)
             except zlib.error:
-                raise ProtocolError(f"{what}: the answer's gzip stream is broken") from None
-            given += len(piece)
-            if given > RATIO_APPLIES_FROM and given > taken * MAX_RATIO:
-                raise ProtocolError(f"{what}: the answer unpacks to more than {MAX_RATIO} times its size")
+                raise ProtocolError(f"{what}: the gzip stream of the response is broken") from None
+            produced += len(piece)
+            if produced > RATIO_APPLIES_FROM and produced > received * MAX_RATIO:
+                raise ProtocolError(f"{what}: the response decompresses to more than {MAX_RATIO} times its size")
             if piece:
                 yield piece
             data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
-            if not data and len(piece) < _PIECE:
+            if not data and len(piece) < _CHUNK:
                 break
-    if taken and not decoder.eof:
-        raise IncompleteResponseError(f"{what}: the answer's gzip stream ends before its end")
+    if received and not decoder.eof:
+        raise IncompleteResponseError(f"{what}: the gzip stream of the response is truncated")

@@ -1,7 +1,7 @@
-"""Transfers that are broken from another thread.
+"""Cancellation of transfers from another thread, by shutting down their sockets.
 
-A thread that waits for a store's first byte sits in a system call, up to the read time-out. Shutting its socket
-down is the only way to end that at once.
+A thread that waits for a store's first byte is in a system call, up to the read time-out. Only the shutdown of
+its socket ends this wait at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 
 class Cancellation(threading.Event):
-    """An event that, when it is set, also breaks the transfers that are made for it."""
+    """Event that also breaks the transfers registered for it when it is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,12 +28,12 @@ class Cancellation(threading.Event):
             breaker()
 
     def add_breaker(self, owner: object, breaker: Callable[[], None]) -> None:
-        """Have `breaker` called when the event is set; the first one of each owner is kept."""
+        """Call `breaker` when the event is set; only the first one of each owner counts."""
         self._breakers.setdefault(owner, breaker)
 
 
 class SocketRegistry:
-    """The sockets of a transport, each with the process and the event of its present use."""
+    """The sockets of a transport, each with the process and the event that it is used for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,11 +43,11 @@ class SocketRegistry:
         self._thread = threading.local()
 
     def use_for(self, event: threading.Event | None) -> None:
-        """Enter the sockets that this thread uses from now on under an event, or under none."""
+        """Register the sockets that this thread uses from now on for an event, or for none."""
         self._thread.event = event
 
-    def enter(self, sock: object) -> None:
-        """Note that a socket is being used by this thread."""
+    def register(self, sock: object) -> None:
+        """Register a socket that this thread uses."""
         if not isinstance(sock, socket.socket):  # none yet, or TLS within TLS
             return
         event: threading.Event | None = getattr(self._thread, "event", None)
@@ -57,15 +57,15 @@ class SocketRegistry:
             _shut_down(sock)
 
     def shut_down(self, event: threading.Event | None = None) -> None:
-        """Shut down the sockets in use for an event, or all of them; waits for them end with an error.
+        """Shut down the sockets in use for an event, or all of them; calls that wait for them raise an error.
 
-        Those that were there before a fork are left alone: to shut them down would break them in the parent too.
+        Sockets from before a fork are skipped: a shutdown would break them in the parent too.
         """
-        here = os.getpid()
+        own = os.getpid()
         with self._lock:
             users = list(self._users.items())
         for sock, (pid, user) in users:
-            if pid == here and (event is None or user is event):
+            if pid == own and (event is None or user is event):
                 _shut_down(sock)
 
 

@@ -1,8 +1,8 @@
-"""Keeps signatures and page tokens out of urllib3's own log.
+"""Masking of URL signatures and page tokens in the log records of urllib3.
 
 urllib3 logs every request's path with its query string at DEBUG, and a pre-signed URL's query string grants
-access to the file. While one of our transports is sending, a filter on urllib3's loggers masks it; requests
-that other code of the process sends are logged as ever.
+access to the file. While a transport of this package sends a request, a filter on urllib3's loggers masks it.
+Requests of other code of the process are logged unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _sending = threading.local()
 
 
 class _RedactingFilter(logging.Filter):
-    """Masks query strings in the records that our own requests cause."""
+    """Masks query strings in the records of requests of this package."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(_sending, "depth", 0):
@@ -42,7 +42,7 @@ _FILTER: Final = _RedactingFilter("")
 
 
 def install() -> None:
-    """Put the filter on urllib3's loggers; once is enough, more do no harm."""
+    """Add the filter to urllib3's loggers; further calls have no effect."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
 
@@ -53,7 +53,7 @@ def log_request(method: str, url: SecretUrl, outcome: object, started: float) ->
     Args:
         method: the request's method.
         url: its URL.
-        outcome: its status, or that it failed.
+        outcome: its status, or the word for a failure.
         started: when it was sent, by the monotonic clock.
     """
     if logger.isEnabledFor(logging.DEBUG):
@@ -61,7 +61,7 @@ def log_request(method: str, url: SecretUrl, outcome: object, started: float) ->
 
 
 class _Redacted:
-    """Marks what a thread does meanwhile as ours, for the filter; one will do for all threads."""
+    """Context in which the filter masks a thread's records; one instance serves all threads."""
 
     def __enter__(self) -> None:
         _sending.depth = getattr(_sending, "depth", 0) + 1
@@ -74,7 +74,7 @@ redacted: Final = _Redacted()
 
 
 def _masked(value: object) -> object:
-    """A log argument that shows nothing: numbers as they are, texts without what follows a question mark."""
+    """A log argument without its secrets: numbers unchanged, texts without a query string."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value)

@@ -1,7 +1,7 @@
 """Responses of `http.client` with a deadline for the head and a minimum speed for the body.
 
-A socket's time-out bounds the wait for the next bytes only. A server that sends one byte after the other,
-each in time, would outlast it.
+A socket's time-out bounds only the wait for the next bytes. A server that sends single bytes within it would
+never be interrupted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from delta_sharing_client.options import TransportOptions
 
-#: Responses that only announce another one (1xx).
+#: Maximum number of interim responses (1xx).
 _MAX_INTERIM: Final = 10
 
 
 class SlowBodyError(TimeoutError):
-    """The body of an answer arrived below the minimum speed.
+    """The body of a response arrived below the minimum speed.
 
     Args:
         speed: the minimum, in bytes per second.
@@ -31,11 +31,11 @@ class SlowBodyError(TimeoutError):
 
 
 class PacedResponse(http.client.HTTPResponse):
-    """An HTTP response whose head has to be complete within the time-out that the socket has when it is made.
+    """HTTP response whose head must be complete within the time-out that the socket has at its creation.
 
     Args:
         sock: the connection.
-        stall: seconds that nothing may arrive of the body; also the time over which its speed is measured.
+        stall: maximum seconds without a byte of the body; also the time over which its speed is measured.
         speed: the minimum speed of the body, in bytes per second.
         arguments: those of `http.client.HTTPResponse`.
     """
@@ -46,14 +46,14 @@ class PacedResponse(http.client.HTTPResponse):
 
     @classmethod
     def factory(cls, options: TransportOptions) -> Callable[..., PacedResponse]:
-        """Return what makes responses with the limits of the options, as `response_class` of a connection."""
+        """Return a factory of responses with the limits of the options, for `response_class` of a connection."""
         return partial(cls, stall=options.read_timeout.total_seconds(), speed=options.minimum_speed)
 
     def begin(self) -> None:
-        """Read the head; responses that only announce another one are skipped.
+        """Read the head; skip interim responses (1xx).
 
         Raises:
-            http.client.HTTPException: it is no head.
+            http.client.HTTPException: the head is malformed.
         """
         for _ in range(_MAX_INTERIM):
             super().begin()
@@ -61,14 +61,14 @@ class PacedResponse(http.client.HTTPResponse):
                 self.pace.begin_body()
                 return
             self.headers = self.msg = None  # type: ignore[assignment]  # or `begin` does nothing
-        raise http.client.HTTPException("interim responses without end")
+        raise http.client.HTTPException("too many interim responses")
 
 
 class _PacedSocket(io.RawIOBase):
-    """The receiving side of a socket. Seconds spent in decoding between two reads do not count.
+    """The receiving side of a socket, with a minimum speed. Time between two reads does not count.
 
     Attributes:
-        has_surplus: whether more than the response had come when it was closed.
+        has_surplus: whether bytes after the response had arrived when it was closed.
     """
 
     def __init__(self, sock: Any, stall: float, speed: int) -> None:
@@ -94,12 +94,12 @@ class _PacedSocket(io.RawIOBase):
         super().close()
 
     def begin_body(self) -> None:
-        """Lift the head's deadline."""
+        """Remove the deadline of the head."""
         self._deadline = None
         self._sock.settimeout(self._stall)
 
     def end(self, reader: io.BufferedReader) -> None:
-        """Receive no more; note whether something is left that was received, or decrypted."""
+        """Receive nothing more; record whether received or decrypted bytes are left."""
         self._is_ended = True
         pending = getattr(self._sock, "pending", None)  # sockets of TLS have it
         self.has_surplus = bool(reader.peek()) or (pending is not None and pending() > 0)
@@ -110,7 +110,7 @@ class _PacedSocket(io.RawIOBase):
         began = time.monotonic()
         if self._deadline is not None:
             if began >= self._deadline:
-                raise TimeoutError("the head did not come in time")
+                raise TimeoutError("the head did not arrive in time")
             self._sock.settimeout(self._deadline - began)
         count: int | None = self._file.readinto(buffer)
         if self._deadline is None and count:

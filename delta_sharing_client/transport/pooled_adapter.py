@@ -1,4 +1,4 @@
-"""The adapter of `requests`, with the TLS context and the connection classes of a transport."""
+"""Adapter of `requests` with the TLS context and the connection classes of a transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PooledAdapter(HTTPAdapter):
     Args:
         max_connections: connections to keep per host.
         context: the TLS context; None for plain http.
-        connections: what makes connections, by scheme.
+        connections: factories of connections, by scheme.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which proxy a request goes through."""
+"""Selection of the proxy of a request."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import urllib3
 from requests.utils import get_environ_proxies, select_proxy
 
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.url_rules import is_loopback
 
 _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5", "socks5h"})
 
 
 def proxy_for(origin: str, options: TransportOptions) -> str | None:
-    """Return the URL of the proxy for a host; None where requests go there directly.
+    """Return the URL of the proxy for a host; None for a direct connection.
 
-    Proxies of the options go before those of the environment. Loopback is never proxied: a proxy would see what
-    must stay on this machine.
+    Proxies of the options have precedence over those of the environment. Requests to loopback never use a proxy:
+    their content must stay on this machine.
 
     Args:
         origin: the URL of the host, up to its path.
-        options: name proxies by scheme.
+        options: the proxies by scheme.
 
     Raises:
         NonRetryableTransportError: the proxy's URL is malformed.
@@ -31,7 +31,7 @@ def proxy_for(origin: str, options: TransportOptions) -> str | None:
         return None
     proxy: str | None = select_proxy(origin, {**get_environ_proxies(origin), **options.proxies})
     if proxy and not _is_usable(proxy):
-        # The errors of the libraries read as if the URL of the host were malformed.
+        # The libraries' errors would name the URL of the host.
         raise NonRetryableTransportError(
             "the proxy's URL is malformed; see HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and "
             "TransportOptions(proxies=...)",

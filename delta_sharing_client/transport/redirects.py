@@ -1,4 +1,4 @@
-"""Redirects: followed by the transports themselves, each by its own rules."""
+"""Target of a redirect. Each transport follows redirects by its own rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from urllib.parse import urljoin
 
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 
 MAX_REDIRECTS: Final = 5
 
@@ -24,7 +24,7 @@ class _Response(Protocol):
 
 
 def redirect_target(response: _Response) -> SecretUrl | None:
-    """Return where a response redirects to; None where it does not.
+    """Return the target of a redirect; None for another response.
 
     Args:
         response: the response.

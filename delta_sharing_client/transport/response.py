@@ -1,4 +1,4 @@
-"""An answer whose body is read under control: counted against its announced length, its errors typed."""
+"""HTTP response with a body that is checked against its announced length, and typed errors."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any, Final, Self, TypeVar
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.secrets import MASK, SecretUrl
 from delta_sharing_client.transport.body import decoded
-from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, translate
+from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, translate
 from delta_sharing_client.transport.store_connections import StoreResponse
 
 A = TypeVar("A", int, memoryview)
 R = TypeVar("R", int, bytes)
 
-#: The most that is read of an error's body.
+#: Maximum bytes read of an error's body.
 MAX_ERROR_BODY: Final = 64 * 1024
 
 _CHUNK: Final = 256 * 1024
 
 
 class Response:
-    """An answer whose body has yet to be read. Close it, or use it as a context manager.
+    """HTTP response with an unread body. Close it, or use it as a context manager.
 
     Args:
-        raw: the answer of urllib3, or a `StoreResponse`.
+        raw: the response of urllib3, or a `StoreResponse`.
         url: the request's URL.
         sent: the request's headers.
-        what: the thing asked for, for messages.
+        what: the requested object, for messages.
 
     Attributes:
         status: the HTTP status.
@@ -56,7 +56,7 @@ class Response:
         self.close()
 
     def __del__(self) -> None:
-        # The socket must not stay open until the collector finds the cycle of connection and response.
+        # Without this the socket stays open until the collector finds the cycle of connection and response.
         self.close()
 
     def close(self) -> None:
@@ -71,12 +71,12 @@ class Response:
 
     @property
     def length(self) -> int | None:
-        """How many bytes of the body, as sent, are still to come; None where the server did not say."""
+        """Number of bytes of the body, as sent, not received yet; None if the server announced no length."""
         length: int | None = self._raw.length_remaining
         return length
 
     def read_some(self, limit: int) -> bytes:
-        """Return up to `limit` bytes of the body, as sent, as soon as there are any; none at its end.
+        """Return up to `limit` bytes of the body, as sent, as soon as they arrive; empty at its end.
 
         Raises:
             IncompleteResponseError: the body is shorter than announced.
@@ -86,7 +86,7 @@ class Response:
         return data
 
     def read_into(self, view: memoryview) -> int:
-        """Fill the beginning of `view` with what comes of the body, as sent; return how many bytes, 0 at its end.
+        """Receive bytes of the body, as sent, into `view`; return their number, 0 at its end.
 
         Raises:
             IncompleteResponseError: the body is shorter than announced.
@@ -99,12 +99,12 @@ class Response:
         return self._checked(self._raw.readinto, view)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body, decompressed, in pieces of some 256 kB.
+        """Yield the body, decompressed, in chunks of about 256 kB.
 
         Raises:
             IncompleteResponseError: the body is shorter than announced.
             TransportError: the connection broke.
-            ProtocolError: the body is compressed in a way that was not asked for, or beyond all reason.
+            ProtocolError: the body has an encoding other than gzip, or grows beyond the limits.
         """
         return decoded(self._raw_chunks(), self.headers.get("Content-Encoding") or "", what=self._what)
 
@@ -118,14 +118,14 @@ class Response:
         return bytes(data[:limit])
 
     def excerpt(self) -> bytes:
-        """Return the beginning of an error's body; what cannot be read of it is left out."""
+        """Return the beginning of an error's body; empty if it cannot be read."""
         try:
             return self.read(MAX_ERROR_BODY)
         except DeltaSharingError:
             return b""
 
     def scrub(self, text: str) -> str:
-        """Return `text` without the credential of the request, should a server repeat it in an error."""
+        """Return `text` without the credential of the request, which a server may repeat in an error."""
         sent = self._sent.get("Authorization", "")
         for word in sent.split()[1:]:
             text = text.replace(word, MASK)
@@ -140,15 +140,15 @@ class Response:
             yield chunk
 
     def _checked(self, read: Callable[[A], R], wanted: A) -> R:
-        """Return what `read` gives for `wanted`: bytes of the body, or how many."""
+        """Return the result of `read(wanted)`: bytes of the body, or their number."""
         try:
-            came = read(wanted)
+            result = read(wanted)
         except NETWORK_ERRORS as error:
             failure = translate(error, url=self.url, what=self._what, reading=True)
         else:
-            if came or not self.length:
-                return came
+            if result or not self.length:
+                return result
             failure = IncompleteResponseError(
                 f"{self._what}: the answer was cut: {self.length} bytes of it are missing"
             )
-        raise failure  # here, or the frames below would come with it
+        raise failure  # outside of `except`: the traceback must not hold the network library's frames

@@ -1,7 +1,4 @@
-"""The transports to the sharing server and to OAuth token endpoints, which carry credentials.
-
-Each speaks to one origin.
-"""
+"""HTTP transports to the sharing server and to OAuth token endpoints, with credentials. Each has one origin."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl, redact_url
 from delta_sharing_client.transport import log_redaction as logs
 from delta_sharing_client.transport.base_transport import BaseTransport
-from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
+from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.pace import PacedResponse
 from delta_sharing_client.transport.proxies import proxy_for
 from delta_sharing_client.transport.redirects import MAX_REDIRECTS, redirect_target
@@ -29,16 +26,16 @@ from delta_sharing_client.transport.url_rules import check_endpoint, same_origin
 
 
 class Authorizer(Protocol):
-    """Gives the headers that authorize a request to the sharing server."""
+    """Source of the headers that authorize a request to the sharing server."""
 
-    #: Whether asking with `force` can give another credential than before.
+    #: Whether `force` can return another credential than before.
     renewable: bool
 
     def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the headers; `force` asks for a fresh credential because the last one was refused."""
+        """Return the headers; `force` requests a fresh credential after a refusal of the last one."""
 
     def hint(self) -> str:
-        """Return what to tell the user when the server answers 401."""
+        """Return the advice for the error message of a 401."""
 
 
 class PacedConnection(HTTPConnection):
@@ -60,7 +57,7 @@ class SecurePacedConnection(HTTPSConnection):
 class _CredentialTransport(BaseTransport):
     """Sends requests by the adapters of `requests`."""
 
-    #: What to tell the user when nothing can be reached.
+    #: Advice for the error message of a failed connection.
     _remedy: ClassVar[str] = ""
 
     def __init__(self, options: TransportOptions) -> None:
@@ -102,7 +99,7 @@ class _CredentialTransport(BaseTransport):
             logs.log_request(method, url, response.status, started)
             return response
         logs.log_request(method, url, "failed after", started)
-        raise failure  # here, or the frames below would come with it
+        raise failure  # outside of `except`: the traceback must not hold the network library's frames
 
 
 class ApiTransport(_CredentialTransport):
@@ -110,11 +107,11 @@ class ApiTransport(_CredentialTransport):
 
     Args:
         endpoint: the server's URL, up to where the protocol's paths begin.
-        authorize: gives the headers that authorize a request.
+        authorize: returns the headers that authorize a request.
         options: time-outs, connections, certificates.
 
     Raises:
-        InsecureUrlError: the credential would travel in clear text.
+        InsecureUrlError: the credential would be sent in clear text.
     """
 
     _remedy = "; check the endpoint in the profile, and that this machine reaches it (a proxy, a VPN?)"
@@ -135,7 +132,7 @@ class ApiTransport(_CredentialTransport):
         timeout: float | None = None,
         what: str = "the request",
     ) -> Response:
-        """Send one request, without retries, and return the answer whatever its status.
+        """Send one request, without retries, and return the response with any status.
 
         Args:
             method: GET, POST or HEAD.
@@ -143,14 +140,14 @@ class ApiTransport(_CredentialTransport):
             params: the query string.
             headers: further headers.
             body: sent as JSON.
-            timeout: seconds in which an answer has to begin; never more than the options allow.
-            what: the thing asked for, for messages.
+            timeout: seconds until the response must begin; the limits of the options also apply.
+            what: the requested object, for messages.
 
         Returns:
-            The answer, its body unread.
+            The response, with an unread body.
 
         Raises:
-            TransportError: no answer came, or it redirects to another host.
+            TransportError: no response arrived, or it redirects to another host.
         """
         text = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
         url = SecretUrl(text + ("?" + urlencode(params, quote_via=quote) if params else ""))
@@ -199,14 +196,14 @@ class ApiTransport(_CredentialTransport):
 
 
 class TokenTransport(_CredentialTransport):
-    """Asks an OAuth token endpoint for tokens. Redirects are not followed: each request carries a credential.
+    """Requests tokens of an OAuth token endpoint. It follows no redirects: each request has a credential.
 
     Args:
         endpoint: the endpoint's URL.
         options: time-outs, certificates.
 
     Raises:
-        InsecureUrlError: the credential would travel in clear text.
+        InsecureUrlError: the credential would be sent in clear text.
     """
 
     def __init__(self, endpoint: str, options: TransportOptions) -> None:
@@ -214,18 +211,18 @@ class TokenTransport(_CredentialTransport):
         self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http)
 
     def post(self, form: Mapping[str, str], *, headers: Mapping[str, str], timeout: float | None) -> Response:
-        """Send one form, without retries, and return the answer whatever its status.
+        """Send one form, without retries, and return the response with any status.
 
         Args:
             form: the fields of the form.
             headers: further headers.
-            timeout: seconds in which an answer has to begin; never more than the options allow.
+            timeout: seconds until the response must begin; the limits of the options also apply.
 
         Returns:
-            The answer, its body unread.
+            The response, with an unread body.
 
         Raises:
-            TransportError: no answer came.
+            TransportError: no response arrived.
         """
         sent = {
             "Accept": "application/json",

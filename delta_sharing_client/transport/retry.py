@@ -25,7 +25,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ _LEAST_TIMEOUT: Final = 0.001
 
 
 class RetryLater(Exception):  # noqa: N818  # it carries an error
-    """How an attempt says that the server named a time to come back.
+    """Raised by an attempt if the server sent a `Retry-After`.
 
     Args:
-        error: what the attempt would have raised.
+        error: the error of the attempt.
         seconds: the server's `Retry-After`.
     """
 
@@ -52,7 +52,7 @@ class RetryLater(Exception):  # noqa: N818  # it carries an error
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Tell whether the same request may succeed when it is sent again."""
+    """Return whether the same request may succeed if it is sent again."""
     if isinstance(error, RetryLater | IncompleteResponseError):
         return True
     if isinstance(error, RestError | QueryError):
@@ -63,11 +63,11 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a `Retry-After` header asks to wait; None without one that can be read.
+    """Return the seconds that a `Retry-After` header asks to wait; None if it is absent or malformed.
 
     Args:
-        headers: the answer's headers. An HTTP date is taken relative to the answer's own `Date`, so that
-            the clocks of the two machines need not agree.
+        headers: the response's headers. An HTTP date counts relative to the response's own `Date`, so that
+            the clocks of the two machines may differ.
     """
     value = (headers.get("Retry-After") or "").strip()
     if not value:
@@ -82,7 +82,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def parse_http_date(value: str | None) -> float | None:
-    """Return an HTTP date as seconds since the epoch; None if it is none."""
+    """Return an HTTP date as seconds since the epoch; None if it is malformed."""
     if not value:
         return None
     try:
@@ -98,7 +98,7 @@ class Backoff:
     Attributes:
         base: the first bound, in seconds.
         cap: the last one, in seconds.
-        random: gives a number from 0 to 1.
+        random: returns a number from 0 to 1.
     """
 
     base: float
@@ -118,10 +118,10 @@ class Backoff:
 
 
 class Attempt:
-    """One attempt, as seen by the function that makes it.
+    """One attempt of a request.
 
     Attributes:
-        timeout: seconds in which an answer has to begin.
+        timeout: seconds until the response must begin.
     """
 
     def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
@@ -130,22 +130,22 @@ class Attempt:
         self._answered_at: float | None = None
 
     def answered(self) -> None:
-        """Say that an answer has begun: from here on only stalls count, not the deadline."""
+        """Record that the response has begun: from now on only stalls count, not the deadline."""
         self._answered_at = self._clock()
 
     def reading_time(self) -> float:
-        """Return the seconds since the answer began; 0 if none did."""
+        """Return the seconds since the response began; 0 before."""
         return 0.0 if self._answered_at is None else self._clock() - self._answered_at
 
 
 class Retrier:
-    """Runs a request until it succeeds, fails for good, or runs out of attempts or time.
+    """Repeats a request until it succeeds, fails permanently, or exceeds its attempts or deadline.
 
     Args:
         options: attempts, deadline and back-off.
         clock: a monotonic clock in seconds.
         sleep: waits for some seconds.
-        random: gives a number from 0 to 1.
+        random: returns a number from 0 to 1.
     """
 
     def __init__(
@@ -166,14 +166,14 @@ class Retrier:
         """Call `function` until it returns.
 
         Args:
-            function: makes one attempt; it takes its time-out from the `Attempt` and tells it when an answer
-                begins. It raises `RetryLater` where the server named a time.
+            function: makes one attempt with the time-out of the `Attempt`, and calls `Attempt.answered` when the
+                response begins. It raises `RetryLater` if the server sent a `Retry-After`.
 
         Returns:
-            What the first successful attempt returned.
+            The result of the first successful attempt.
 
         Raises:
-            DeltaSharingError: the last attempt's error; after several attempts it says how many and how long.
+            DeltaSharingError: the last attempt's error; its message has the number of attempts and their time.
         """
         run = _Run(self, function)
         retrying = tenacity.Retrying(
@@ -186,17 +186,17 @@ class Retrier:
         try:
             return retrying(run.attempt)
         except tenacity.RetryError as exhausted:
-            failure = run.last_word(exhausted.last_attempt.exception())
+            failure = run.final_error(exhausted.last_attempt.exception())
         except DeltaSharingError as error:
             failure = error
-        # It says all there is to say: a user should not have to look for it below twenty frames of ours. Their
-        # variables hold the answer as it came, with its URLs and tokens; so do those of what it suppresses.
+        # The variables of the frames in its traceback, and in that of its context, hold the unredacted response
+        # with URLs and tokens. The message is complete without them.
         failure.__context__ = None
         raise failure.with_traceback(None)
 
 
 class _Run(Generic[T]):
-    """The state of one call: what has been tried, and what it took."""
+    """The state of one call: its attempts and their time."""
 
     def __init__(self, retrier: Retrier, function: Callable[[Attempt], T]) -> None:
         self._retrier = retrier
@@ -242,8 +242,8 @@ class _Run(Generic[T]):
         error = state.outcome.exception() if state.outcome is not None else None
         logger.info("attempt %d failed, next in %.1f s: %s", state.attempt_number, self._wait, error)
 
-    def last_word(self, error: BaseException | None) -> BaseException:
-        """The error to raise in the end: the last one, with what was done about it added to its sentence."""
+    def final_error(self, error: BaseException | None) -> BaseException:
+        """The last error, with the attempts added to its message."""
         if isinstance(error, RetryLater):
             error = error.error
         if error is None:  # tenacity gives up on failures alone
@@ -256,7 +256,7 @@ class _Run(Generic[T]):
         return error
 
     def _plan(self, number: int, error: BaseException | None) -> None:
-        """Decide once per failure how long to wait; `stop` and `wait` come in either order."""
+        """Decide once per failure how long to wait; tenacity calls `stop` and `wait` in either order."""
         if number != self._planned_for:
             self._planned_for = number
             self._wait = self._retrier.backoff.seconds(number)
@@ -264,5 +264,5 @@ class _Run(Generic[T]):
                 self._wait = max(self._wait, error.seconds)
 
     def _waited(self) -> float:
-        """Seconds that count against the deadline: all but those in which an answer was arriving."""
+        """Seconds that count against the deadline: all but those in which a response arrived."""
         return self._retrier.clock() - self._started - self._reading

@@ -1,4 +1,4 @@
-"""The transport to stores: pre-signed URLs, no credential, every URL checked before it is fetched."""
+"""HTTP transport to object stores: pre-signed URLs without credentials, each checked before its request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.base_transport import BaseTransport
 from delta_sharing_client.transport.cancellation import Cancellation, SocketRegistry
-from delta_sharing_client.transport.error_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
+from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.log_redaction import log_request, redacted
 from delta_sharing_client.transport.proxies import proxy_for
 from delta_sharing_client.transport.redirects import MAX_REDIRECTS, redirect_target
@@ -30,7 +30,7 @@ class StorageTransport(BaseTransport):
 
     Args:
         options: time-outs, connections, certificates.
-        endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
+        endpoint_is_loopback: whether the sharing server is on this machine; only then its files may be.
     """
 
     def __init__(self, options: TransportOptions, endpoint_is_loopback: bool) -> None:
@@ -51,7 +51,7 @@ class StorageTransport(BaseTransport):
         file_id: str = "",
         cancelled: threading.Event | None = None,
     ) -> Response:
-        """Send one GET, without retries, and return the response whatever its status.
+        """Send one GET, without retries, and return the response with any status.
 
         Args:
             url: the pre-signed URL.
@@ -60,11 +60,11 @@ class StorageTransport(BaseTransport):
             cancelled: the event that the transfer is made for, for `break_on`.
 
         Returns:
-            The response, its body unread.
+            The response, with an unread body.
 
         Raises:
             InsecureUrlError: the URL, or one that the store redirects to, may not be fetched.
-            TransportError: no response came.
+            TransportError: no response arrived.
         """
         sent = {
             "User-Agent": self.options.user_agent,
@@ -119,12 +119,12 @@ class StorageTransport(BaseTransport):
             log_request("GET", url, response.status, started)
             return response
         log_request("GET", url, "failed after", started)
-        raise failure  # here, or the frames below would come with it
+        raise failure  # outside of `except`: the traceback must not hold the network library's frames
 
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread."""
         self._sockets.shut_down()
 
     def break_on(self, cancelled: Cancellation) -> None:
-        """Have the transfers made for an event broken when it is set."""
+        """Break the transfers made for an event when it is set."""
         cancelled.add_breaker(self, partial(self._sockets.shut_down, cancelled))

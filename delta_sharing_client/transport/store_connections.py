@@ -36,19 +36,19 @@ class StoreResponse(PacedResponse):
 
     @property
     def length_remaining(self) -> int | None:
-        """How many bytes of the body are still to come; None where that is not announced."""
+        """Number of bytes of the body not received yet; None if it is not announced."""
         return self.length
 
     def begin(self) -> None:
-        """Read the head, and check what it says of the body.
+        """Read the head, and check the length of the body that it announces.
 
         Raises:
-            http.client.HTTPException: it is no head.
+            http.client.HTTPException: the head is malformed.
             urllib3.exceptions.HTTPError: its headers are malformed or contradictory.
         """
         super().begin()
         if self.headers.get_payload():
-            raise InvalidHeader("a line is no header")
+            raise InvalidHeader("a line is not a header")
         lengths = {
             length.strip(" \t")
             for line in self.headers.get_all("Content-Length", ())
@@ -114,10 +114,10 @@ class _Connection:
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
-        self._sockets.enter(self.sock)
+        self._sockets.register(self.sock)
 
     def request(self, *arguments: Any, **named: Any) -> None:
-        self._sockets.enter(self.sock)
+        self._sockets.register(self.sock)
         super().request(*arguments, **named)  # type: ignore[misc]
 
     def getresponse(self) -> http.client.HTTPResponse:

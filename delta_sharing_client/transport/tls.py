@@ -1,4 +1,4 @@
-"""The certificates of TLS connections: which authorities are trusted, and the client's own."""
+"""Certificates of TLS connections: the trusted authorities and the client certificate."""
 
 from __future__ import annotations
 

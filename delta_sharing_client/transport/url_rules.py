@@ -1,7 +1,7 @@
-"""Which URLs may be sent to: the rules for the sharing server's endpoint and for the URLs it hands out.
+"""Rules for the URLs of requests: the sharing server's endpoint and the data URLs that the server returns.
 
-A data URL comes from the server, so it is held to stricter rules than the endpoint, which comes from the
-user's own profile: it must not make this machine talk to itself or to its cloud's metadata service.
+A data URL must not make this machine send requests to itself or to its cloud's metadata service. Its rules are
+stricter than those of the endpoint, which the user's profile contains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delta_sharing_client.secrets import SecretUrl
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: Names that the metadata services of clouds go by.
+#: Host names of the metadata services of clouds.
 _METADATA_NAMES: Final = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
@@ -36,18 +36,18 @@ _METADATA_NETWORKS: Final = tuple(
 )
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
-#: A URL up to its path. What may be sent to depends on nothing behind it.
+#: A URL up to its path, all that the rules depend on.
 _ORIGIN = re.compile(r"(?i:https?)://[^/?#]*")
 _LEGACY_IPV4 = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+)){0,3}")
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether a URL's host is this machine, by its name or its address; no name is resolved."""
+    """Return whether a URL's host is this machine, by its name or its address; no name is resolved."""
     return _leads_to_loopback(url_origin(url))
 
 
 def url_origin(url: str) -> str:
-    """Return a URL up to its path; of one that is not of http or https its scheme alone."""
+    """Return a URL up to its path; only its scheme if that is not http or https."""
     match = _ORIGIN.match(url)
     return match[0] if match else url.partition(":")[0] + ":"
 
@@ -74,7 +74,7 @@ def check_endpoint(url: str, *, allow_http: bool) -> str:
     problem = _problem(url)
     if not problem and url[:5].lower() == "http:" and not allow_http and not is_loopback(url):
         problem = (
-            "the token would go over plain http in clear text; use an https endpoint, or say "
+            "the token would go over plain http in clear text; use an https endpoint, or pass "
             "TransportOptions(allow_http=True) if the network is trusted"
         )
     if problem:
@@ -83,7 +83,7 @@ def check_endpoint(url: str, *, allow_http: bool) -> str:
 
 
 def check_data_url(url: SecretUrl, *, endpoint_is_loopback: bool, allow_http: bool) -> None:
-    """Check that a URL which a server handed out, or a store redirected to, may be fetched.
+    """Check that a URL from a server, or from a redirect of a store, may be fetched.
 
     Args:
         url: the pre-signed URL of a file.
@@ -100,7 +100,7 @@ def check_data_url(url: SecretUrl, *, endpoint_is_loopback: bool, allow_http: bo
 
 @lru_cache(maxsize=256)
 def _data_problem(origin: str, endpoint_is_loopback: bool, allow_http: bool) -> str:
-    """Say why the files of a host may not be fetched; empty where they may."""
+    """Return why the files of a host may not be fetched; empty if they may."""
     problem = _problem(origin)
     if problem:
         return problem
@@ -113,14 +113,14 @@ def _data_problem(origin: str, endpoint_is_loopback: bool, allow_http: bool) -> 
         return "link-local and cloud-metadata addresses are refused"
     if parts.scheme == "http" and not allow_http and not (endpoint_is_loopback and _is_loopback_host(host)):
         return (
-            "the server handed out a plain http URL for a file; say TransportOptions(allow_http=True) if the "
+            "the server returned a plain http URL for a file; pass TransportOptions(allow_http=True) if the "
             "network is trusted"
         )
     return ""
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Tell whether two URLs have the same scheme, host and port."""
+    """Return whether two URLs have the same scheme, host and port."""
     try:
         return _origin(one) == _origin(other)
     except ValueError:
@@ -132,11 +132,11 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-# What follows returns what is wrong instead of raising it: frames that raise show their variables.
+# The functions below return the problem instead of raising it: the frames of a traceback show their variables.
 
 
 def _problem(url: str) -> str:
-    """Say what is wrong with a URL; empty where it is one of http or https with a host and without user info."""
+    """Return what is wrong with a URL; empty if it is http or https with a host and without user info."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -164,7 +164,7 @@ def _is_loopback_host(host: str) -> bool:
 
 
 def _address(host: str) -> _Address | None:
-    """The address that a host spells, in whatever way the system's resolver would accept; None for a name."""
+    """The address of a host in any spelling that the system's resolver accepts; None for a name."""
     try:
         address: _Address = ipaddress.ip_address(host)
     except ValueError:

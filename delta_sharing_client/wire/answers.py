@@ -212,7 +212,7 @@ def read_page(
     Args:
         actions: the page's actions, as `decode_actions` yields them.
         version: its `Delta-Table-Version`.
-        what: the thing asked for, for messages.
+        what: the requested object, for messages.
         convert: makes the items of files.
         duplicates: the files of the pages before.
         changes: whether changes were asked for; a snapshot has nothing but added files.

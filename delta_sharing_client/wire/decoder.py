@@ -40,7 +40,7 @@ def decode_actions(
         chunks: the body, in pieces.
         formats: the formats that were asked for.
         capabilities: the capabilities in the answer's header.
-        what: the thing asked for, for messages.
+        what: the requested object, for messages.
 
     Yields:
         The actions in the server's order, files in blocks, an EndStreamAction last if there is one.

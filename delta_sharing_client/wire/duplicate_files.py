@@ -20,7 +20,7 @@ class DuplicateFiles:
     A snapshot has one entry per id; changes have one per action, id, deletion vector and version.
 
     Args:
-        what: the thing asked for, for messages.
+        what: the requested object, for messages.
         changes: whether the answer lists changes.
     """
 

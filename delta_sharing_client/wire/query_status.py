@@ -48,7 +48,7 @@ def decode_query(
         chunks: the body, in pieces.
         formats: the formats that were asked for.
         capabilities: the capabilities in the answer's header.
-        what: the thing asked for, for messages.
+        what: the requested object, for messages.
         query_id: the query's id, if known from an earlier answer.
 
     Returns:

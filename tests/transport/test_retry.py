@@ -25,7 +25,7 @@ from delta_sharing_client.errors import (
     VersionMismatchError,
 )
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.retry import Backoff, Retrier, RetryLater, is_retryable, parse_retry_after
 
 

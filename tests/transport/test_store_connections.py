@@ -12,7 +12,7 @@ from waiting import BRIEFLY, HANG
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport import pooled_adapter
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError, translate
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 HALF = (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd", 0.05, b"efgh")

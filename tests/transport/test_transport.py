@@ -27,7 +27,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.cancellation import Cancellation
-from delta_sharing_client.transport.error_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import is_retryable
 from delta_sharing_client.transport.storage_transport import StorageTransport

@@ -1,4 +1,4 @@
-"""From the exceptions of requests, urllib3 and the sockets below them to the errors of this package.
+"""Mapping of exceptions of requests, urllib3 and sockets to the errors of this package.
 
 Their texts hold whole request paths, signatures included, so none of them is kept: neither as a message
 nor as a cause. What is kept is the kind of failure and the system's own words for it.
@@ -24,8 +24,8 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.pace import SlowBodyError
 
-#: Whatever a request, or the reading of its body, may raise. `ValueError` is there for URLs that fail late
-#: (idna, ports) and for lengths in a chunked body that are no numbers.
+#: All that a request, or the reading of its body, may raise. `ValueError`: malformed URLs that fail late (idna,
+#: ports), and malformed lengths in a chunked body.
 NETWORK_ERRORS: Final[tuple[type[Exception], ...]] = (
     requests.RequestException,
     urllib3.exceptions.HTTPError,
@@ -44,7 +44,7 @@ _BAD_URLS = (
     UnicodeError,
 )
 _CUT = (urllib3.exceptions.ProtocolError, http.client.HTTPException)
-#: What OpenSSL says when trying again cannot help.
+#: Parts of OpenSSL's messages for permanent errors.
 _NON_RETRYABLE_TLS = (
     "certificate",
     "hostname",
@@ -57,7 +57,7 @@ _NON_RETRYABLE_TLS = (
 
 
 class NonRetryableTransportError(TransportError):
-    """A failure that trying again cannot help: a refused certificate, redirects without end."""
+    """A permanent failure: a refused certificate, too many redirects."""
 
 
 def translate(
@@ -68,9 +68,9 @@ def translate(
     Args:
         error: one of `NETWORK_ERRORS`.
         url: the request's URL.
-        what: the thing asked for, for messages without a URL.
-        reading: whether the answer had begun.
-        remedy: what to tell the user where nothing could be reached.
+        what: the requested object, for messages without a URL.
+        reading: whether the response had begun.
+        remedy: advice for the message of a failed connection.
     """
     chain = _chain(error)
     if any(isinstance(link, _TLS) for link in chain):
