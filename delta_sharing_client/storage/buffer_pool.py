@@ -1,16 +1,16 @@
-"""Pool of buffers for small files: fresh pages for each file would take much of the time of its transfer."""
+"""Pool of reusable buffers for small files: allocation of fresh pages would dominate their transfer time."""
 
 from __future__ import annotations
 
 
 class BufferPool:
-    """Buffers that are used for one file after another. Several threads may use it."""
+    """Buffers that one file after another uses. Several threads may use the pool."""
 
     def __init__(self) -> None:
         self._free: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """Return a view of `size` bytes with any content; raises MemoryError if there is no memory."""
+        """Return a view of `size` bytes with arbitrary content; raises MemoryError if the allocation fails."""
         try:
             memory = self._free.pop()
         except IndexError:
@@ -20,7 +20,7 @@ class BufferPool:
         return memoryview(memory)[:size]
 
     def give_back(self, view: memoryview) -> None:
-        """Take back a view of `take`; memory with another view of it is not used again."""
+        """Return a view of `take` to the pool; memory with another view is dropped."""
         memory = view.obj
         if not isinstance(memory, bytearray) or not memory:
             return

@@ -15,18 +15,18 @@ from delta_sharing_client.storage.retry_budget import RetryBudget
 
 T = TypeVar("T")
 
-#: Anything with the buffer protocol.
+#: An object with the buffer protocol.
 Buffer: TypeAlias = Any
 #: Returns a fresh URL for a file, from its id and the URL that has expired.
 Refresh: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 
-class Cancelled(Exception):  # noqa: N818  # nothing went wrong
-    """The file is not wanted any more."""
+class Cancelled(Exception):  # noqa: N818  # not an error
+    """The caller cancelled the read."""
 
 
 class FileChanged(Exception):  # noqa: N818  # `ByteSource.restarting` handles it
-    """The file is another one than when its first part was read."""
+    """The file changed since its first part was read."""
 
 
 class UrlRenewal(ABC):
@@ -42,14 +42,14 @@ class UrlRenewal(ABC):
 
 
 class ByteSource(Protocol):
-    """One file, read whole or in ranges. Several threads may read ranges of it."""
+    """One file, for reads of all of it or of ranges. Several threads may read ranges."""
 
     @property
     def etag(self) -> str | None:
         """The strong ETag of the file, once it is known; None for a file that has none."""
 
     def restarting(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns, which reads all that is wanted; read again if the file changed meanwhile."""
+        """Return the result of `read`, which reads all that is needed; repeat it if the file changed meanwhile."""
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
         """Read the whole file; a small one into memory of `buffers`."""
@@ -61,7 +61,7 @@ class ByteSource(Protocol):
         """Read the bytes from `start` up to `stop` into `view`, which has that length.
 
         Raises:
-            FileChanged: the file is another one than when its first part was read.
+            FileChanged: the file changed since its first part was read.
             DeltaSharingError: it cannot be read.
         """
 
@@ -88,16 +88,16 @@ class StorageReader(ABC):
         budget: RetryBudget | None = None,
         etag: str | None = None,
     ) -> ByteSource:
-        """Return a file to be read, all parts of the same state of it; nothing is sent or opened yet.
+        """Return a file whose parts are all read from the same state; no request is sent and no file opened yet.
 
         Args:
             url: its pre-signed URL, or its path.
             file_id: its id in the sharing protocol.
             size: its size in bytes; 0 if it is not known.
             refresh: returns a fresh URL when this one has expired; called twice at most.
-            cancelled: set when the file is not wanted any more; a `Cancellation` also ends waits for the store.
+            cancelled: set to cancel the reads; a `Cancellation` also ends waits for the store.
             budget: the retries that a load shares.
-            etag: the strong ETag of the file of which an earlier run left a part.
+            etag: the strong ETag of the file that an earlier run received in part.
         """
 
     def fetch(
@@ -118,7 +118,7 @@ class StorageReader(ABC):
             The file's bytes: a buffer of exactly its size.
 
         Raises:
-            DataError: the file has another size than the table says.
+            DataError: the size of the file differs from the table's metadata.
             UrlExpiredError: the URL has expired and cannot be renewed.
             FileGoneError: the store has no such file.
             StorageError: the file cannot be read.
@@ -140,24 +140,24 @@ class StorageReader(ABC):
         budget: RetryBudget | None = None,
         executor: Executor | None = None,
     ) -> list[Buffer]:
-        """Read ranges of a file, all of the same state of it.
+        """Read ranges of a file, all from the same state.
 
-        From a store that knows no ranges the whole file is fetched once and cut.
+        From a store that ignores ranges the whole file is fetched once.
 
         Args: as for `source`, and
             ranges: start and stop of each range, half-open like a slice's.
-            executor: reads the ranges side by side; never the one that this call runs in.
+            executor: reads the ranges in parallel; must not be the one that runs this call.
 
         Returns:
             The bytes of each range, in the order given.
 
         Raises:
-            ValueError: a range is empty or lies outside the file.
+            ValueError: a range is empty or outside the file.
             DeltaSharingError: as for `fetch`.
         """
         for start, stop in ranges:
             if not 0 <= start < stop or (size and stop > size):
-                raise ValueError(f"the range {start}:{stop} is not one of a file of {size} bytes")
+                raise ValueError(f"the range {start}:{stop} is empty or outside the file of {size} bytes")
         file = self.source(url, file_id=file_id, size=size, refresh=refresh, cancelled=cancelled, budget=budget)
 
         def read() -> list[Buffer]:
@@ -174,8 +174,8 @@ class StorageReader(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Break all transfers under way, of every load."""
+        """Abort the active transfers of all loads."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close what is kept open between loads."""
+        """Close the resources kept between loads."""

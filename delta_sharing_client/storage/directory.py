@@ -1,7 +1,7 @@
-"""The files of a table's directory, fetched through pyarrow's file systems.
+"""Transport for the files of a table's directory, over pyarrow's file systems with temporary credentials.
 
-A file's "URL" is its path in the store and the number of the credentials that open it. So downloads, their
-retries and their renewals are those of all other files; only how bytes are fetched differs.
+A file's "URL" is its path in the store and the number of its credentials, so that `Download` serves these files
+too: a renewal of the URL renews the credentials.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from delta_sharing_client.storage.file_transport import FileResponse
 from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.cancellation import Cancellation
 
-#: Open files that are kept: those that are being read in ranges.
+#: Maximum number of open files.
 _KEPT_OPEN: Final = 64
-#: Bytes that are asked of a store at once.
+#: Bytes of one read.
 _BLOCK: Final = 8 * 1024 * 1024
-#: Credentials that expire within this are renewed before they are used, seconds.
-_TOO_LATE: Final = 60
+#: Credentials that expire within these seconds are renewed before use.
+_MIN_REMAINING: Final = 60
 _MAX_DETAIL: Final = 300
 
-#: S3 answers 400 where a session is over, and says no more than that to a HEAD.
+#: For an expired session S3 responds with 400, without a code to a HEAD.
 _EXPIRED = re.compile(
     r"expired|EXPIRED_TOKEN|ExpiredToken|AuthenticationFailed|UNAUTHENTICATED|HTTP status 400", re.IGNORECASE
 )
@@ -41,17 +41,17 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 class DirectoryFiles:
-    """A table's directory, opened with temporary credentials that are renewed. Used by several threads.
+    """A table's directory, opened with temporary credentials that are renewed. Several threads may use it.
 
     Args:
-        ask: asks the sharing server for credentials.
+        ask: requests credentials of the sharing server.
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine.
-        now: gives the seconds since the epoch.
+        now: returns the seconds since the epoch.
 
     Raises:
         DirectoryAccessError: the directory cannot be opened.
-        DeltaSharingError: the server gives no credentials.
+        DeltaSharingError: the server returns no credentials.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class DirectoryFiles:
         raise TypeError("the credentials of a directory cannot be pickled")
 
     def directory(self) -> Directory:
-        """Return the directory, with credentials that are good for a while."""
+        """Return the directory, with credentials that do not expire soon."""
         with self._lock:
             if self._expires is not None and self._expires / 1000 - self._now() < self._ahead:
                 self._open()
             return self._directory
 
     def url(self, path: str) -> SecretUrl:
-        """Return what stands for the URL of a file.
+        """Return the URL of a file: its path and the number of the credentials.
 
         Args:
             path: its path in the file system.
@@ -93,14 +93,14 @@ class DirectoryFiles:
         return SecretUrl(f"{path}#{self._number}")
 
     def renewed(self, file_id: str, url: SecretUrl) -> SecretUrl:
-        """Return the URL of a file with other credentials than those that were refused.
+        """Return the URL of a file with other credentials than the refused ones.
 
         Args:
             file_id: the file's id.
-            url: its URL until now.
+            url: its URL with the refused credentials.
 
         Raises:
-            DeltaSharingError: the server gives none.
+            DeltaSharingError: the server returns no credentials.
         """
         rest, _, number = url.reveal().rpartition("#")
         with self._lock:
@@ -115,13 +115,13 @@ class DirectoryFiles:
         )
         self._expires = credentials.expires
         left = 0.0 if credentials.expires is None else credentials.expires / 1000 - self._now()
-        # Credentials that live shorter than that would be renewed at each file.
-        self._ahead = min(_TOO_LATE, max(left, 0.0) / 5)
+        # Without this bound short-lived credentials would be renewed for each file.
+        self._ahead = min(_MIN_REMAINING, max(left, 0.0) / 5)
         self._number += 1
 
 
 class DirectoryTransport:
-    """Fetches the files of a directory; opens no connection of its own, pyarrow's file system does.
+    """Transport for the files of a directory; pyarrow's file system opens the connections.
 
     Args:
         files: the directory.
@@ -140,34 +140,34 @@ class DirectoryTransport:
         file_id: str = "",
         cancelled: threading.Event | None = None,
     ) -> FileResponse:
-        """Return a file, or a range of it, as if it were an answer to a GET.
+        """Return a file or a range of it as the response to a GET.
 
         Args:
-            url: what `DirectoryFiles.url` gave.
-            headers: `Range`; conditions are not looked at, for the files of a Delta table never change.
+            url: a URL from `DirectoryFiles.url`.
+            headers: `Range`; conditions are ignored: the files of a Delta table never change.
             file_id: the file's id, for messages.
-            cancelled: not looked at: what is under way ends with its block.
+            cancelled: ignored; a read of one block cannot be aborted.
 
         Raises:
             UrlExpiredError: the credentials have expired.
             FileGoneError: there is no such file.
-            StorageError: the store refuses.
-            TransportError: it cannot be reached.
+            StorageError: the store refuses access.
+            TransportError: the store cannot be reached.
         """
-        asked = _RANGE.fullmatch((headers or {}).get("Range", ""))
+        requested = _RANGE.fullmatch((headers or {}).get("Range", ""))
         with _StoreErrors(file_id):
             file = self._file(url)
             size = file.size()
-        start = int(asked[1]) if asked else 0
-        stop = min(int(asked[2]) + 1, size) if asked and asked[2] else size
-        if start >= stop and asked:
+        start = int(requested[1]) if requested else 0
+        stop = min(int(requested[2]) + 1, size) if requested and requested[2] else size
+        if start >= stop and requested:
             raise DataError(
-                f"it ends before byte {start}, where the table says that there is more", file_id=file_id
+                f"it ends before byte {start}; the size in the table's metadata is larger", file_id=file_id
             )
-        return _FileResponse(file, start, stop, size, asked is not None, file_id, url)
+        return _FileResponse(file, start, stop, size, requested is not None, file_id, url)
 
     def _file(self, url: SecretUrl) -> Any:
-        """The open file of a URL; opening one takes a request, so those of the last ones are kept."""
+        """The open file of a URL. To open one takes a request, so the last used ones stay open."""
         system = self._files.directory().system
         key = (id(system), url.reveal())
         with self._open_lock:
@@ -183,37 +183,37 @@ class DirectoryTransport:
         return file
 
     def break_on(self, cancelled: Cancellation) -> None:
-        """Do nothing: what is under way ends with its block."""
+        """Do nothing: a read of one block cannot be aborted."""
 
     def abort(self) -> None:
-        """Do nothing: what is under way ends with its block."""
+        """Do nothing: a read of one block cannot be aborted."""
 
     def close(self) -> None:
-        """Close the files that are kept open."""
+        """Close the open files."""
         with self._open_lock:
             self._open.clear()
 
 
 def directory_reader(files: DirectoryFiles, options: TransportOptions) -> StorageReader:
-    """Return what fetches the files of a directory."""
+    """Return a reader of the files of a directory."""
     return PresignedReader(DirectoryTransport(files), options)
 
 
 def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float]]:
-    """List the files in a folder of a directory, those of its own folders left out.
+    """List the files in a folder of a directory, not recursively.
 
     Args:
         files: the directory.
         folder: the folder's path below it.
 
     Returns:
-        The size and the time of change (seconds since the epoch) of each file, by name; empty where there is no
+        The size and the time of change (seconds since the epoch) of each file, by name; empty if there is no
         such folder.
 
     Raises:
         UrlExpiredError: the credentials have expired.
-        StorageError: the store refuses.
-        TransportError: it cannot be reached.
+        StorageError: the store refuses access.
+        TransportError: the store cannot be reached.
     """
     from pyarrow.fs import FileSelector, FileType
 
@@ -229,7 +229,7 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
 
 
 class _FileResponse:
-    """A file, or a range of it, as an answer."""
+    """A file or a range of it as a response."""
 
     def __init__(
         self, file: Any, start: int, stop: int, size: int, ranged: bool, file_id: str, url: SecretUrl
@@ -264,7 +264,7 @@ class _FileResponse:
             with _StoreErrors(self._id):
                 self._block = memoryview(self._file.read_at(wanted, self._position))
             if not self._block:
-                raise TransportError("the store sent less of the file than the table says")
+                raise TransportError("the store sent less of the file than its size")
             self._position += len(self._block)
         data = bytes(self._block[:limit])
         self._block = self._block[limit:]
@@ -277,7 +277,7 @@ class _FileResponse:
 
 
 class _StoreErrors:
-    """Turns what pyarrow's file systems raise into typed errors; no word of theirs shows unredacted."""
+    """Maps exceptions of pyarrow's file systems to typed errors with redacted texts."""
 
     def __init__(self, file_id: str) -> None:
         self._id = file_id

@@ -1,7 +1,7 @@
-"""Download of one file, with retries: bytes received are kept across resets, stalls and expired URLs.
+"""Download of one file with resumption: a retry requests the missing bytes, bound to the first ETag by `If-Match`.
 
-Bytes go straight into one buffer of the known size. After a fault the next request asks for the rest, bound
-to the same file by its ETag. A file that changed, or whose size is wrong, is read again from its start.
+Received bytes are kept across resets, stalls and expired URLs. A file that changed, or has the wrong size, is
+read again from its start.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ T = TypeVar("T")
 
 _MAX_RENEWALS: Final = 2
 _MAX_RESTARTS: Final = 2
-#: Bytes beyond the furthest position so far that count as progress.
+#: Number of new bytes that counts as progress.
 _PROGRESS: Final = 64 * 1024
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 
 class _WrongSize(Exception):  # noqa: N818
-    """The file's size is not what the table says."""
+    """The file's size differs from the table's metadata."""
 
 
 class _NoRanges(Exception):  # noqa: N818
-    """The store sends the whole file for a range."""
+    """The store ignores ranges: it sends the whole file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How downloads are retried.
+    """Retry settings of downloads.
 
     Attributes:
-        attempts: how often in a row a download may fail without getting further.
-        longest_wait: seconds that a store may ask to wait.
+        attempts: maximum failures in a row without progress.
+        longest_wait: maximum `Retry-After` of a store, seconds.
         backoff: the waits between attempts.
         sleep: waits for some seconds; without it a cancelled wait ends at once.
     """
@@ -65,18 +65,18 @@ class Settings:
 
 
 class Download:
-    """One file being fetched: its URL, the ETag that its ranges are bound to, its renewals.
+    """Download of one file: its URL, URL renewals, and the ETag that its ranges are bound to.
 
     Args:
         transport: sends the requests.
-        settings: how it is retried.
+        settings: its retry settings.
         url: the file's pre-signed URL.
         file_id: its id in the sharing protocol.
         size: its size in bytes; 0 if it is not known.
         refresh: returns a fresh URL when this one has expired.
-        cancelled: set when the file is not wanted any more.
-        budget: the retries that the load shares.
-        etag: the strong ETag of the file of which an earlier download left a part.
+        cancelled: set to cancel the reads.
+        budget: the retries that all files of the load share.
+        etag: the strong ETag of the file that an earlier run received in part.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Download:
         self._id = file_id
         self._size = size
         self._refresh = refresh
-        self._ahead = refresh.ahead if isinstance(refresh, UrlRenewal) else None
+        self._early_renewal = refresh.ahead if isinstance(refresh, UrlRenewal) else None
         self._cancelled = cancelled
         self._budget = budget
         self._lock = threading.Lock()
@@ -112,18 +112,18 @@ class Download:
 
     @property
     def etag(self) -> str | None:
-        """The strong ETag that all ranges are bound to, once the store sent one."""
+        """The strong ETag that all ranges are bound to; None before a response with one."""
         return self._etag
 
     def restarting(self, read: Callable[[], T]) -> T:
         """Read again from the start if the file changed, and once if its size is wrong.
 
         Args:
-            read: reads all that is wanted of the file.
+            read: reads all that is needed of the file.
 
         Raises:
             DataError: its size is wrong.
-            DeltaSharingError: what `read` raises.
+            DeltaSharingError: `read` raised it.
         """
         changes = sizes = 0
         while True:
@@ -145,7 +145,7 @@ class Download:
             self._pause(self._settings.backoff.seconds(1))
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
-        """Read the whole file; a small one into memory of `buffers`, to which the caller gives it back."""
+        """Read the whole file; a small one into a buffer of `buffers`, which the caller gives back."""
         part = ReceivedRange(0, self._size or None, buffers=buffers)
         self._fill(part, ranged=False)
         return part.result()
@@ -154,7 +154,7 @@ class Download:
         """Read the bytes from `start` up to `stop` into `view`, which has that length; several threads may.
 
         Raises:
-            FileChanged: the file is another one than when its first part was read.
+            FileChanged: the file changed since its first part was read.
             DeltaSharingError: it cannot be read.
         """
         data = self.range(start, stop, view)
@@ -180,7 +180,7 @@ class Download:
         return memoryview(self._whole).cast("B")[start:stop]
 
     def _fill(self, part: ReceivedRange, *, ranged: bool) -> None:
-        """Request the missing bytes of a range until it is complete; raises once it makes no progress."""
+        """Request the missing bytes of a range until it is complete."""
         failures = tries = 0
         furthest = part.position
         started = time.monotonic()
@@ -189,15 +189,15 @@ class Download:
             self._check_cancelled()
             url = self._present_url()
             tries += 1
-            asked = 0.0
+            retry_after = 0.0
             try:
-                self._ask(url, part, ranged=ranged)
+                self._request_range(url, part, ranged=ranged)
                 return
             except UrlExpiredError as expired:
                 self._renew(url, expired)
                 continue
             except RetryLater as later:
-                error, asked = later.error, later.seconds
+                error, retry_after = later.error, later.seconds
             except DeltaSharingError as failure:
                 self._check_cancelled()
                 if not is_retryable(failure):
@@ -211,13 +211,13 @@ class Download:
             else:
                 failures += 1
             if failures >= self._settings.attempts:
-                why = f"{failures} times in a row without getting further"
-            elif asked > self._settings.longest_wait:
-                why = f"the store asks to wait {asked:.0f} s, more than {self._settings.longest_wait:g} s"
+                why = f"{failures} times in a row without progress"
+            elif retry_after > self._settings.longest_wait:
+                why = f"the store asks to wait {retry_after:.0f} s, more than {self._settings.longest_wait:g} s"
             elif failures and self._budget is not None and not self._budget.take(error):
                 why = "the retries that all files of the load share are used up"
             else:
-                self._pause(max(self._settings.backoff.seconds(max(failures, 1)), asked))
+                self._pause(max(self._settings.backoff.seconds(max(failures, 1)), retry_after))
                 continue
             raise self._given_up(error, tries, time.monotonic() - started, why)
 
@@ -229,8 +229,8 @@ class Download:
             f"{text} (gave up after {times} over {seconds:.1f} s: {why})", file_id=self._id, status=status
         )
 
-    def _ask(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
-        """Send one request for the rest of a range, and receive it."""
+    def _request_range(self, url: SecretUrl, part: ReceivedRange, *, ranged: bool) -> None:
+        """Request the missing bytes of a range once, and receive them."""
         headers: dict[str, str] = {}
         if ranged or part.position > part.start:
             headers["Range"] = f"bytes={part.position}-{'' if part.stop is None else part.stop - 1}"
@@ -257,28 +257,28 @@ class Download:
             else:
                 raise store_error(response, self._id)
             self._accepted = url
-            self._take(response, part)
+            self._receive(response, part)
 
-    def _take(self, response: FileResponse, part: ReceivedRange) -> None:
-        """Receive the body up to the end of the range, and one byte more to see that there is none."""
+    def _receive(self, response: FileResponse, part: ReceivedRange) -> None:
+        """Receive the body up to the end of the range; raises _WrongSize if it is longer."""
         while part.stop is None or part.position < part.stop:
             self._check_cancelled()
-            if part.take(response):
+            if part.receive(response):
                 continue
             if part.stop is None:
                 return
-            raise IncompleteResponseError(f"the answer was cut: {part.stop - part.position} bytes are missing")
+            raise IncompleteResponseError(f"the response was cut: {part.stop - part.position} bytes are missing")
         if response.length == 0:
             return
         try:
-            more = response.read_some(1)  # this also gives the connection back
+            surplus = response.read_some(1)  # at the end this also releases the connection
         except DeltaSharingError:
             return
-        if more:
+        if surplus:
             raise _WrongSize(f"it has more than the {part.stop} bytes that the table says")
 
     def _bind(self, response: FileResponse) -> None:
-        """Compare the ETag with that of the first response; only strong ones count."""
+        """Compare a strong ETag with that of the first response."""
         etag = (response.headers.get("ETag") or "").strip()
         if not etag.startswith('"'):
             return
@@ -293,36 +293,36 @@ class Download:
             raise _WrongSize(f"it has {length} bytes; the table says {self._size}")
 
     def _check_range(self, response: FileResponse, part: ReceivedRange) -> None:
-        """Compare a 206 with the range that was requested."""
+        """Compare the `Content-Range` of a 206 with the requested range."""
         match = _CONTENT_RANGE.fullmatch((response.headers.get("Content-Range") or "").strip())
         if match is None or int(match[1]) != part.position or int(match[2]) < part.position:
-            raise IncompleteResponseError("the store sent another range than the one asked for")
+            raise IncompleteResponseError("the store sent another range than the requested one")
         end = int(match[2]) + 1
         total = None if match[3] == "*" else int(match[3])
         self._check_size(total)
         if end > (part.stop or total or end):
-            raise IncompleteResponseError("the store sent more than the range asked for")
+            raise IncompleteResponseError("the store sent more than the requested range")
         if response.length is not None and response.length != end - part.position:
-            raise IncompleteResponseError("the store sent a range of another length than it says")
+            raise IncompleteResponseError("the store sent a range whose Content-Length and Content-Range differ")
         if part.stop is None:
             part.end_at(end if total is None else total)
 
     def _present_url(self) -> SecretUrl:
-        """Return the URL for the next request: a fresher one if this one is about to expire."""
-        if self._ahead is None:
+        """Return the URL for the next request; one that expires soon is renewed."""
+        if self._early_renewal is None:
             return self._url
-        url = self._ahead(self._id, self._url)
+        url = self._early_renewal(self._id, self._url)
         with self._lock:
             self._url = url
         return url
 
     def _renew(self, used: SecretUrl, expired: UrlExpiredError) -> None:
-        """Get a fresh URL, once for all ranges whose request had the same expired URL."""
+        """Renew the URL, once for all ranges that used the expired one."""
         with self._lock:
             if self._url != used:
                 return
             if self._accepted == used:
-                self._renewals = 0  # only URLs that were never accepted count
+                self._renewals = 0  # only URLs that the store never accepted count
             if self._refresh is None or self._renewals >= _MAX_RENEWALS:
                 raise expired
             self._renewals += 1

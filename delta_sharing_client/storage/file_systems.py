@@ -1,4 +1,4 @@
-"""The file systems of pyarrow for a table's directory, opened with temporary credentials and nothing else."""
+"""File systems of pyarrow for a table's directory, opened only with the server's temporary credentials."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.url_rules import check_data_url
 
-#: Where an S3-compatible store is, if not at AWS: the variables of the AWS tools.
+#: Environment variables of the AWS tools with the endpoint of an S3-compatible store.
 _S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _SCHEMES: Final[dict[type[StorageCredential], frozenset[str]]] = {
     AwsCredentials: frozenset({"s3", "s3a", "s3n"}),
     AzureSas: frozenset({"abfs", "abfss", "wasb", "wasbs"}),
     GcpToken: frozenset({"gs"}),
 }
-#: How long a Google token is taken to be good where the server does not say.
+#: Assumed lifetime of a Google token without an expiration time.
 _LIFETIME: Final = timedelta(hours=1)
 
 
@@ -46,28 +46,28 @@ class Directory:
     location: str
 
     def path_of(self, uri: str) -> str:
-        """Return the path in the file system that a URI of the log names.
+        """Return the path in the file system of a URI from the log.
 
         Args:
             uri: relative to the directory, or a URL in it.
 
         Raises:
-            DirectoryAccessError: it lies outside the directory.
+            DirectoryAccessError: it is outside the directory.
         """
         path = uri
         if "://" in uri:
-            prefix = _spelt_alike(self.location) + "/"
-            if not _spelt_alike(uri).startswith(prefix):
+            prefix = _normalized(self.location) + "/"
+            if not _normalized(uri).startswith(prefix):
                 raise DirectoryAccessError(
                     "the table has files outside its directory, which the credentials do not open; ask the "
                     "provider to share it by URL",
                     location=self.location,
                 )
-            path = _spelt_alike(uri)[len(prefix) :]
+            path = _normalized(uri)[len(prefix) :]
         return self.join(unquote(path))
 
     def join(self, relative: str) -> str:
-        """Return the path in the file system of one below the directory.
+        """Return the path in the file system of a path relative to the directory.
 
         Raises:
             DirectoryAccessError: it leads out of the directory.
@@ -83,14 +83,14 @@ def open_directory(
     """Open a table's directory.
 
     Args:
-        credentials: what the sharing server gave.
+        credentials: from the sharing server.
         options: time-outs, proxies, certificates.
-        endpoint_is_loopback: whether the sharing server is on this machine; then the store may be too.
+        endpoint_is_loopback: whether the sharing server is on this machine; only then the store may be.
 
     Raises:
-        DirectoryAccessError: the location is malformed or does not go with the credential, or pyarrow lacks the
+        DirectoryAccessError: the location is malformed or not of the credential's cloud, or pyarrow lacks the
             file system.
-        InsecureUrlError: the credential would travel in clear text, or to a metadata service.
+        InsecureUrlError: the credential would be sent in clear text, or to a metadata service.
     """
     location = credentials.location.rstrip("/")
     credential = credentials.credential
@@ -102,7 +102,7 @@ def open_directory(
     if parts.scheme not in _SCHEMES[type(credential)] or not usable or parts.password is not None:
         kind = {AwsCredentials: "S3", AzureSas: "Azure", GcpToken: "Google"}[type(credential)]
         raise DirectoryAccessError(
-            f"the server gave credentials for {kind} and a location that is not there", location=location
+            f"the server returned credentials for {kind} and a location elsewhere", location=location
         )
     path = unquote(parts.path).strip("/")
     if isinstance(credential, AwsCredentials):
@@ -121,7 +121,7 @@ def _s3(credential: AwsCredentials, bucket: str, options: TransportOptions, endp
     settings: dict[str, Any] = {
         "connect_timeout": options.connect_timeout.total_seconds(),
         "request_timeout": options.read_timeout.total_seconds(),
-        # Downloads are tried again by their own rules; the SDK's would multiply them.
+        # `Download` retries; retries of the SDK would multiply its attempts.
         "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=1),
     }
     endpoint = next((value for name in _S3_ENDPOINTS if (value := os.environ.get(name))), None)
@@ -137,7 +137,7 @@ def _s3(credential: AwsCredentials, bucket: str, options: TransportOptions, endp
         settings["proxy_options"] = proxy
     if options.ca_bundle is not None:
         settings["tls_ca_file_path"] = os.fspath(options.ca_bundle)
-    return _made(
+    return _opened(
         s3_type,
         f"s3://{bucket}",
         access_key=credential.access_key_id.reveal(),
@@ -152,7 +152,7 @@ def _own_region() -> str:
 
 
 def _region(bucket: str) -> str:
-    """The bucket's region, which AWS tells anybody; the environment's where it does not."""
+    """The bucket's region from AWS, without credentials; else that of the environment."""
     from pyarrow.fs import resolve_s3_region
 
     try:
@@ -172,11 +172,11 @@ def _azure(credential: AzureSas, parts: SplitResult) -> Any:
             location=location,
         )
     check_data_url(SecretUrl(f"https://{parts.hostname}/"), endpoint_is_loopback=False, allow_http=False)
-    return _made(
+    return _opened(
         _file_system("AzureFileSystem", location),
         location,
         account_name=account,
-        sas_token=f"?{credential.token.reveal()}",  # it is put behind the URL as it is
+        sas_token=f"?{credential.token.reveal()}",  # pyarrow appends it to the URL
         blob_storage_authority=f".blob.{suffix}",
         dfs_storage_authority=f".dfs.{suffix}",
     )
@@ -184,7 +184,7 @@ def _azure(credential: AzureSas, parts: SplitResult) -> Any:
 
 def _gcs(credential: GcpToken, expires: int | None) -> Any:
     until = datetime.now(UTC) + _LIFETIME if expires is None else datetime.fromtimestamp(expires / 1000, UTC)
-    return _made(
+    return _opened(
         _file_system("GcsFileSystem", "gs://"),
         "gs://",
         access_token=credential.token.reveal(),
@@ -200,17 +200,17 @@ def _file_system(name: str, location: str) -> Any:
         return getattr(pyarrow.fs, name)  # some builds of pyarrow lack some file systems
     except (AttributeError, ImportError):
         raise DirectoryAccessError(
-            f"this build of pyarrow has no {name}, which it takes to read the table's directory; install pyarrow "
+            f"this build of pyarrow has no {name}, which the table's directory requires; install pyarrow "
             "from PyPI or conda-forge, or ask the provider to share the table by URL",
             location=location,
         ) from None
 
 
-def _made(kind: Any, location: str, **settings: Any) -> Any:
+def _opened(kind: Any, location: str, **settings: Any) -> Any:
     try:
         return kind(**settings)
     except (OSError, ValueError, TypeError, NotImplementedError) as error:
-        # Its words may repeat a credential.
+        # Its text may contain a credential.
         raise DirectoryAccessError(
             f"{kind.__name__} of this pyarrow cannot be opened with the server's credentials "
             f"({type(error).__name__}); a newer pyarrow may",
@@ -218,8 +218,8 @@ def _made(kind: Any, location: str, **settings: Any) -> Any:
         ) from None
 
 
-def _spelt_alike(url: str) -> str:
-    """A URL with one spelling for the schemes that mean the same store."""
+def _normalized(url: str) -> str:
+    """The URL with one scheme for all schemes of the same store."""
     scheme, separator, rest = url.partition("://")
     same = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
     return f"{same.get(scheme, scheme)}{separator}{rest}"

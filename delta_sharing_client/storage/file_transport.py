@@ -1,4 +1,4 @@
-"""The interface of what sends the requests of downloads."""
+"""Interfaces of a transport for files and of its responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delta_sharing_client.transport.cancellation import Cancellation
 
 
 class FileResponse(Protocol):
-    """What a store answers to a request for a file; `Response` is one."""
+    """Response to a request for a file, such as `transport.response.Response`."""
 
     @property
     def status(self) -> int:
@@ -23,17 +23,17 @@ class FileResponse(Protocol):
 
     @property
     def url(self) -> SecretUrl:
-        """The URL that answered."""
+        """The URL of the response, after redirects."""
 
     @property
     def length(self) -> int | None:
-        """How many bytes of the body are still to come; None if that is not known."""
+        """Number of bytes of the body not received yet; None if it is not known."""
 
     def read_some(self, limit: int) -> bytes:
-        """Return up to `limit` bytes of the body; none at its end."""
+        """Return up to `limit` bytes of the body; empty at its end."""
 
     def read_into(self, view: memoryview) -> int:
-        """Fill the beginning of `view`; return how many bytes, 0 at the end."""
+        """Receive bytes into `view`; return their number, 0 at the end."""
 
     def excerpt(self) -> bytes:
         """Return the beginning of an error's body."""
@@ -43,7 +43,7 @@ class FileResponse(Protocol):
 
 
 class FileTransport(Protocol):
-    """Sends requests for files: `StorageTransport` by HTTP, `DirectoryTransport` by a file system of pyarrow."""
+    """Transport for files: `StorageTransport` over HTTP, `DirectoryTransport` over a file system of pyarrow."""
 
     def get(
         self,
@@ -53,13 +53,13 @@ class FileTransport(Protocol):
         file_id: str = "",
         cancelled: threading.Event | None = None,
     ) -> FileResponse:
-        """Send one GET, without retries, and return the response whatever its status."""
+        """Send one GET, without retries, and return the response with any status."""
 
     def break_on(self, cancelled: Cancellation) -> None:
-        """Have the transfers made for an event broken when it is set."""
+        """Break the transfers made for an event when it is set."""
 
     def abort(self) -> None:
-        """Break every transfer under way."""
+        """Abort the active transfers."""
 
     def close(self) -> None:
-        """Close what is kept open."""
+        """Close the connections or files kept open."""

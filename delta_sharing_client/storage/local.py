@@ -1,4 +1,4 @@
-"""Files on a local disk, for the readers of mirrors."""
+"""Reader of files on a local disk, for mirrors."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class LocalStorage(StorageReader):
         return LocalSource(url.reveal(), file_id, size, cancelled)
 
     def abort(self) -> None:
-        """Do nothing: reading a local file cannot hang."""
+        """Do nothing: a read of a local file cannot hang."""
 
     def close(self) -> None:
-        """Do nothing: nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
 
 class LocalSource:
     """One local file.
 
     Args:
-        path: where it lies.
+        path: its path.
         file_id: its id in the sharing protocol, for messages.
-        size: its size in bytes; 0 where not known.
-        cancelled: set when nobody wants the file any more.
+        size: its size in bytes; 0 if it is not known.
+        cancelled: set to cancel the reads.
     """
 
     def __init__(self, path: str, file_id: str, size: int, cancelled: threading.Event | None) -> None:
@@ -59,7 +59,7 @@ class LocalSource:
 
     @property
     def etag(self) -> str | None:
-        """Always None: nobody replaces the files of a copy."""
+        """Always None: the files of a copy are never replaced."""
         return None
 
     def restarting(self, read: Callable[[], T]) -> T:
@@ -67,7 +67,7 @@ class LocalSource:
         return read()
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
-        """Map the whole file into memory; it needs none of `buffers`."""
+        """Map the whole file into memory, without `buffers`."""
 
         def mapped(descriptor: int, size: int) -> Buffer:
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
@@ -98,8 +98,8 @@ class LocalSource:
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # a flag of Windows
         except FileNotFoundError:
             raise FileGoneError(
-                "the local copy lacks it: it was vacuumed, or removed by somebody else; sync(repair=True) fetches "
-                "what the newest version lacks",
+                "the local copy does not contain it: vacuum or another program removed it; sync(repair=True) "
+                "fetches the missing files of the newest version",
                 file_id=self._id,
             ) from None
         except OSError as error:

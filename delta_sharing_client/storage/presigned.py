@@ -1,4 +1,4 @@
-"""Files by pre-signed URL, and those of directories: every source is a `Download`."""
+"""Reader of files by a transport, with retries: behind pre-signed URLs, or in directories of object stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PresignedReader(StorageReader):
     Args:
         transport: sends the requests.
         options: attempts and back-off.
-        budget: retries that all sources share which have none of their own.
+        budget: the retries that sources without an own budget share.
         sleep: waits for some seconds; without it a cancelled wait ends at once.
         rng: returns a number from 0 to 1, for the back-off.
     """
@@ -70,7 +70,7 @@ class PresignedReader(StorageReader):
         )
 
     def abort(self) -> None:
-        """Break all transfers under way, of every load."""
+        """Abort the active transfers of all loads."""
         self._transport.abort()
 
     def close(self) -> None:

@@ -10,20 +10,20 @@ from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import Buffer, FileChanged
 from delta_sharing_client.storage.file_transport import FileResponse
 
-#: Pages that no other process shares, so that they can be given back one by one.
+#: Private pages: they can be freed one by one.
 PRIVATE: Final[dict[str, Any]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}  # Windows
 )
 _CHUNK: Final = 256 * 1024
-_MOST: Final = 1024 * 1024
-#: Buffers up to this size come from the interpreter's memory or the buffer pool.
+_MAX_RECEIVE: Final = 1024 * 1024
+#: Buffers up to this size are from the interpreter's heap or the buffer pool.
 _SMALL: Final = 512 * 1024
 
 
 class ReceivedRange:
-    """The bytes of a file from `start` to `stop` (None: the end, not known yet), and how far they have arrived.
+    """The bytes of a file from `start` to `stop` (None: the end, not known yet), received up to `position`.
 
-    They go into `view`, or into a buffer of their own; a small one is taken from `buffers`.
+    The memory is `view`, or else a new buffer; a small one is from `buffers`.
     """
 
     def __init__(
@@ -38,31 +38,31 @@ class ReceivedRange:
         self._grown: bytearray | None = bytearray() if stop is None else None
 
     def put(self, data: bytes) -> None:
-        """Add bytes at the position, of a range whose end is not known."""
+        """Add bytes at the position."""
         if self._grown is None:
-            self._room(len(data))[:] = data
+            self._next_view(len(data))[:] = data
         else:
             self._grown += data
         self.position += len(data)
 
-    def take(self, response: FileResponse) -> int:
-        """Receive bytes of a response, 1 MB at most; return how many, 0 at its end."""
+    def receive(self, response: FileResponse) -> int:
+        """Receive at most 1 MB of a response; return the number of bytes, 0 at its end."""
         if self.stop is None or self._grown is not None:
             data = response.read_some(_CHUNK if self.stop is None else min(_CHUNK, self.stop - self.position))
             self.put(data)
             return len(data)
-        count = response.read_into(self._room(min(_MOST, self.stop - self.position)))
+        count = response.read_into(self._next_view(min(_MAX_RECEIVE, self.stop - self.position)))
         self.position += count
         return count
 
-    def _room(self, size: int) -> memoryview:
+    def _next_view(self, size: int) -> memoryview:
         if self._view is None:
             self._view = self._allocate((self.stop or 0) - self.start)
         offset = self.position - self.start
         return self._view[offset : offset + size]
 
     def end_at(self, stop: int) -> None:
-        """Set where the range ends; raises FileChanged if it ended elsewhere before."""
+        """Set the end of the range; raises FileChanged if another end is known."""
         if self.stop is None:
             self.stop = stop
             if not self._grown:
@@ -83,13 +83,13 @@ class ReceivedRange:
         return b"" if self._buffer is None else self._buffer
 
     def _allocate(self, size: int) -> memoryview:
-        # Not Arrow's pool: it would keep a heap for each of dozens of fetching threads.
+        # Not Arrow's memory pool: it would keep a heap for each of dozens of threads.
         try:
-            # Pages of its own take longer than the bytes' way from the socket, unless there are many of them.
+            # For small buffers the allocation of pages takes longer than the receive.
             if size > _SMALL:
                 self._buffer = mmap.mmap(-1, size, **PRIVATE)
             else:
                 self._buffer = bytearray(size) if self._buffers is None else self._buffers.take(size)
         except (OSError, OverflowError, MemoryError):
-            raise StorageError(f"there is no memory for {size:,} bytes of it") from None
+            raise StorageError(f"not enough memory for its {size:,} bytes") from None
         return memoryview(self._buffer)

@@ -1,4 +1,4 @@
-"""The retries that all downloads of one load share."""
+"""Retry budget that all downloads of one load share."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from delta_sharing_client.errors import RequestTimeoutError
 class RetryBudget:
     """The retries that all downloads of one load share, so that a dead store fails in seconds.
 
-    Only retries without progress count. A file that arrives gives one back, so that a load from a store
-    that is merely busy goes on.
+    Only retries without progress count. Each received file gives one back, so that a load from a busy store
+    continues.
 
     Args:
         files: how many files the load has.
         connections: how many are fetched at a time; each may fail once at the start.
     """
 
-    #: A time-out counts as much as several other failures: it takes that much longer to find out.
+    #: Retries that a time-out uses up: it takes longer than other failures.
     TIMEOUT_COST: Final = 5
 
     def __init__(self, files: int = 0, connections: int = 32) -> None:
-        self._most = 10 + min(files, connections) + files // 5
-        self._left = self._most
+        self._maximum = 10 + min(files, connections) + files // 5
+        self._left = self._maximum
         self._lock = threading.Lock()
 
     def take(self, error: BaseException) -> bool:
-        """Spend a retry after `error`; tell whether there was one left."""
+        """Use up a retry after `error`; return whether one was left."""
         cost = self.TIMEOUT_COST if isinstance(error, RequestTimeoutError) else 1
         with self._lock:
             if self._left < cost:
@@ -37,6 +37,6 @@ class RetryBudget:
             return True
 
     def give_back(self) -> None:
-        """Note that a file has arrived."""
+        """Give one retry back, for a received file."""
         with self._lock:
-            self._left = min(self._most, self._left + 1)
+            self._left = min(self._maximum, self._left + 1)

@@ -1,4 +1,4 @@
-"""From the refusals of S3, Azure, GCS and their like to typed errors: expired, gone, busy, or refused."""
+"""Mapping of error responses of object stores (S3, Azure, GCS) to typed errors: expired, gone, busy, refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MESSAGE = re.compile(r"<Message>([^<]{1,2000})</Message>", re.IGNORECASE)
 _JSON_CODE = re.compile(r'"(?:code|errorCode|error)"\s*:\s*"([A-Za-z0-9_.-]{1,100})"')
 _JSON_MESSAGE = re.compile(r'"message"\s*:\s*"([^"\\]{1,2000})"')
 
-#: What stores say of a URL, or of the session that signed it, whose time is over.
+#: Error codes for an expired URL, or for an expired session that signed it.
 _EXPIRED_CODES: Final = frozenset(
     {
         "ExpiredToken",
@@ -31,23 +31,23 @@ _EXPIRED_TEXT = re.compile(
     r"\b(?:has|have|is|already|request|signature|token|url|link)\s+expired\b", re.IGNORECASE
 )
 _GONE_CODES: Final = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "BlobNotFound", "ContainerNotFound"})
-#: Codes that come with a status that would not be tried again on its own.
+#: Retryable codes whose status alone is not retryable.
 _BUSY_CODES: Final = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ServerBusy", "InternalError"})
 _MAX_MESSAGE: Final = 200
-#: Shorter values of a signed URL are no secrets: flags, versions, seconds.
+#: Shorter values of a signed URL are not secret: flags, versions, seconds.
 _SECRET_LENGTH: Final = 8
 
 
 def store_error(response: FileResponse, file_id: str) -> StorageError | RetryLater:
-    """Return the error for a store's answer that is no success.
+    """Return the error for an error response of a store.
 
     Args:
-        response: the answer; of its body at most 64 kB are read.
+        response: the response; at most 64 kB of its body are read.
         file_id: the file's id in the sharing protocol.
 
     Returns:
-        A `StorageError`, of the subclass for the reason where there is one; wrapped in a `RetryLater` (with
-        the seconds that the store asks for, or 0) where the same request may succeed later.
+        A `StorageError` or the subclass for the reason; wrapped in a `RetryLater` (with the seconds of the
+        `Retry-After`, or 0) if the same request may succeed later.
     """
     status = response.status
     text = response.excerpt().decode("utf-8", "replace")
@@ -77,7 +77,7 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _short(message: str | None, url: SecretUrl) -> str | None:
-    """The beginning of a store's message, without URLs and without what is signed in the one that it was sent."""
+    """The beginning of a store's message, without URLs and without the signed values of the request's URL."""
     if message is None:
         return None
     text = redact_text(message)

@@ -26,7 +26,7 @@ def test_missing_file_ends_a_sync_with_waiting_ranges(
     server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sync cancels the remaining ranges."""
-    monkeypatch.setattr(fetch_files, "_PIECE", 1000)
+    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 1000)
     share = FaultyShare(server=server, versions=[[file(1), file(2)]])
     deleted = threading.Event()
     not_found = Reply(status=404, body=b"<Error><Code>NoSuchKey</Code></Error>")

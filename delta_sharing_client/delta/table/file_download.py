@@ -1,7 +1,7 @@
-"""Crash-safe placing of data files on disk: each is complete under its name, or absent; large ones are resumed.
+"""Crash-safe download of data files to a table's directory: each file is complete or absent; large ones resume.
 
 A file is written under a temporary name in a private folder, checked, fsynced and renamed. A note beside a large
-one records from time to time how far it is complete; the next run continues from there.
+file records its completed length, from which the next run continues.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from delta_sharing_client.storage.byte_source import ByteSource, Refresh, Storag
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
-#: The folder for everything that is not part of the table; its name begins with an underscore, so that every
-#: engine leaves it alone.
+#: Folder for files that are not part of the table. Engines ignore names that begin with an underscore.
 PRIVATE_FOLDER: Final = "_delta_sharing"
 PARTIAL: Final = "partial"
 
-_PIECE: Final = 8 * 1024 * 1024
-_AHEAD: Final = 8
-_NOTED_EVERY: Final = 64 * 1024 * 1024
+_CHUNK_SIZE: Final = 8 * 1024 * 1024
+_PARALLEL_CHUNKS: Final = 8
+_NOTE_INTERVAL: Final = 64 * 1024 * 1024
 _VERSION_BYTE: Final = b"\x01"
 
 
@@ -51,7 +50,7 @@ class Wanted:
 
     Attributes:
         url: its signed URL.
-        file_id: its id in the sharing protocol, under which its URL is renewed.
+        file_id: its id in the sharing protocol, for renewals of its URL.
         path: its path, relative to the table's directory.
         size: its size in bytes; 0 if it is not known.
         num_records: its number of rows, if it is known.
@@ -68,12 +67,12 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """A file in its place.
+    """A file under its final name.
 
     Attributes:
         size: its size in bytes.
         sha256: the checksum of its bytes, in hexadecimal digits.
-        fetched: bytes that were fetched for it; 0 if it was there already.
+        fetched: number of bytes fetched for it; 0 if it existed.
     """
 
     size: int
@@ -89,27 +88,27 @@ def fetch_files(
     refresh: Refresh | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, Fetched]:
-    """Fetch files into a table's directory; files that are there already are kept.
+    """Fetch files into a table's directory; existing files are kept.
 
     Args:
         storage: opens the files.
         directory: the table's directory.
         wanted: the files.
         refresh: returns a fresh URL for one that has expired.
-        advance: called several times a second with the bytes of data files that arrived since; files that
-            were there already count.
+        advance: called several times a second with the number of bytes received since the last call; existing
+            files count.
 
     Returns:
         The files by their paths; all of them are durable.
 
     Raises:
-        DiskFullError: there is no room; the next run continues from what is there.
+        DiskFullError: the disk is full; the next run continues from the completed length.
         DeltaLogError: a file cannot be written.
         DeltaSharingError: a file cannot be fetched, or is damaged.
     """
     if not wanted:
         return {}
-    job = _Job(storage, directory, refresh, sum(1 + item.size // _PIECE for item in wanted))
+    job = _Job(storage, directory, refresh, sum(1 + item.size // _CHUNK_SIZE for item in wanted))
     folders = sorted({(directory / item.path).parent for item in wanted})
     with writing("the data", directory):
         links = LinkCheck(directory)
@@ -120,7 +119,7 @@ def fetch_files(
     files = ThreadPoolExecutor(workers, "delta-sharing-fetch")
     try:
         try:
-            futures: dict[Future[Fetched], Wanted] = {files.submit(job.one, item): item for item in wanted}
+            futures: dict[Future[Fetched], Wanted] = {files.submit(job.fetch, item): item for item in wanted}
         except RuntimeError as error:
             raise no_thread(error) from None
         done: dict[str, Fetched] = {}
@@ -129,10 +128,10 @@ def fetch_files(
             finished, pending = wait(pending, return_when=FIRST_EXCEPTION, timeout=0.2)
             for future in finished:
                 done[futures[future].path] = future.result()
-            if advance is not None and (came := job.take_count()):
-                advance(came)
+            if advance is not None and (received := job.take_count()):
+                advance(received)
     finally:
-        # Also on Ctrl-C: the rest is not wanted any more.
+        # Also on Ctrl-C: cancel the remaining files.
         job.close()
         files.shutdown(wait=True, cancel_futures=True)
     with writing("the data", directory):
@@ -144,56 +143,56 @@ def fetch_files(
 class _Job:
     """One run: the state that its threads share."""
 
-    def __init__(self, storage: StorageReader, directory: Path, refresh: Refresh | None, pieces: int) -> None:
+    def __init__(self, storage: StorageReader, directory: Path, refresh: Refresh | None, chunks: int) -> None:
         self.partial = directory / PRIVATE_FOLDER / PARTIAL
         self._storage = storage
         self._directory = directory
         self._refresh = refresh
         self._cancelled = Cancellation()
         connections = storage.options.max_connections
-        self._budget = RetryBudget(pieces, connections)
+        self._budget = RetryBudget(chunks, connections)
         self._connections = BoundedSemaphore(connections)
-        self._pieces = ThreadPoolExecutor(connections, "delta-sharing-piece")
-        self._came = 0
+        self._chunks = ThreadPoolExecutor(connections, "delta-sharing-chunk")
+        self._received = 0
         self._counting = Lock()
 
     def take_count(self) -> int:
-        """Return how many bytes arrived since the last call; below 0 if a file was begun again."""
+        """Return the bytes received since the last call; negative after a restart of a file."""
         with self._counting:
-            came, self._came = self._came, 0
-        return came
+            received, self._received = self._received, 0
+        return received
 
     def _count(self, size: int) -> None:
         with self._counting:
-            self._came += size
+            self._received += size
 
     def close(self) -> None:
         self._cancelled.set()
-        self._pieces.shutdown(wait=True, cancel_futures=True)
+        self._chunks.shutdown(wait=True, cancel_futures=True)
 
-    def one(self, item: Wanted) -> Fetched:
+    def fetch(self, item: Wanted) -> Fetched:
         target = self._directory / item.path
         with writing("the data", self._directory):
-            there = target.is_file() and not is_link(target)
-            if there and (item.vector is not None or not item.size or size_of(target) == item.size):
-                # It got its name after it was checked and made durable.
+            exists = target.is_file() and not is_link(target)
+            if exists and (item.vector is not None or not item.size or size_of(target) == item.size):
+                # A file has its final name only after its check and fsync.
                 self._count(item.size)
                 return Fetched(size=size_of(target), sha256=sha256_of(target), fetched=0)
             if item.vector is not None:
                 return self._vector(item, item.vector, target)
             temporary = self.partial / f"{target.name}.part"
-            fetched = (self._in_pieces if item.size > _PIECE else self._whole)(item, temporary)
+            fetched = (self._in_chunks if item.size > _CHUNK_SIZE else self._whole)(item, temporary)
             try:
                 _check(item, temporary)
             except DataError:
                 remove_quietly(temporary)
                 remove_quietly(note_of(temporary))
                 raise
-            found = Fetched(size=size_of(temporary), sha256=sha256_of(temporary), fetched=fetched)
-            # The folder is made durable once, after all of its files.
+            placed = Fetched(size=size_of(temporary), sha256=sha256_of(temporary), fetched=fetched)
+            # `fetch_files` fsyncs the folder once, after all of its files.
             temporary.replace(target)
             remove_quietly(note_of(temporary))
-            return found
+            return placed
 
     def _download(self, item: Wanted, etag: str | None = None) -> ByteSource:
         return self._storage.source(
@@ -214,26 +213,26 @@ class _Job:
         self._count(len(data))
         return len(data)
 
-    def _in_pieces(self, item: Wanted, temporary: Path) -> int:
-        etag, begun = read_note(temporary, item.size)
+    def _in_chunks(self, item: Wanted, temporary: Path) -> int:
+        etag, resumed = read_note(temporary, item.size)
         download = self._download(item, etag)
         fetched = counted = 0
 
-        def come(size: int) -> None:
+        def advance(size: int) -> None:
             nonlocal counted
             counted += size
             self._count(size)
 
         def read() -> int:
             nonlocal fetched, counted
-            # After a change of the file the download has another ETag, and begins again.
-            start = begun if etag is not None and download.etag == etag else 0
+            # After a change of the file its ETag differs, and the download restarts.
+            start = resumed if etag is not None and download.etag == etag else 0
             fetched = item.size - start
             self._count(start - counted)
             counted = start
             with temporary.open("r+b" if start else "wb") as file:
                 file.truncate(start)
-                self._fill(file.fileno(), download, temporary, start, item.size, come)
+                self._fill(file.fileno(), download, temporary, start, item.size, advance)
                 os.fsync(file.fileno())
             return fetched
 
@@ -247,13 +246,13 @@ class _Job:
         temporary: Path,
         start: int,
         size: int,
-        come: Callable[[int], None],
+        advance: Callable[[int], None],
     ) -> None:
-        """Fetch parts side by side, and note up to where the file is complete without a gap."""
+        """Fetch chunks in parallel, and note the length that is complete without a gap."""
         running: deque[tuple[int, Future[None]]] = deque()
         position = noted = done = start
 
-        def piece(begin: int, stop: int) -> None:
+        def chunk(begin: int, stop: int) -> None:
             with self._connections:
                 data = download.range(begin, stop)
             self._budget.give_back()
@@ -261,25 +260,25 @@ class _Job:
 
         try:
             while position < size or running:
-                while position < size and len(running) < _AHEAD:
-                    stop = min(position + _PIECE, size)
+                while position < size and len(running) < _PARALLEL_CHUNKS:
+                    stop = min(position + _CHUNK_SIZE, size)
                     try:
-                        running.append((stop, self._pieces.submit(piece, position, stop)))
+                        running.append((stop, self._chunks.submit(chunk, position, stop)))
                     except RuntimeError as error:
                         raise no_thread(error) from None
                     position = stop
                 stop, future = running.popleft()
                 future.result()
-                come(stop - done)
+                advance(stop - done)
                 done = stop
-                if stop - noted >= _NOTED_EVERY and stop < size and download.etag is not None:
+                if stop - noted >= _NOTE_INTERVAL and stop < size and download.etag is not None:
                     os.fsync(descriptor)
                     note = {"etag": download.etag, "size": size, "done": stop}
                     replace_file(note_of(temporary), json.dumps(note).encode())
                     noted = stop
         finally:
-            # No thread may write to the file once it is closed. Cancelled futures are not waited for: after a
-            # shutdown of the pool they would never be done.
+            # No thread may write to the file after its close. A wait for cancelled futures would never end after a
+            # shutdown of the pool.
             wait([future for _, future in running if not future.cancel()])
 
     def _vector(self, item: Wanted, vector: DeletionVector, target: Path) -> Fetched:

@@ -1,4 +1,4 @@
-"""Incomplete files on disk: writing at positions, and notes about how far they are complete."""
+"""Incomplete files on disk: writes at positions, and notes of the completed length."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def write_at(descriptor: int, data: memoryview, position: int) -> None:
 
 
 def note_of(temporary: Path) -> Path:
-    """Return the file that records how far an incomplete file is complete."""
+    """Return the path of the note of an incomplete file."""
     return temporary.with_name(temporary.name + ".json")
 
 
 def read_note(temporary: Path, size: int) -> tuple[str | None, int]:
-    """Return the ETag and the length of what an earlier run left of a file; (None, 0) if that is unsure."""
+    """Return the ETag and the completed length from the note of an earlier run; (None, 0) if it is not usable."""
     try:
         note: Any = json.loads(note_of(temporary).read_bytes())
         etag, done = note["etag"], note["done"]

@@ -79,8 +79,8 @@ def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source)
 @pytest.fixture
 def large(faults: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Share:
     """A table of one file that is fetched in some twenty-five ranges, and recorded after every second one."""
-    monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
-    monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
+    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 64 * 1024)
+    monkeypatch.setattr(fetch_files, "_NOTE_INTERVAL", 128 * 1024)
     rows = pa.table({"a": np.random.default_rng(0).integers(0, 2**62, 200_000)})
     return Share(faults, [column("a", "long")], {"big": rows}, compression="none")
 

@@ -179,8 +179,8 @@ def test_a_disk_that_takes_no_more(
 
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_files, "_PIECE", 64 * 1024)
-    monkeypatch.setattr(fetch_files, "_NOTED_EVERY", 128 * 1024)
+    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 64 * 1024)
+    monkeypatch.setattr(fetch_files, "_NOTE_INTERVAL", 128 * 1024)
 
 
 def large(seed: int = 0) -> pa.Table:
