@@ -1,1 +1,1 @@
-"""HTTP transports to sharing servers, token endpoints and stores: connections, retries, deadlines, URL rules."""
+"""The only sockets of the package: transports, retries, deadlines, URL rules."""

@@ -1,4 +1,4 @@
-"""Memory that is used again from one small file to the next, and never while anything looks at it."""
+"""Buffer pool: memory is reused for the next small file, unless another view of it exists."""
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ def address(view):
     return pa.py_buffer(view).address
 
 
-def test_it_is_lent_again():
+def test_returned_buffer_is_reused():
     buffers = BufferPool()
     first = buffers.take(1000)
     first[:] = b"x" * 1000
@@ -20,20 +20,20 @@ def test_it_is_lent_again():
     assert (len(again), address(again)) == (900, where)
 
 
-def test_two_at_a_time_are_apart():
+def test_buffers_in_use_at_the_same_time_are_distinct():
     buffers = BufferPool()
     one, other = buffers.take(10), buffers.take(10)
     one[:], other[:] = b"a" * 10, b"b" * 10
     assert (bytes(one), bytes(other)) == (b"a" * 10, b"b" * 10)
 
 
-def test_one_that_is_too_small_is_given_up():
+def test_too_small_buffer_is_replaced():
     buffers = BufferPool()
     buffers.give_back(buffers.take(10))
     assert len(buffers.take(20)) == 20
 
 
-def test_what_something_still_looks_at_is_not_lent_again():
+def test_buffer_with_another_view_is_not_reused():
     buffers = BufferPool()
     view = buffers.take(100)
     view[:] = b"k" * 100
@@ -44,7 +44,7 @@ def test_what_something_still_looks_at_is_not_lent_again():
     assert kept.to_pybytes() == b"k" * 100
 
 
-def test_a_part_that_is_still_looked_at():
+def test_buffer_with_a_view_of_a_part_is_not_reused():
     buffers = BufferPool()
     view = buffers.take(100)
     part = view[10:20]
@@ -54,7 +54,7 @@ def test_a_part_that_is_still_looked_at():
 
 
 @pytest.mark.parametrize("view", [memoryview(b"abc"), memoryview(bytearray())])
-def test_what_was_not_lent_is_left_alone(view):
+def test_foreign_memory_is_not_added_to_the_pool(view):
     buffers = BufferPool()
     buffers.give_back(view)
     assert buffers.take(3) == bytes(3)

@@ -1,4 +1,4 @@
-"""Files from a store that resets, stalls, expires, lies and changes its mind."""
+"""Downloads from a store with resets, stalls, expired URLs, wrong sizes and changed files."""
 
 import logging
 import os
@@ -80,11 +80,11 @@ class TestWholeFiles:
 
     @pytest.mark.parametrize("changes", [{}, {"chunk": 70_000}, {"length": None}])
     @pytest.mark.parametrize("size", [SIZE, 0])
-    def test_lengths_told_and_not_told(self, server, reader, changes, size):
+    def test_known_and_unknown_lengths(self, server, reader, changes, size):
         server.on("GET", PATH, file_reply(DATA, **changes))
         assert fetch(reader, server, size=size) == DATA
 
-    def test_the_buffer_is_arrows(self, server, reader):
+    def test_buffer_can_be_wrapped_by_arrow(self, server, reader):
         import pyarrow as pa
 
         server.on("GET", PATH, file_reply(DATA))
@@ -102,7 +102,7 @@ class TestWholeFiles:
         assert fetch(reader, server, size=1) == b"x"
 
     @pytest.mark.parametrize("changes", [{}, {"chunk": 5}, {"length": None}])
-    def test_no_byte(self, server, reader, changes):
+    def test_empty_file(self, server, reader, changes):
         server.on("GET", PATH, Reply(**changes))
         assert fetch(reader, server, size=0) == b""
 
@@ -120,23 +120,23 @@ class TestResuming:
         assert second.headers["range"] == f"bytes={cut_at}-{SIZE - 1}"
         assert second.headers["if-match"] == '"v1"'
 
-    def test_a_stall_is_one_too(self, server, hasty):
+    def test_stalled_file_is_resumed_at_the_byte_reached(self, server, hasty):
         server.on("GET", PATH, file_reply(DATA, cut_at=150_000, ending="stall"), file_reply(DATA))
         assert fetch(hasty, server) == DATA
         assert ranges(server)[1] == f"bytes=150000-{SIZE - 1}"
 
-    def test_as_often_as_it_gets_further(self, server, reader, slept):
+    def test_progress_resets_the_count_of_failures(self, server, reader, slept):
         server.on("GET", PATH, file_reply(DATA, cut_at=25_000, ending="reset"))
         assert fetch(reader, server, budget=RetryBudget()) == DATA
         assert len(server.requests) == 16
         assert set(slept) == {0.2}
 
-    def test_without_an_etag(self, server, reader):
+    def test_file_without_an_etag_is_resumed(self, server, reader):
         server.on("GET", PATH, file_reply(DATA, etag=None, cut_at=1000), file_reply(DATA, etag=None))
         assert fetch(reader, server) == DATA
         assert "if-match" not in server.requests[1].headers
 
-    def test_a_weak_etag_binds_nothing(self, server, reader):
+    def test_different_weak_etags_are_not_a_change(self, server, reader):
         server.on("GET", PATH, file_reply(DATA, etag='W/"1"', cut_at=1000), file_reply(DATA, etag='W/"2"'))
         assert fetch(reader, server) == DATA
 
@@ -163,7 +163,7 @@ class TestResuming:
         assert fetch(reader, server) == other
         assert ranges(server) == [None, f"bytes=200000-{SIZE - 1}", None]
 
-    def test_a_file_that_always_changes(self, server, reader):
+    def test_file_that_always_changes_raises(self, server, reader):
         numbers = iter(range(100))
         server.on(
             "GET", PATH, lambda request: file_reply(DATA, etag=f'"{next(numbers)}"', cut_at=200_000)(request)
@@ -211,7 +211,7 @@ class TestResuming:
 class TestSizes:
     @pytest.mark.parametrize("actual", [SIZE - 1, SIZE + 1, 1])
     @pytest.mark.parametrize("changes", [{}, {"chunk": 50_000}])
-    def test_a_file_of_another_size_is_tried_once_more(self, server, reader, actual, changes):
+    def test_file_of_another_size_is_read_again_once(self, server, reader, actual, changes):
         wrong = file_reply((DATA + b"more")[:actual], **changes)
         server.on("GET", PATH, wrong, wrong, wrong, wrong, wrong, wrong, wrong, wrong)
         with pytest.raises((DataError, StorageError), match="file f1") as caught:
@@ -228,12 +228,12 @@ class TestSizes:
         with pytest.raises(DataError, match="more than"):
             fetch(reader, server)
 
-    def test_a_huge_claim_allocates_nothing(self, server, reader):
+    def test_huge_expected_size_allocates_nothing(self, server, reader):
         server.on("GET", PATH, Reply(body=DATA))
         with pytest.raises(DataError):
             fetch(reader, server, size=10**15)
 
-    def test_a_truncated_file_found_out_while_resuming(self, server, reader):
+    def test_truncated_file_raises_on_resumption(self, server, reader):
         server.on("GET", PATH, file_reply(DATA, cut_at=200_000), file_reply(DATA[:100_000]))
         with pytest.raises(DataError, match="file f1"):
             fetch(reader, server)
@@ -241,7 +241,7 @@ class TestSizes:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("status", "headers", "body", "kind", "said"),
+        ("status", "headers", "body", "kind", "text"),
         [
             (403, {}, EXPIRED, UrlExpiredError, "AccessDenied: Request has expired"),
             (400, {}, b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>",
@@ -263,9 +263,9 @@ class TestRefusals:
             (501, {}, b"", StorageError, "501"),
         ],
     )  # fmt: skip
-    def test_each_has_its_class_and_is_not_retried(self, server, reader, status, headers, body, kind, said):
+    def test_permanent_errors_are_typed_and_not_retried(self, server, reader, status, headers, body, kind, text):
         server.on("GET", PATH, Reply(status=status, headers=headers, body=body))
-        with pytest.raises(kind, match=said) as caught:
+        with pytest.raises(kind, match=text) as caught:
             fetch(reader, server)
         error = caught.value
         assert type(error) is kind
@@ -279,13 +279,13 @@ class TestRefusals:
         [(408, b""), (429, b""), (500, b""), (502, b""), (504, b""), (503, b"<Code>SlowDown</Code>"),
          (400, b"<Error><Code>RequestTimeout</Code></Error>")],
     )  # fmt: skip
-    def test_passing_ones_are_retried(self, server, reader, slept, status, body):
+    def test_temporary_errors_are_retried(self, server, reader, slept, status, body):
         busy = Reply(status=status, body=body)
         server.on("GET", PATH, busy, busy, file_reply(DATA))
         assert fetch(reader, server) == DATA
         assert slept == pytest.approx([0.2, 0.4])
 
-    def test_lasting_ones_end_after_five_attempts(self, server, reader, slept):
+    def test_repeated_errors_raise_after_five_attempts(self, server, reader, slept):
         server.on("GET", PATH, Reply(status=503, body=b"<Error><Code>SlowDown</Code></Error>"))
         with pytest.raises(StorageError, match=r"503 \(SlowDown\) \(gave up after 5 attempts") as caught:
             fetch(reader, server)
@@ -298,7 +298,7 @@ class TestRefusals:
         fetch(reader, server)
         assert slept == [7]
 
-    def test_up_to_the_deadline(self, server, reader, slept):
+    def test_retry_after_beyond_the_deadline_raises(self, server, reader, slept):
         server.on("GET", PATH, Reply(status=503, headers={"Retry-After": "3600"}))
         with pytest.raises(StorageError, match="asks to wait 3600 s"):
             fetch(reader, server)
@@ -342,7 +342,7 @@ class TestRenewal:
         assert asked == [("f1", "canary-1")]
         assert slept == []
 
-    def test_in_the_middle_it_goes_on_at_the_byte_reached(self, server, reader):
+    def test_renewal_during_a_transfer_resumes_at_the_byte_reached(self, server, reader):
         _, refresh = self.renewing(server)
         server.on("GET", PATH, file_reply(DATA, cut_at=123_456), Reply(status=403, body=EXPIRED))
         server.on("GET", "/fresh-1", file_reply(DATA))
@@ -350,7 +350,7 @@ class TestRenewal:
         assert server.requests[-1].headers["range"] == f"bytes=123456-{SIZE - 1}"
         assert server.requests[-1].headers["if-match"] == '"v1"'
 
-    def test_twice_at_the_most(self, server, reader):
+    def test_url_is_renewed_at_most_twice(self, server, reader):
         asked, refresh = self.renewing(server)
         server.on("GET", "*", Reply(status=403, body=EXPIRED))
         with pytest.raises(UrlExpiredError, match="query the table again") as caught:
@@ -359,12 +359,12 @@ class TestRenewal:
         assert len(server.requests) == 3
         assert "canary" not in str(caught.value)
 
-    def test_without_a_way_to_renew_it_is_an_error(self, server, reader):
+    def test_expired_url_without_renewal_raises(self, server, reader):
         server.on("GET", PATH, Reply(status=403, body=EXPIRED))
         with pytest.raises(UrlExpiredError):
             fetch(reader, server)
 
-    def test_what_refresh_raises_is_raised(self, server, reader):
+    def test_error_of_the_renewal_is_raised(self, server, reader):
         def refresh(file_id, url):
             raise StorageError("moved on", file_id=file_id)
 
@@ -393,14 +393,14 @@ class TestRanges:
         return [data[start:stop] for start, stop in wanted]
 
     @pytest.mark.parametrize("size", [SIZE, 0])
-    def test_each_is_one_request(self, server, reader, size):
+    def test_each_range_is_one_request(self, server, reader, size):
         server.on("GET", PATH, file_reply(DATA))
         assert self.get(reader, server, size=size) == self.expected()
         assert ranges(server) == ["bytes=0-3", "bytes=100000-299999", f"bytes={SIZE - 8}-{SIZE - 1}"]
         assert [request.headers.get("if-match") for request in server.requests] == [None, '"v1"', '"v1"']
         assert server.connections == 1
 
-    def test_side_by_side(self, server, reader):
+    def test_ranges_are_read_in_parallel(self, server, reader):
         wanted = [(start, start + 1000) for start in range(0, SIZE, 1000)]
         server.on("GET", PATH, file_reply(DATA))
         with ThreadPoolExecutor(8) as executor:
@@ -421,7 +421,7 @@ class TestRanges:
         assert self.get(reader, server) == self.expected()
         assert ranges(server)[2] == "bytes=150000-299999"
 
-    def test_all_ranges_are_of_the_same_file(self, server, reader):
+    def test_all_ranges_are_of_the_same_state_of_the_file(self, server, reader):
         other = os.urandom(SIZE)
         server.on("GET", PATH, file_reply(DATA), file_reply(other, etag='"v2"'))
         assert self.get(reader, server) == self.expected(other)
@@ -429,7 +429,7 @@ class TestRanges:
             server.on("GET", PATH, file_reply(DATA), file_reply(other, etag='"v2"'))
             assert self.get(reader, server, executor=executor) == self.expected(other)
 
-    def test_an_expired_url_is_renewed_once_for_all(self, server, reader):
+    def test_expired_url_is_renewed_once_for_all_ranges(self, server, reader):
         asked = []
 
         def refresh(file_id, url):
@@ -442,25 +442,25 @@ class TestRanges:
             assert self.get(reader, server, refresh=refresh, executor=executor) == self.expected()
         assert len(asked) == 1
 
-    def test_a_file_that_is_shorter_than_the_table_says(self, server, reader):
+    def test_range_beyond_the_end_of_the_file_raises(self, server, reader):
         server.on("GET", PATH, file_reply(DATA[:1000]))
         with pytest.raises(DataError, match="file f1"):
             self.get(reader, server)
 
     @pytest.mark.parametrize("pair", [(-1, 3), (5, 5), (6, 5), (0, SIZE + 1)])
-    def test_ranges_that_are_none(self, server, reader, pair):
+    def test_empty_or_outside_ranges_raise(self, server, reader, pair):
         with pytest.raises(ValueError, match="range"):
             self.get(reader, server, wanted=[pair])
         assert server.requests == []
 
-    def test_one_that_fails_fails_all(self, server, reader):
+    def test_failed_range_fails_the_call(self, server, reader):
         server.on("GET", PATH, file_reply(DATA), Reply(status=404))
         with ThreadPoolExecutor(2) as executor, pytest.raises(FileGoneError):
             self.get(reader, server, executor=executor)
 
 
 class TestBudget:
-    def test_a_dead_store_fails_before_every_file_has_had_all_its_attempts(self, server, reader):
+    def test_dead_store_exhausts_the_budget_before_all_attempts_of_all_files(self, server, reader):
         server.on("GET", "*", Reply(status=503))
         budget = RetryBudget(files=10, connections=4)
         failures = []
@@ -492,7 +492,7 @@ class TestBudget:
         with pytest.raises(StorageError, match=r"no answer came in time \(gave up after 3 attempts.*used up"):
             fetch(hasty, server, budget=RetryBudget())
 
-    def test_the_readers_own_is_the_default(self, server):
+    def test_budget_of_the_reader_is_the_default(self, server):
         options = TransportOptions()
         server.on("GET", PATH, Reply(status=503))
         with StorageTransport(options, endpoint_is_loopback=True) as transport:
@@ -505,7 +505,7 @@ class TestBudget:
 
 
 class TestCancelling:
-    def test_before_it_begins(self, server, reader):
+    def test_cancelled_read_sends_no_request(self, server, reader):
         event = threading.Event()
         event.set()
         with pytest.raises(Cancelled):

@@ -1,4 +1,4 @@
-"""Compressed bodies: complete, in bounded pieces, never a bomb."""
+"""Decompression of response bodies: complete, in bounded chunks, limited growth."""
 
 import gzip
 import os
@@ -24,7 +24,7 @@ def test_gzip(size, encoding):
     assert max(map(len, given)) <= 256 * 1024
 
 
-def test_several_members_and_an_exact_piece():
+def test_several_gzip_members_and_an_exact_chunk():
     parts = [b"a" * 256 * 1024, b"", b"b" * 10]
     packed = b"".join(map(gzip.compress, parts))
     assert b"".join(decoded([packed], "gzip", what="x")) == b"".join(parts)
@@ -41,13 +41,13 @@ def test_no_encoding_passes_the_chunks_on(encoding):
 
 
 @pytest.mark.parametrize("missing", [1, 8, 20])
-def test_a_cut_stream_is_incomplete(missing):
+def test_truncated_stream_raises_incomplete_response(missing):
     packed = gzip.compress(os.urandom(1000))[:-missing]
     with pytest.raises(IncompleteResponseError, match="truncated"):
         list(decoded([packed], "gzip", what="x"))
 
 
-def test_a_broken_stream():
+def test_broken_stream_raises():
     packed = bytearray(gzip.compress(os.urandom(1000)))
     packed[-6] ^= 0xFF  # the checksum
     for data in (b"no gzip at all", bytes(packed)):
@@ -56,12 +56,12 @@ def test_a_broken_stream():
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "zstd"])
-def test_other_encodings_were_not_asked_for(encoding):
+def test_other_encodings_raise(encoding):
     with pytest.raises(ProtocolError, match="only gzip"):
         decoded([b"x"], encoding, what="x")
 
 
-def test_a_bomb_is_given_up(monkeypatch):
+def test_decompression_bomb_raises(monkeypatch):
     monkeypatch.setattr(body, "RATIO_APPLIES_FROM", 1024 * 1024)
     packed = gzip.compress(bytes(20 * 1024 * 1024), 9)
     seen = 0
@@ -71,7 +71,7 @@ def test_a_bomb_is_given_up(monkeypatch):
     assert seen < 3 * 1024 * 1024
 
 
-def test_a_high_ratio_is_fine_while_it_is_small():
+def test_high_ratio_of_a_small_body_is_accepted():
     packed = gzip.compress(bytes(8 * 1024 * 1024), 9)
     assert sum(map(len, decoded([packed], "gzip", what="x"))) == 8 * 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""Transport options: defaults, bounds, and what they show."""
+"""Transport options: defaults, bounds, representation."""
 
 import dataclasses
 import pickle
@@ -53,7 +53,7 @@ def test_values_of_the_wrong_type_raise(changes):
         TransportOptions(**changes)
 
 
-def test_they_are_a_value():
+def test_options_compare_by_value_and_hide_secrets():
     options = TransportOptions(proxies={"https": "http://me:s3cret@proxy:3128"})
     assert pickle.loads(pickle.dumps(options)) == options
     assert hash(options) == hash(dataclasses.replace(options))

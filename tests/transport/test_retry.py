@@ -1,4 +1,4 @@
-"""When a request is tried again, how long the wait is, and what is said in the end."""
+"""Retries: retryable errors, waits, deadline, final error."""
 
 import pickle
 import traceback
@@ -107,7 +107,7 @@ def rest(status, kind=RestError):
         (KeyboardInterrupt(), False),
     ],
 )
-def test_what_is_tried_again(error, expected):
+def test_retryable_errors(error, expected):
     assert is_retryable(error) is expected
 
 
@@ -124,13 +124,13 @@ def test_waits_double_up_to_the_cap():
     assert time.slept == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20, 20, 20, 20])
 
 
-def test_jitter_is_full():
+def test_full_jitter():
     backoff = Backoff(base=0.2, cap=20, random=lambda: 0.25)
     assert [backoff.seconds(n) for n in (1, 2, 3, 100)] == pytest.approx([0.05, 0.1, 0.2, 5])
     assert Backoff(base=0.2, cap=20, random=lambda: 0.0).seconds(9) == 0
 
 
-def test_six_attempts_by_default_and_the_error_says_so():
+def test_six_attempts_by_default_named_in_the_error():
     time = Time()
     calls = []
     with pytest.raises(
@@ -143,21 +143,21 @@ def test_six_attempts_by_default_and_the_error_says_so():
 
 
 @pytest.mark.parametrize("failures", [1, 2, 5])
-def test_what_recovers_is_returned(failures):
+def test_result_after_failures_is_returned(failures):
     assert retrier(Time()).call(failing(unreachable, times=failures)) == failures + 1
 
 
-def test_a_traceback_ends_where_the_call_was_made():
+def test_traceback_has_no_frames_below_the_call():
     """The frames below are ours and tenacity's; the error says all that they could tell."""
     failed = partial(rest, 404, NotFoundError)
     with pytest.raises(NotFoundError) as caught:
         retrier(Time()).call(failing(failed))
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames == ["test_a_traceback_ends_where_the_call_was_made", "call"]
+    assert frames == ["test_traceback_has_no_frames_below_the_call", "call"]
     assert caught.value.__context__ is None
 
 
-def test_what_cannot_be_helped_is_raised_at_once_and_unchanged():
+def test_permanent_error_is_raised_at_once_and_unchanged():
     time = Time()
     with pytest.raises(ForbiddenError) as caught:
         retrier(time).call(failing(lambda: rest(403, ForbiddenError)))
@@ -165,7 +165,7 @@ def test_what_cannot_be_helped_is_raised_at_once_and_unchanged():
     assert "gave up" not in str(caught.value)
 
 
-def test_errors_that_are_not_ours_pass_through():
+def test_foreign_exceptions_pass_through():
     with pytest.raises(ZeroDivisionError):
         retrier(Time()).call(lambda attempt: 1 / 0)
 
@@ -180,7 +180,7 @@ def test_the_deadline_ends_the_attempts():
     assert timeouts == pytest.approx([120, 79.8, 39.4])
 
 
-def test_an_attempt_gets_no_more_than_what_is_left():
+def test_timeout_of_an_attempt_is_the_remaining_time():
     time = Time()
     timeouts = []
     with pytest.raises(RequestTimeoutError):
@@ -190,7 +190,7 @@ def test_an_attempt_gets_no_more_than_what_is_left():
     assert timeouts == pytest.approx([5, 2.8, 0.4])
 
 
-def test_time_in_which_an_answer_arrives_does_not_count():
+def test_time_of_receiving_does_not_count_against_the_deadline():
     time = Time()
     timeouts = []
 
@@ -220,7 +220,7 @@ def test_the_longer_of_header_and_backoff_is_waited():
     assert time.slept == pytest.approx([1, 1, 1, 1.6, 3.2])
 
 
-def test_a_retry_after_past_the_deadline_raises_at_once_and_says_so():
+def test_retry_after_past_the_deadline_raises_at_once():
     time = Time()
     with pytest.raises(
         RateLimitError, match=r"gave up after 1 attempt over 0\.0 s: the server asks to wait 300 s"

@@ -1,4 +1,4 @@
-"""Which connections are kept for the next request, and what becomes of the others."""
+"""Connections to stores: reuse, limits, close."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def storage():
         yield one
 
 
-def test_those_in_use_go_when_they_are_done_with_a_closed_transport(storage):
+def test_connections_in_use_close_after_the_transport_is_closed(storage):
     with PacketServer(HALF, [FINE]) as server:
         response = storage.get(SecretUrl(server.url + SIGNED))
         storage.close()
@@ -35,7 +35,7 @@ def test_those_in_use_go_when_they_are_done_with_a_closed_transport(storage):
         assert server.connections == 2
 
 
-def test_no_more_are_kept_than_may_be_open():
+def test_pool_keeps_at_most_max_connections():
     with (
         StorageTransport(TransportOptions(max_connections=1), endpoint_is_loopback=True) as storage,
         PacketServer(HALF, HALF) as server,
@@ -50,7 +50,7 @@ def test_no_more_are_kept_than_may_be_open():
         assert server.connections == 2
 
 
-def test_those_of_too_many_stores_go(storage, monkeypatch):
+def test_connections_of_the_oldest_stores_are_closed(storage, monkeypatch):
     monkeypatch.setattr(pooled_adapter, "_HOSTS", 1)
     with PacketServer([FINE], [FINE]) as one, PacketServer([FINE]) as other:
         assert fetch(storage, one) == b"fine"
@@ -59,7 +59,7 @@ def test_those_of_too_many_stores_go(storage, monkeypatch):
         assert fetch(storage, one) == b"fine"
 
 
-def test_those_of_a_forgotten_transport_go():
+def test_connections_of_a_collected_transport_are_closed():
     storage = StorageTransport(TransportOptions(), endpoint_is_loopback=True)
     with PacketServer([FINE]) as server:
         assert fetch(storage, server) == b"fine"
@@ -68,7 +68,7 @@ def test_those_of_a_forgotten_transport_go():
         assert server.hung_up.acquire(timeout=HANG)
 
 
-def test_one_that_failed_is_not_used_again(storage):
+def test_failed_connection_is_not_reused(storage):
     with PacketServer([b"no HTTP\r\n\r\n", FINE], [FINE]) as server:
         with pytest.raises(Exception, match="before an answer came"):
             storage.get(SecretUrl(server.url + SIGNED))
@@ -77,7 +77,7 @@ def test_one_that_failed_is_not_used_again(storage):
         assert server.connections == 2
 
 
-def test_a_name_that_urllib3_finds_to_be_another_is_refused_for_good():
+def test_host_name_mismatch_found_by_urllib3_is_not_retried():
     """Where the TLS library leaves comparing names to it."""
     error = translate(CertificateError("hostname 'a' doesn't match 'b'"), url="https://a/f?sig=s")
     assert isinstance(error, NonRetryableTransportError)

@@ -1,4 +1,4 @@
-"""Responses of stores over real sockets: what is read, what is refused, which connections are used again."""
+"""Responses of stores over real sockets: accepted and refused responses, reuse of connections."""
 
 import contextlib
 import gc
@@ -103,7 +103,7 @@ NOT_KEPT = {
 class TestReuse:
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("name", KEPT)
-    def test_a_connection_serves_again(self, storage, name, read):
+    def test_connection_is_reused(self, storage, name, read):
         answer, body = KEPT[name]
         with PacketServer([answer], [answer], [FINE]) as server:
             assert fetch(storage, server, read) == body
@@ -113,7 +113,7 @@ class TestReuse:
 
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("name", NOT_KEPT)
-    def test_a_connection_does_not(self, storage, name, read):
+    def test_connection_is_not_reused(self, storage, name, read):
         answer, body = NOT_KEPT[name]
         with PacketServer([answer], [FINE]) as server:
             assert fetch(storage, server, read) == body
@@ -280,7 +280,7 @@ class TestHeads:
         value = b"x" * 60_000
         assert self.head(storage, b"A: " + value).headers["A"] == value.decode()
 
-    def test_one_without_end(self, storage):
+    def test_endless_head_raises(self, storage):
         """It is given up on after some 64 kB, however much more there would be."""
         with FaultServer() as server:
             server.on("GET", "*", Reply(headers={"A": "x" * 1_000_000}))
@@ -291,7 +291,7 @@ class TestHeads:
     @pytest.mark.parametrize(
         "begun", [b"", b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK\r\nA: b\r\n", TestInterimAnswers.CONTINUE]
     )
-    def test_the_connection_ends_before_it(self, storage, begun):
+    def test_connection_closed_within_the_head_raises(self, storage, begun):
         with (
             PacketServer([begun, None]) as server,
             pytest.raises(TransportError, match="closed before an answer came") as caught,
@@ -300,27 +300,29 @@ class TestHeads:
         check_failure(caught.value)
 
     @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", TestInterimAnswers.CONTINUE])
-    def test_it_stops_arriving(self, hasty, begun):
+    def test_stalled_head_raises(self, hasty, begun):
         fails(hasty, begun, RequestTimeoutError, match="no answer came in time")
 
 
 class TestLengths:
-    @pytest.mark.parametrize("said", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6"])
-    def test_two_are_contradictory(self, storage, said):
-        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello", match="contradictory")
+    @pytest.mark.parametrize(
+        "length", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6"]
+    )
+    def test_two_different_lengths_raise(self, storage, length):
+        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello", match="contradictory")
 
-    @pytest.mark.parametrize("said", [b"5, 5", b"5\r\nContent-Length: 5", b"005", b" 5\t"])
-    def test_one_said_in_other_ways(self, storage, said):
-        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello"], [FINE]) as server:
+    @pytest.mark.parametrize("length", [b"5, 5", b"5\r\nContent-Length: 5", b"005", b" 5\t"])
+    def test_repeated_equal_lengths_are_accepted(self, storage, length):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello"], [FINE]) as server:
             assert fetch(storage, server, by_view) == b"hello"
             assert fetch(storage, server) == b"fine"
 
     @pytest.mark.parametrize(
-        "said", [b"", b"abc", b"-1", b"+5", b"5_0", b"0x5", b"5.0", b"\xb2", b"5 5", b"5,", b"\xa05", b"5\x0b"]
+        "length", [b"", b"abc", b"-1", b"+5", b"5_0", b"0x5", b"5.0", b"\xb2", b"5 5", b"5,", b"\xa05", b"5\x0b"]
     )
-    def test_what_is_no_number_is_refused(self, storage, said):
+    def test_length_that_is_not_a_number_raises(self, storage, length):
         fails(
-            storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + said + b"\r\n\r\nhello, you", match="contradictory"
+            storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello, you", match="contradictory"
         )
 
     @pytest.mark.parametrize("digits", [20, 4000, 5000])
@@ -328,11 +330,11 @@ class TestLengths:
         fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * digits + b"\r\n\r\nhello")
 
     @pytest.mark.parametrize("read", WAYS)
-    @pytest.mark.parametrize("come", [b"", b"h", b"hell"])
-    def test_a_body_that_is_cut(self, storage, read, come):
-        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + come, None], [FINE]) as server:
+    @pytest.mark.parametrize("received", [b"", b"h", b"hell"])
+    def test_a_body_that_is_cut(self, storage, read, received):
+        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n" + received, None], [FINE]) as server:
             with pytest.raises(
-                IncompleteResponseError, match=f"{5 - len(come)} bytes of it are missing"
+                IncompleteResponseError, match=f"{5 - len(received)} bytes of it are missing"
             ) as caught:
                 fetch(storage, server, read)
             check_failure(caught.value)
@@ -347,8 +349,8 @@ class TestLengths:
     def test_a_body_without_length_that_stops_arriving(self, hasty, read):
         fails(hasty, b"HTTP/1.1 200 OK\r\n\r\nhe", RequestTimeoutError, read, match="the answer stopped arriving")
 
-    def test_asking_for_nothing_ends_nothing(self, storage):
-        """A connection with a body still to come must not go back to the pool."""
+    def test_read_of_zero_bytes_does_not_end_the_body(self, storage):
+        """A connection with an unread body must not go back to the pool."""
         with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nab", 0.2, b"cdefgh"], [FINE]) as server:
             with storage.get(SecretUrl(server.url + SIGNED)) as response:
                 response._raw.read1(0)
@@ -371,7 +373,7 @@ class TestChunks:
             b"5" + b";" * 60_000 + b"\r\nhello\r\n0\r\n\r\n",
         ],
     )
-    def test_well_formed_ones(self, storage, body, read):
+    def test_well_formed_chunks(self, storage, body, read):
         with PacketServer([CHUNKED + body], [FINE]) as server:
             assert fetch(storage, server, read) == b"hello"
             assert fetch(storage, server) == b"fine"
@@ -382,7 +384,7 @@ class TestChunks:
         with PacketServer([CHUNKED + b"aBC\r\n" + data + b"\r\n1\r\nx\r\n0\r\n\r\n"]) as server:
             assert fetch(storage, server, by_chunks) == data + b"x"
 
-    def test_trailers_are_no_headers(self, storage):
+    def test_trailers_are_not_headers(self, storage):
         with (
             PacketServer([CHUNKED + b"0\r\nETag: x\r\n\r\n"]) as server,
             storage.get(SecretUrl(server.url + SIGNED)) as response,
@@ -402,13 +404,13 @@ class TestChunks:
             b"5\x00",
         ],
     )
-    def test_bad_sizes(self, storage, size, read):
+    def test_malformed_chunk_sizes_raise(self, storage, size, read):
         answer = CHUNKED + b"2\r\nab\r\n" + size + b"\r\nhello\r\n0\r\n\r\n"
         fails(storage, answer, IncompleteResponseError, read)
         fails(storage, CHUNKED + size + b"\r\nhello\r\n0\r\n\r\n", IncompleteResponseError, read)
 
     @pytest.mark.parametrize("size", [b"7fffffffffffffff", b"fffffffffffffff", b"80000000"])
-    def test_huge_sizes(self, storage, size):
+    def test_huge_chunk_sizes_raise(self, storage, size):
         with (
             PacketServer([CHUNKED + size + b"\r\nhello", None]) as server,
             pytest.raises(IncompleteResponseError) as caught,
@@ -417,12 +419,12 @@ class TestChunks:
         check_failure(caught.value)
 
     @pytest.mark.parametrize("tail", [b"!\r\n0\r\n\r\n", b"\r!\n0\r\n\r\n", b" \r\n0\r\n\r\n", b"0\r\n\r\n"])
-    def test_one_longer_than_it_says(self, storage, tail):
+    def test_chunk_longer_than_its_size_raises(self, storage, tail):
         fails(storage, CHUNKED + b"5\r\nhello" + tail, IncompleteResponseError)
 
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("end", range(len(b"5\r\nhello\r\n2;x\r\nab\r\n0")))
-    def test_cut_anywhere(self, storage, end, read):
+    def test_truncated_chunked_body_raises(self, storage, end, read):
         with PacketServer([CHUNKED + b"5\r\nhello\r\n2;x\r\nab\r\n0"[:end], None], [FINE]) as server:
             with pytest.raises(IncompleteResponseError) as caught:
                 fetch(storage, server, read)
@@ -614,7 +616,7 @@ class TestRequests:
             assert fetch(storage, server, path="/a/../b/./c") == b"fine"
             assert server.heads[0].startswith(b"GET /a/../b/./c HTTP/1.1\r\n")
 
-    def test_what_is_sent(self, storage):
+    def test_headers_of_a_request(self, storage):
         with PacketServer([FINE]) as server:
             with storage.get(
                 SecretUrl(server.url + "/x"), headers={"Range": "bytes=0-3", "If-Match": '"ä"'}

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as files are fetched, over TLS."""
+"""Responses of stores over TLS."""
 
 import os
 import warnings

@@ -1,4 +1,4 @@
-"""The two transports over real sockets: what they send, follow, refuse, and what their errors show."""
+"""REST and storage transports over real sockets: requests, redirects, proxies, refusals, errors."""
 
 import gc
 import gzip
@@ -111,7 +111,7 @@ class TestApiRequests:
         with api.request("GET", ("shares",)) as response:
             assert response.read(15) == b"012345678901234"
 
-    def test_a_renewable_credential_is_asked_for_once_more(self, server, api):
+    def test_renewable_credential_is_requested_again_once(self, server, api):
         api.authorize.renewable = True
         server.on("GET", "*", Reply(status=401), Reply(body=b"ok"), Reply(status=401))
         assert api.request("GET", ("x",)).status == 200
@@ -120,7 +120,7 @@ class TestApiRequests:
         assert api.request("GET", ("x",)).status == 401
         assert len(server.requests) == 4
 
-    def test_a_fixed_credential_is_not(self, server, api):
+    def test_fixed_credential_is_not_requested_again(self, server, api):
         server.on("GET", "*", Reply(status=401))
         assert api.request("GET", ("x",)).status == 401
         assert len(server.requests) == 1
@@ -189,18 +189,18 @@ class TestProxies:
         with StorageTransport(options, endpoint_is_loopback=False) as storage:
             return storage.get(SecretUrl("http://store.invalid/file?sig=canary")).read(10)
 
-    def test_of_the_environment(self, server, monkeypatch):
+    def test_proxy_of_the_environment(self, server, monkeypatch):
         monkeypatch.setenv("http_proxy", server.url)
         server.on("GET", "*", Reply(body=b"proxied"))
         assert self.send(TransportOptions(allow_http=True)) == b"proxied"
         assert server.requests[0].target == "http://store.invalid/file?sig=canary"
 
-    def test_explicit_ones_go_first(self, server, monkeypatch, refused_port):
+    def test_proxy_of_the_options_has_precedence(self, server, monkeypatch, refused_port):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{refused_port}")
         server.on("GET", "*", Reply(body=b"proxied"))
         assert self.send(TransportOptions(allow_http=True, proxies={"http": server.url})) == b"proxied"
 
-    def test_one_that_is_down(self, refused_port):
+    def test_unreachable_proxy_raises(self, refused_port):
         proxies = {"http": f"http://me:canary-password@127.0.0.1:{refused_port}"}
         with pytest.raises(TransportError, match="proxy") as caught:
             self.send(TransportOptions(allow_http=True, proxies=proxies))
@@ -210,12 +210,12 @@ class TestProxies:
     @pytest.mark.parametrize(
         "proxy", ["http://", "://canary-password", "http://me:canary-password@127.0.0.1:99999"]
     )
-    def test_one_whose_url_is_malformed(self, proxy):
+    def test_malformed_proxy_url_raises(self, proxy):
         with pytest.raises(NonRetryableTransportError, match="proxy's URL is malformed") as caught:
             self.send(TransportOptions(allow_http=True, proxies={"http": proxy}))
         assert "canary" not in str(caught.value)
 
-    def test_one_of_a_kind_that_is_not_installed(self, monkeypatch):
+    def test_socks_proxy_without_pysocks_raises(self, monkeypatch):
         import requests.adapters
 
         def missing(*args, **kwargs):  # what requests has in its place without PySocks
@@ -242,7 +242,7 @@ class TestRedirects:
         server.on("GET", "/prefix/y", Reply(body=b"ok"))
         assert api.request("POST", ("x",), body={}).read(10) == b"ok"
 
-    def test_the_api_follows_nobody_else(self, server, api):
+    def test_api_redirect_to_another_host_raises(self, server, api):
         with FaultServer() as other:
             server.on("GET", "*", Reply(status=302, headers={"Location": other.url + "/x?token=canary"}))
             with pytest.raises(TransportError, match="not sent to another host") as caught:
@@ -267,7 +267,7 @@ class TestRedirects:
         with pytest.raises(InsecureUrlError):
             storage.get(SecretUrl(server.url + SIGNED))
 
-    def test_redirects_end(self, server, api, storage):
+    def test_too_many_redirects_raise(self, server, api, storage):
         server.on("GET", "*", Reply(status=302, headers={"Location": "/again"}))
         for send in (lambda: api.request("GET", ("x",)), lambda: storage.get(SecretUrl(server.url + SIGNED))):
             server.requests.clear()
@@ -338,7 +338,7 @@ class TestFaults:
                 del caught, error
         gc.collect()
 
-    def test_nobody_listens(self, refused_port):
+    def test_refused_connection_raises(self, refused_port):
         with (
             StorageTransport(self.options, endpoint_is_loopback=True) as storage,
             pytest.raises(TransportError, match="connection refused") as caught,
@@ -366,7 +366,7 @@ class TestFaults:
             storage.get(SecretUrl("https://store.invalid" + SIGNED))
         assert is_retryable(caught.value)
 
-    def test_the_time_out_of_an_attempt_is_the_least_of_all(self, server):
+    def test_timeout_of_an_attempt_limits_the_other_timeouts(self, server):
         server.on("*", "*", Reply(delay=FOREVER))
         with (
             ApiTransport(server.url, Authorizer(), TransportOptions(read_timeout=NEVER)) as api,
@@ -437,7 +437,7 @@ class TestFaults:
         ):
             assert b"".join(response.chunks()) == b"a" * 50
 
-    def test_an_encoding_that_was_not_asked_for(self, server, api):
+    def test_response_with_another_encoding_raises(self, server, api):
         server.on("GET", "*", Reply(body=b"x", headers={"Content-Encoding": "br"}))
         with pytest.raises(ProtocolError, match="only gzip"):
             b"".join(api.request("GET", ("x",)).chunks())
@@ -456,7 +456,7 @@ def drain(response):
 
 
 class TestBodies:
-    def test_read_some_gives_what_is_there(self, server, storage):
+    def test_read_some_returns_the_received_bytes(self, server, storage):
         server.on("GET", "*", Reply(body=b"0123456789", chunk=4))
         assert drain(storage.get(SecretUrl(server.url + SIGNED))) == b"0123456789"
 
@@ -503,7 +503,7 @@ class TestLogging:
         theirs = [record.getMessage() for record in caplog.records if record.name == "urllib3.connectionpool"]
         assert any('"POST /prefix/x?***' in message for message in theirs)
 
-    def test_requests_of_others_are_logged_as_ever(self, server, api, caplog):
+    def test_requests_of_other_code_are_logged_unchanged(self, server, api, caplog):
         import requests
 
         caplog.set_level(logging.DEBUG)
@@ -612,17 +612,17 @@ class TestTls:
         assert not is_retryable(caught.value)
         assert "canary" not in str(caught.value)
 
-    def test_a_bundle_of_ones_own(self, secure, certificate):
+    def test_ca_bundle_of_the_options(self, secure, certificate):
         assert self.get(secure.url, ca_bundle=certificate / "cert.pem") == b"secure"
 
     @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-    def test_a_bundle_of_the_environment(self, secure, certificate, monkeypatch, name):
+    def test_ca_bundle_of_the_environment(self, secure, certificate, monkeypatch, name):
         for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
             monkeypatch.delenv(other, raising=False)
         monkeypatch.setenv(name, str(certificate / "cert.pem"))
         assert self.get(secure.url) == b"secure"
 
-    def test_another_host_name(self, secure, certificate):
+    def test_host_name_mismatch_raises(self, secure, certificate):
         with pytest.raises(NonRetryableTransportError):
             self.get(secure.url.replace("127.0.0.1", "localhost"), ca_bundle=certificate / "cert.pem")
 
@@ -680,7 +680,7 @@ class TestTls:
             assert self.get(running.url, ca_bundle=certificate / "cert.pem", client_certificate=pair) == b"mutual"
 
 
-def test_the_pool_has_room_for_all_connections(server, caplog):
+def test_pool_keeps_max_connections(server, caplog):
     """No connection is thrown away as long as there are no more than `max_connections`."""
     caplog.set_level(logging.WARNING, "urllib3")
     server.on("GET", "*", Reply(body=b"x", delay=0.05))

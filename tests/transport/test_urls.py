@@ -1,4 +1,4 @@
-"""Which URLs are sent to."""
+"""URL rules for endpoints and data URLs."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from delta_sharing_client.transport.url_rules import check_data_url, check_endpo
         "http://LOCALHOST.",
     ],
 )
-def test_endpoints_that_are_fine(url):
+def test_accepted_endpoints(url):
     assert check_endpoint(url, allow_http=False) == url
 
 
@@ -31,7 +31,7 @@ def test_plain_http_needs_to_be_allowed():
 @pytest.mark.parametrize(
     "url", ["http://localhost.evil.com/", "http://0.0.0.0/", "http://128.0.0.1/", "http://127.0.0.1.nip.io/"]
 )
-def test_what_only_looks_like_loopback(url):
+def test_hosts_similar_to_loopback_are_not_loopback(url):
     assert not is_loopback(url)
     with pytest.raises(InsecureUrlError):
         check_endpoint(url, allow_http=False)
@@ -84,7 +84,7 @@ def test_other_spellings_of_loopback(url):
     ],
 )
 @pytest.mark.parametrize("allow_http", [False, True])
-def test_data_urls_that_are_refused_whatever_is_allowed(url, allow_http):
+def test_data_urls_refused_with_and_without_allow_http(url, allow_http):
     with pytest.raises(InsecureUrlError):
         check_data_url(SecretUrl(url), endpoint_is_loopback=True, allow_http=allow_http)
 
