@@ -253,7 +253,8 @@ class Download:
             elif response.status == 412 and etag is not None:
                 raise FileChanged
             elif response.status == 416 and "Range" in headers:
-                raise _WrongSize(f"it ends before byte {part.position}; the table says {self._size or 'more'}")
+                expected = self._size or "more"
+                raise _WrongSize(f"it ends before byte {part.position}; the table's metadata has {expected}")
             else:
                 raise store_error(response, self._id)
             self._accepted = url
@@ -275,7 +276,7 @@ class Download:
         except DeltaSharingError:
             return
         if surplus:
-            raise _WrongSize(f"it has more than the {part.stop} bytes that the table says")
+            raise _WrongSize(f"it has more than {part.stop} bytes, its size in the table's metadata")
 
     def _bind(self, response: FileResponse) -> None:
         """Compare a strong ETag with that of the first response."""
@@ -290,7 +291,7 @@ class Download:
 
     def _check_size(self, length: int | None) -> None:
         if self._size and length is not None and length != self._size:
-            raise _WrongSize(f"it has {length} bytes; the table says {self._size}")
+            raise _WrongSize(f"it has {length} bytes; the table's metadata has {self._size}")
 
     def _check_range(self, response: FileResponse, part: ReceivedRange) -> None:
         """Compare the `Content-Range` of a 206 with the requested range."""

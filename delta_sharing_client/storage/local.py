@@ -107,7 +107,7 @@ class LocalSource:
         try:
             size = os.fstat(descriptor).st_size
             if self._size and size != self._size:
-                raise DataError(f"it has {size} bytes; the table says {self._size}", file_id=self._id)
+                raise DataError(f"it has {size} bytes; the table's metadata has {self._size}", file_id=self._id)
             return read(descriptor, size)
         except OSError as error:
             raise StorageError(f"it cannot be read: {error.strerror}", file_id=self._id) from error

@@ -171,7 +171,8 @@ class TestFilesThatChange:
         share = Share(faults, COLUMNS, {"f": rows(0, 10)})
         longer = share.data["f"] + b"x"
         share.serve_files_with(lambda request, healthy: Reply(body=longer))
-        with pytest.raises(DataError, match=f"it has {len(longer)} bytes; the table says {len(longer) - 1}"):
+        message = f"it has {len(longer)} bytes; the table's metadata has {len(longer) - 1}"
+        with pytest.raises(DataError, match=message):
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
 
 

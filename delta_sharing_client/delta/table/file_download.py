@@ -307,13 +307,13 @@ def _check(item: Wanted, file: Path) -> None:
 
     size = size_of(file)
     if item.size and size != item.size:
-        raise DataError(f"it has {size} bytes; the table says {item.size}", file_id=item.file_id)
+        raise DataError(f"it has {size} bytes; the table's metadata has {item.size}", file_id=item.file_id)
     try:
         rows = pq.read_metadata(file).num_rows
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"not a readable Parquet file: {error}", file_id=item.file_id) from None
     if item.num_records is not None and rows != item.num_records:
-        raise DataError(f"it has {rows} rows; the table says {item.num_records}", file_id=item.file_id)
+        raise DataError(f"it has {rows} rows; the table's metadata has {item.num_records}", file_id=item.file_id)
 
 
 def sha256_of(file: Path) -> str:

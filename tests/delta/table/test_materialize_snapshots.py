@@ -129,7 +129,7 @@ def test_a_file_with_other_rows_than_its_statistics_say(
     entry = share.entry("f")
     entry["file"]["stats"] = json.dumps({"numRecords": 4})
     faults.on("POST", "/shares/s/schemas/s/tables/t/query", lambda request: share._lines([entry]))
-    with pytest.raises(DataError, match="file f: it has 3 rows; the table says 4"):
+    with pytest.raises(DataError, match="file f: it has 3 rows; the table's metadata has 4"):
         connect(faults).table("s.s.t").scan().materialize(target)
 
 
