@@ -87,7 +87,7 @@ $(INTEROP)/.ready: pyproject.toml
 		pyspark==4.2.0 delta-spark==4.4.0 deltalake pytest pytest-timeout
 	@touch $@
 
-bench: $(STAMP)  ## compare the speed with the reference client; BENCH=--quick for a short run
+bench: $(STAMP)  ## compare the speed with the official client; BENCH=--quick for a short run
 	@$(BIN)/python benchmarks/compare.py $(BENCH)
 
 java: $(STAMP)  ## find a Java for Spark, or install one in the environment

@@ -1,6 +1,6 @@
 """Benchmark cases: one load of one table, expressed for each client.
 
-The reference client has neither projection nor filters. Its load is what its users write: a hint for the server if
+The official client has neither projection nor filters. Its load is what its users write: a hint for the server if
 possible, a load of the whole table, then selection with pandas.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import data
 import store
 
-#: The clients; `delta` and `parquet` are the response formats of the reference client.
+#: The clients; `delta` and `parquet` are the response formats of the official client.
 CLIENTS = ("ours", "delta", "parquet", "pyarrow")
 
 

@@ -1,21 +1,21 @@
-"""Benchmark of this client against the reference client, in one run, on one store and one machine.
+"""Benchmark of this client against the official client, in one run, on one store and one machine.
 
     make bench                                    all cases, twenty minutes; BENCH="..." passes the options below
     python benchmarks/compare.py --quick          small tables, a minute or two; shows trends only
     python benchmarks/compare.py --only large     one case; several are separated by commas
     python benchmarks/compare.py --json out.json  also writes each measurement to a file
 
-The cases, and the cost in the reference client that they show:
+The cases, and the cost in the official client that they show:
 
     small, partition      it fetches one file after the other: latency times number of files
     large                 it uses one connection and decodes only between downloads: bandwidth of one connection
     columns, rows         it fetches whole files and selects afterwards
     local-*               no delay: the time of the client itself; pyarrow reads the same files from disk
-    listing               300,000 files, one line of JSON each, up to the first download; for the reference client
+    listing               300,000 files, one line of JSON each, up to the first download; for the official client
                           in delta format also the time to receive the lines without planning
 
 Every measurement runs in its own process. The clients take turns (A, B, C, A, B, C, ...), and the report contains
-medians. The reference client runs with `use_delta_format` True and False; compare with the faster one. It requires
+medians. The official client runs with `use_delta_format` True and False; compare with the faster one. It requires
 older versions of pandas and pyarrow, so it has its own environment (`peer.py`), which is created on first use and
 needs a package index. To exclude the effect of these versions, use `--our-python` with the interpreter of an
 environment that has this package and the same versions.
@@ -112,7 +112,7 @@ def error_in(case: cases.Case, result: dict[str, Any], scale: str) -> str | None
     manifest = data.read_manifest(case.table, scale)
     if case.result == "files":
         expected, rows = manifest["listed"], result["rows"]
-        # The lines of the reference client may include a line that is not a file.
+        # The lines of the official client may include a line that is not a file.
         return None if abs(rows - expected) <= 2 else f"{rows} files listed, not {expected}"
     if case.filters:
         return None if result["rows"] else "no rows"
@@ -200,7 +200,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--repeat", type=int, help="repetitions; default: 3, or 1 with --quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement to this file")
-    parser.add_argument("--peer-python", help="interpreter of an environment with the reference client")
+    parser.add_argument("--peer-python", help="interpreter of an environment with the official client")
     parser.add_argument("--our-python", help="interpreter for this client; default: the current one")
     parser.add_argument("--latency", type=float, default=store.LATENCY, help="seconds; default: %(default)s")
     parser.add_argument("--bandwidth", type=float, default=store.BANDWIDTH, help="bytes/s; default: %(default)s")

@@ -4,7 +4,7 @@ A load of a table of one file comes first, so that imports, first calls and the 
 measured. Then the case runs once. The output contains wall-clock and processor seconds, peak resident memory, the
 requests to the store, and the rows and sums of the result, which `compare.py` compares with the table's manifest.
 
-The module also runs in the environment of the reference client, so its top-level imports are from the standard
+The module also runs in the environment of the official client, so its top-level imports are from the standard
 library only.
 """
 
@@ -46,11 +46,11 @@ def run_ours(case: cases.Case, url: str, response_format: bool | None = None) ->
         return client.table(name).scan(response_format=name_of_format).files()
 
 
-def run_reference(case: cases.Case, url: str, use_delta_format: bool, raw_lines: bool) -> Any:
+def run_official(case: cases.Case, url: str, use_delta_format: bool, raw_lines: bool) -> Any:
     import delta_sharing
 
     if case.result == "files":
-        return _reference_files(url, use_delta_format, raw_lines)
+        return _official_files(url, use_delta_format, raw_lines)
     frame = delta_sharing.load_as_pandas(url, jsonPredicateHints=case.hint, use_delta_format=use_delta_format)
     for column, op, value in case.filters:
         if column == "event_date":
@@ -61,8 +61,8 @@ def run_reference(case: cases.Case, url: str, use_delta_format: bool, raw_lines:
     return frame if case.columns is None else frame[list(case.columns)]
 
 
-def _reference_files(url: str, use_delta_format: bool, raw_lines: bool) -> Any:
-    """Run the reference client up to the first download, and return one item per file.
+def _official_files(url: str, use_delta_format: bool, raw_lines: bool) -> Any:
+    """Run the official client up to the first download, and return one item per file.
 
     In parquet format it builds a list of actions. In delta format it writes the lines as a transaction log to a
     temporary directory, from which its engine then reads; with `raw_lines` nothing is written.
@@ -104,7 +104,7 @@ def run(client: str, case: cases.Case, profile: str, scale: str) -> Any:
         return run_pyarrow(case, scale)
     if client.startswith("ours"):
         return run_ours(case, url, {"ours": None, "ours-delta": True, "ours-parquet": False}[client])
-    return run_reference(case, url, client.startswith("delta"), client == "delta-lines")
+    return run_official(case, url, client.startswith("delta"), client == "delta-lines")
 
 
 def describe(result: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python benchmarks/peer.py        creates it if necessary, and prints the path of its interpreter
 
-The reference client requires older versions of pandas and pyarrow than this package. All versions are pinned:
+The official client requires older versions of pandas and pyarrow than this package. All versions are pinned:
 `tests/differential/known_differences.py` applies to these versions only.
 """
 

@@ -1,4 +1,4 @@
-"""Functions that take a table URL, under the names of the reference client.
+"""Functions that take a table URL, under the names of the official client.
 
 They raise `ValueError` or `TypeError` for an invalid argument, and else errors of `delta_sharing_client.errors`.
 """

@@ -1,4 +1,4 @@
-"""Counts the lines of each room of the package, and writes them into the table "Sizes" of CONTRIBUTING.md."""
+"""Count the lines of each subpackage, and write them into the table "Sizes" of CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ROW = re.compile(r"^(\| (?:`([\w/]+)/`|(top level|total)) \| [\d,-]+ \| )[\d,-]
 
 
 def sizes() -> dict[str, int]:
-    """Return the number of lines of each room, of the modules at the top level, and of the package."""
+    """Return the number of lines of each subpackage, of the modules at the top level, and of the whole package."""
     found = {"total": 0}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).parts[:-1]
-        room = "/".join(parts[: 2 if parts[:1] == ("delta",) else 1]) or "top level"
+        name = "/".join(parts[: 2 if parts[:1] == ("delta",) else 1]) or "top level"
         lines = len(path.read_text(encoding="utf-8").splitlines())
-        found[room] = found.get(room, 0) + lines
+        found[name] = found.get(name, 0) + lines
         found["total"] += lines
     return found
 
@@ -29,5 +29,5 @@ if __name__ == "__main__":
     now = sizes()
     text = _ROW.sub(lambda row: f"{row[1]}{now.get(row[2] or row[3], 0):,}", PAGE.read_text(encoding="utf-8"))
     PAGE.write_text(text, encoding="utf-8")
-    for room, lines in sorted(now.items(), key=lambda item: -item[1]):
-        print(f"{lines:7,}  {room}")
+    for name, lines in sorted(now.items(), key=lambda item: -item[1]):
+        print(f"{lines:7,}  {name}")

@@ -1,1 +1,1 @@
-"""The only sockets of the package: transports, retries, deadlines, URL rules."""
+"""HTTP to the sharing server, token endpoints and stores: transports, retries, deadlines, URL rules."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "tables"
-#: The other clients: the reference client in both response formats, and deltalake on the table's log.
+#: The other clients: the official client in both response formats, and deltalake on the table's log.
 READERS = ("parquet", "delta", "deltalake")
 
 
@@ -21,7 +21,7 @@ class Job:
         reader: one of `READERS`.
         table: the golden table, or the full name of the sample table.
         what: description of the load.
-        arguments: arguments of the load, under the reference client's names.
+        arguments: arguments of the load, under the official client's names.
         key: the columns that identify a row.
     """
 

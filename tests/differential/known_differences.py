@@ -175,8 +175,8 @@ KNOWN: dict[tuple[str, str], set[str]] = {
     (reader, kind): _names(text) for kind, known in DIFFERENCES.items() for reader, text in known.subjects.items()
 }
 _CLIENTS = {
-    "parquet": "reference client, parquet format",
-    "delta": "reference client, delta format",
+    "parquet": "official client, parquet format",
+    "delta": "official client, delta format",
     "deltalake": "deltalake",
 }
 

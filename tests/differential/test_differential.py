@@ -1,4 +1,4 @@
-"""The same tables read by the reference client, in both response formats, and by deltalake from the log.
+"""The same tables read by the official client, in both response formats, and by deltalake from the log.
 
 Their values equal those of this package, or `known_differences.py` lists the difference. A difference that is not
 listed fails the test, and so does a listed difference that no longer occurs.

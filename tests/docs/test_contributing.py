@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md matches the Makefile, the tests and the rooms of the package."""
+"""CONTRIBUTING.md matches the Makefile, the tests and the packages."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def test_the_paths_that_it_names_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-def test_the_table_of_sizes_has_every_room() -> None:
-    rooms = set(load_script("scripts/sizes.py").sizes()) - {"delta", "top level", "total"}
-    assert set(re.findall(r"^\| `([\w/]+)/` \| [\d,]+ \| [\d,]+ \|", TEXT, re.MULTILINE)) == rooms
+def test_the_table_of_sizes_has_every_package() -> None:
+    packages = set(load_script("scripts/sizes.py").sizes()) - {"delta", "top level", "total"}
+    assert set(re.findall(r"^\| `([\w/]+)/` \| [\d,]+ \| [\d,]+ \|", TEXT, re.MULTILINE)) == packages

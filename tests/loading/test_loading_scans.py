@@ -360,7 +360,7 @@ def url(server: SharingServer, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class TestFunctions:
-    """The functions of the reference client, and those beside them."""
+    """The functions of the official client, and those beside them."""
 
     def test_all_functions_return_the_same_rows(self, url: str, served: list[int]) -> None:
         wanted: dict[str, Any] = {"columns": ["id", "p"], "filters": [("id", ">=", 100)], "limit": 50}
@@ -372,7 +372,7 @@ class TestFunctions:
             relation = ds.load_as_duckdb(url, connection, **wanted)
             assert [row[0] for row in relation.fetchall()] == expected
 
-    def test_the_reference_clients_arguments_in_its_order(self, url: str) -> None:
+    def test_the_official_clients_arguments_in_its_order(self, url: str) -> None:
         hint = json.dumps({"op": "isNull", "children": [{"op": "column", "name": "p", "valueType": "int"}]})
         frame = ds.load_as_pandas(url, 5, None, None, hint, True, True)
         assert frame.empty

@@ -30,13 +30,14 @@ from delta_sharing_client.delta.table.materialize_snapshot import (
 )
 from delta_sharing_client.delta.table.shared_listing import Listing
 from delta_sharing_client.errors import ProtocolError
-from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata, Protocol
+from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import read_spec
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer, first_of
 from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.wire.answers import ChangesAnswer
 from delta_sharing_client.wire.requests import ChangesRequest, ask_again
 
 #: Where engines keep files of change rows.
@@ -81,8 +82,7 @@ def materialize_changes(
     answer = ask_again(request, noted_format(log.table_path), lambda asked: rest.table_changes(table, asked))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
-    first = answer.version if request.starting_version is None else request.starting_version
-    commits = _Commits(what, table, history, answer.metadata, answer.protocol, first, answer.items, request)
+    commits = _Commits(what, table, history, answer, request)
     plan = ScanPlan(
         table=table,
         version=answer.version,
@@ -125,23 +125,21 @@ class _Commits:
         what: str,
         table: Table,
         history: TableHistory,
-        metadata: Metadata,
-        protocol: Protocol,
-        first: int | None,
-        items: list[FileAction],
+        answer: ChangesAnswer[FileAction],
         request: ChangesRequest,
     ) -> None:
         self._what = what
         self._table = table
         self._history = history
-        self._base = metadata
+        self._base = answer.metadata
         # One protocol for all versions: the least that reads the whole range.
         self._protocol = history.protocol
         self._changed = {item.version: item for item in history.metadata[1:] if item.version is not None}
-        versions = [file.version for file in items if file.version is not None]
-        if len(versions) != len(items):
+        versions = [file.version for file in answer.items if file.version is not None]
+        if len(versions) != len(answer.items):
             raise ProtocolError(f"{what}: the changes name a file without its version")
         lowest = min([*versions, *self._changed], default=None)
+        first = answer.version if request.starting_version is None else request.starting_version
         start = lowest if first is None else first
         if start is None:
             raise ProtocolError(f"{what}: there are no changes, and the server does not state the first version")
@@ -151,9 +149,9 @@ class _Commits:
         self.last = max([self.first, *versions, *self._changed, request.ending_version or 0])
         self.files: dict[int, list[LocalFile]] = {}
         self._times: dict[int, int] = {}
-        copier = Copier(protocol, metadata)
+        copier = Copier(answer.protocol, answer.metadata)
         by_version: dict[int, list[FileAction]] = {}
-        for file in items:
+        for file in answer.items:
             by_version.setdefault(file.version or 0, []).append(file)
         for version in sorted({*by_version, *self._changed}):
             if version in self._changed:

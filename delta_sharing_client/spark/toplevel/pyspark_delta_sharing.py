@@ -1,7 +1,7 @@
-"""Where Spark looks for data sources that nobody registered: top-level modules called `pyspark_...`.
+"""Data source `deltaSharing` for Spark's discovery of top-level modules named `pyspark_...`.
 
-So that `spark.read.format("deltaSharing")` works wherever delta-sharing-client is installed beside Spark's driver
-(PySpark 4.0 and later).
+`spark.read.format("deltaSharing")` works without `register` if delta-sharing-client is installed beside
+Spark's driver (PySpark 4.0 or later).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, column, rows
 from faults.server import FaultServer, Reply
-from poll_kit import FakeClock, asked, ids, spans
+from poller_helpers import FakeClock, asked, ids, spans
 from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
 
 import delta_sharing_client as ds

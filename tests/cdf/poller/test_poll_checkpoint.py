@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, rows
-from poll_kit import FakeClock, asked, ids, spans
+from poller_helpers import FakeClock, asked, ids, spans
 from waiting import HANG, WallClock
 
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark

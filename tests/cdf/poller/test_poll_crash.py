@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from change_tables import ChangeTable, rows
-from poll_kit import FakeClock, ids, spans
+from poller_helpers import FakeClock, ids, spans
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.cdf import checkpoint

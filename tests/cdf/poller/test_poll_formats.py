@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from change_tables import ChangeTable, rows
-from poll_kit import ids
+from poller_helpers import ids
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.cdf.batch import ChangeBatch

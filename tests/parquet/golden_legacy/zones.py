@@ -1,4 +1,4 @@
-"""Compute `delta_sharing_client/read/legacy_zones.txt` from the tz database.
+"""Compute `delta_sharing_client/parquet/legacy_zones.txt` from the tz database.
 
     python zones.py DIRECTORY > legacy_zones.txt
 

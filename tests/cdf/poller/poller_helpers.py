@@ -1,4 +1,4 @@
-"""What the tests of pollers share."""
+"""Helpers for the tests of pollers: a clock, spans of versions, recorded requests."""
 
 from __future__ import annotations
 

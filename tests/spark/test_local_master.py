@@ -1,4 +1,4 @@
-"""A program with a local Spark session of its own, as users write them."""
+"""Workers of a local Spark master run the Python of the driver."""
 
 from __future__ import annotations
 

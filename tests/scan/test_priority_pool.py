@@ -1,4 +1,4 @@
-"""Jobs in the order of the rows they serve, not in that in which they come."""
+"""The priority pool runs jobs in the order of their rows, not in the order of submission."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_earliest_rows_come_first(pool, held):
     assert done == [(0, 2), (0, 7), (1, 1), (1, 3), (2, 0)]
 
 
-def test_jobs_of_the_same_rows_keep_their_order_whatever_they_are(pool, held):
+def test_jobs_of_the_same_rows_keep_their_order(pool, held):
     done, all_done = [], threading.Event()
     for number in range(20):
         pool.submit((1, 1), lambda value: done.append(value), number)
@@ -55,7 +55,7 @@ def test_jobs_of_the_same_rows_keep_their_order_whatever_they_are(pool, held):
     assert done == list(range(20))
 
 
-def test_what_has_not_begun_when_it_closes_never_runs(pool, held):
+def test_close_drops_jobs_that_have_not_begun(pool, held):
     done = []
     pool.submit((1, 0), done.append, 1)
     pool.close()
@@ -68,7 +68,7 @@ def test_what_has_not_begun_when_it_closes_never_runs(pool, held):
         pool.submit((2, 0), done.append, 2)
 
 
-def test_what_is_dropped_is_let_go_at_once(pool, held):
+def test_close_releases_the_arguments_of_dropped_jobs(pool, held):
     class Rows:
         """Something that can be looked for."""
 
@@ -81,7 +81,7 @@ def test_what_is_dropped_is_let_go_at_once(pool, held):
     assert watched() is None  # while the job that runs still does
 
 
-def test_a_job_that_is_refused_never_runs(pool, held):
+def test_submit_after_close_raises_and_runs_nothing(pool, held):
     done = []
     pool.submit((1, 0), done.append, "accepted")
     pool.close()
@@ -110,8 +110,8 @@ def test_several_threads_run_each_job_once():
     assert sorted(done) == list(range(2000))
 
 
-def test_a_job_that_was_refused_never_runs(monkeypatch):
-    """Where no thread can be started: the caller has been told, and would be told twice."""
+def test_a_job_without_a_thread_raises_and_never_runs(monkeypatch):
+    """If no thread can be started, `submit` raises; the job must not run later."""
 
     def refuse(job):
         raise RuntimeError("can't start new thread")
