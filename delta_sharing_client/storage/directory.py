@@ -299,5 +299,10 @@ class _StoreErrors:
         if _EXPIRED.search(text):
             raise UrlExpiredError("the temporary credentials have expired", file_id=self._id, status=403) from None
         if isinstance(error, PermissionError) or _REFUSED.search(text):
-            raise StorageError(f"the store refuses access: {detail}", file_id=self._id, status=403) from None
+            raise StorageError(
+                f"the store refuses access ({detail}); ask the provider to check the permissions of the "
+                "credentials that the sharing server issues",
+                file_id=self._id,
+                status=403,
+            ) from None
         raise TransportError(f"file {self._id}: the store cannot be read: {detail}") from None

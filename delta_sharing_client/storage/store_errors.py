@@ -65,6 +65,8 @@ def store_error(response: FileResponse, file_id: str) -> StorageError | RetryLat
         return FileGoneError(
             f"{sentence}; the provider may have vacuumed the table: query it again", file_id=file_id, status=status
         )
+    if status in (401, 403):
+        sentence += "; ask the provider to check that the sharing server may read the table's files"
     error = StorageError(sentence, file_id=file_id, status=status)
     if status in RETRYABLE_STATUSES or code in _BUSY_CODES:
         return RetryLater(error, parse_retry_after(response.headers) or 0.0)

@@ -123,7 +123,7 @@ class TestReuse:
 
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-    def test_a_body_until_the_connection_ends(self, storage, version, read):
+    def test_body_without_length_ends_with_the_connection(self, storage, version, read):
         head = b"HTTP/" + version + b" 200 OK\r\nConnection: keep-alive\r\n\r\n"
         with PacketServer([head, b"0123", 0.05, b"456789", None], [FINE]) as server:
             assert fetch(storage, server, read) == b"0123456789"
@@ -131,7 +131,7 @@ class TestReuse:
             assert server.connections == 2
 
     @pytest.mark.parametrize("coding", [b"gzip", b"chunked, gzip", b"chunkedx", b"\x0bchunked"])
-    def test_a_body_of_another_coding_is_refused(self, storage, coding):
+    def test_body_of_another_transfer_coding_raises(self, storage, coding):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: " + coding + b"\r\n\r\n"
         fails(storage, head + b"012345", match="contradictory")
 
@@ -142,13 +142,13 @@ class TestReuse:
             assert server.connections == 1
             assert server.heads[2].startswith(b"GET /next HTTP/1.1\r\n")
 
-    def test_a_redirect_with_a_body_that_nobody_reads(self, storage):
+    def test_redirect_with_an_unread_body(self, storage):
         head = b"HTTP/1.1 302 Found\r\nContent-Length: 4\r\nLocation: /next\r\n\r\n"
         with PacketServer([head, b"over"], [FINE]) as server:
             assert fetch(storage, server) == b"fine"
             assert server.connections == 2
 
-    def test_one_that_the_server_closed_meanwhile(self, storage):
+    def test_connection_closed_by_the_server_is_replaced(self, storage):
         with PacketServer([FINE, None], [FINE]) as server:
             assert fetch(storage, server) == b"fine"
             assert server.closed.acquire(timeout=HANG)
@@ -156,7 +156,7 @@ class TestReuse:
             assert server.connections == 2
 
     @pytest.mark.parametrize("how", ["close", "fork"])
-    def test_idle_connections_go_with_the_transport(self, storage, how):
+    def test_idle_connections_close_with_the_transport(self, storage, how):
         with PacketServer([FINE], [FINE]) as server:
             assert fetch(storage, server) == b"fine"
             if how == "close":
@@ -181,7 +181,7 @@ class TestInterimAnswers:
             (CONTINUE[:-1], b"\n" + FINE),
         ],
     )
-    def test_they_are_passed_over(self, storage, packets):
+    def test_interim_responses_are_skipped(self, storage, packets):
         with PacketServer(packets, [FINE]) as server:
             with storage.get(SecretUrl(server.url + SIGNED)) as response:
                 assert response.status == 200
@@ -191,7 +191,7 @@ class TestInterimAnswers:
             assert fetch(storage, server) == b"fine"
             assert server.connections == 1
 
-    def test_not_without_end(self, storage):
+    def test_too_many_interim_responses_raise(self, storage):
         fails(storage, self.EARLY * 10 + FINE)
 
 
@@ -209,7 +209,7 @@ class TestHeads:
         assert "X-Other" not in headers
         assert headers.get("X-Other") is None
 
-    def test_line_feeds_alone(self, storage):
+    def test_line_feeds_without_carriage_returns(self, storage):
         assert self.head(storage, b"A: 1", b"B: 2", end=b"\n").headers["B"] == "2"
 
     @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ class TestHeads:
             b"\x15\x03\x03\x00\x02\x02\x50",
         ],
     )
-    def test_not_http(self, storage, line):
+    def test_malformed_status_lines_raise(self, storage, line):
         fails(storage, line + b"\r\nContent-Length: 4\r\n\r\nfine")
 
-    def test_byte_by_byte(self, storage):
+    def test_head_received_byte_by_byte(self, storage):
         head = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 4\r\n\r\n"
         packets = [part for number in head for part in (bytes([number]), 0.001)]
         with PacketServer([*packets, b"fine"], [FINE]) as server:
@@ -252,7 +252,7 @@ class TestHeads:
     @pytest.mark.parametrize(
         "cut", [1, 16, 17, len(FINE) - 8, len(FINE) - 7, len(FINE) - 6, len(FINE) - 5, len(FINE) - 2]
     )
-    def test_two_packets(self, storage, cut):
+    def test_head_received_in_two_packets(self, storage, cut):
         with PacketServer([FINE[:cut], 0.02, FINE[cut:]], [FINE]) as server:
             assert fetch(storage, server, by_view) == b"fine"
             assert fetch(storage, server, by_view) == b"fine"
@@ -267,16 +267,16 @@ class TestHeads:
             assert fetch(storage, server) == b"fine"
             assert server.connections == 1
 
-    def test_too_many_lines(self, storage):
+    def test_head_with_too_many_lines_raises(self, storage):
         with PacketServer([b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 98 + b"Content-Length: 0\r\n\r\n"]) as server:
             assert fetch(storage, server) == b""
         fails(storage, b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 101 + b"\r\n")
 
-    def test_a_line_that_is_no_header_is_refused(self, storage):
+    def test_line_that_is_not_a_header_raises(self, storage):
         """What follows it would not be read as headers."""
         fails(storage, b"HTTP/1.1 200 OK\r\ncolonless\r\nContent-Length: 4\r\n\r\nfine")
 
-    def test_a_long_one(self, storage):
+    def test_head_with_a_long_line_is_accepted(self, storage):
         value = b"x" * 60_000
         assert self.head(storage, b"A: " + value).headers["A"] == value.decode()
 
@@ -326,7 +326,7 @@ class TestLengths:
         )
 
     @pytest.mark.parametrize("digits", [20, 4000, 5000])
-    def test_a_huge_one(self, storage, digits):
+    def test_huge_length_raises(self, storage, digits):
         fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * digits + b"\r\n\r\nhello")
 
     @pytest.mark.parametrize("read", WAYS)
