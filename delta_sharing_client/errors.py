@@ -29,6 +29,7 @@
     ├── SchemaChangedError              a column is renamed, dropped or retyped within a range of changes
     ├── ChangesGoneError                changes that a poller needs are no longer available
     │   └── TableReplacedError          another table has the name; its id differs
+    ├── FutureVersionError (ValueError) a poller starts after the latest version of the table
     ├── CheckpointError                 the checkpoint of a poller cannot be read, written or locked
     ├── StorageError                    a data file cannot be downloaded
     │   ├── UrlExpiredError             the store refuses an expired pre-signed URL
@@ -283,6 +284,15 @@ class TableReplacedError(ChangesGoneError):
         super().__init__(message, version=version)
         self.expected = expected
         self.actual = actual
+
+
+class FutureVersionError(DeltaSharingError, ValueError):
+    """The requested `version` is later than `latest`, the latest version of the table."""
+
+    def __init__(self, message: str, *, version: int | None = None, latest: int | None = None) -> None:
+        super().__init__(message)
+        self.version = version
+        self.latest = latest
 
 
 class CheckpointError(DeltaSharingError):

@@ -30,6 +30,7 @@ VALUES = {
     "hint": "Try again later",
     "url": f"https://user:{CANARY}@host/path?sig={CANARY}",
     "expected": 3,
+    "latest": 6,
     "actual": 4,
     "features": ["deletionVectors", "x"],
     "type_name": "interval",

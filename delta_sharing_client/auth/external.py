@@ -38,8 +38,8 @@ class ExternalTokens:
         self._provider = provider
         self._now = now
 
-    def fetch(self, *, patient: bool) -> AccessToken:
-        """Return a new token; calls the function once and ignores `patient`, because retries are its own matter.
+    def fetch(self, *, retry: bool) -> AccessToken:
+        """Return a new token; calls the function once and ignores `retry`.
 
         Raises:
             TokenError: the function failed, or returned no usable token.

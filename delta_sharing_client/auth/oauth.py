@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 C = TypeVar("C", ClientCredentials, PrivateKeyJwt)
 
 #: Deadline for a first token, or one that has expired.
-PATIENCE: Final = timedelta(seconds=60)
+_RETRY_DEADLINE: Final = timedelta(seconds=60)
 #: Deadline for the renewal of a valid token, for which a request waits.
-_IMPATIENCE: Final = timedelta(seconds=10)
+_SINGLE_DEADLINE: Final = timedelta(seconds=10)
 
 _MAX_ANSWER: Final = 1024 * 1024
 #: Characters of the endpoint's error message that are shown.
@@ -79,19 +79,19 @@ class OAuthTokens(ABC, Generic[C]):
         self._make_retrier = make_retrier
         self._shown = redact_url(credential.token_endpoint)
 
-    def fetch(self, *, patient: bool) -> AccessToken:
+    def fetch(self, *, retry: bool) -> AccessToken:
         """Return a new token.
 
         Args:
-            patient: retry for 60 s, up to the attempts of the options; else try once, for 10 s.
+            retry: retry for 60 s, up to the attempts of the options; else try once, for 10 s.
 
         Raises:
             TokenError: the endpoint refuses, cannot be reached, or returns no usable token.
             ProfileError: the private key cannot be used.
             MissingDependencyError: the extra `oauth` is required and not installed.
         """
-        deadline = min(PATIENCE if patient else _IMPATIENCE, self._options.api_deadline)
-        attempts = self._options.api_attempts if patient else 1
+        deadline = min(_RETRY_DEADLINE if retry else _SINGLE_DEADLINE, self._options.api_deadline)
+        attempts = self._options.api_attempts if retry else 1
         options = replace(self._options, api_deadline=deadline, api_attempts=attempts)
         try:
             return self._make_retrier(options).call(self._once)
@@ -170,7 +170,8 @@ class OAuthTokens(ABC, Generic[C]):
         lifetime = _seconds(fields.get("expires_in"))
         if lifetime is not None and not lifetime > 0:
             raise TokenError(
-                f"the token endpoint {self._shown} answered with an 'expires_in' that is none", status=200
+                f"the token endpoint {self._shown} answered with an 'expires_in' that is not a number above 0",
+                status=200,
             )
         logger.debug("a new access token for client %r, good for %s s", self._client_id, lifetime)
         return AccessToken.living(Secret(token), asked_at, lifetime)

@@ -67,7 +67,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
     _check_key(profile, stacklevel + 1)
     if profile.expired():
         warnings.warn(
-            f"the credential in the profile {profile.source or 'given'} expired at "
+            f"the credential in the profile {profile.source or '(given as data)'} expired at "
             f"{format_time(profile.expiration_time)}; ask the provider for a new profile",
             ProfileWarning,
             stacklevel=stacklevel,
@@ -138,7 +138,9 @@ def _from_path(path: str | bytes, external: bool, stacklevel: int) -> Profile:
             content = file.read(_MAX_SIZE + 1)
     except FileNotFoundError:
         where = "" if Path(text).expanduser().is_absolute() else f" in {Path.cwd()}"
-        hint = "; a table URL goes to load_as_pandas and its like" if "#" in text else ""
+        hint = (
+            "; a table URL is an argument of load_as_pandas() and the other load functions" if "#" in text else ""
+        )
         raise ProfileError(f"there is no such file{where}{hint}", source=text) from None
     except IsADirectoryError:
         raise ProfileError("it is a directory, not a profile file", source=text) from None
@@ -148,7 +150,7 @@ def _from_path(path: str | bytes, external: bool, stacklevel: int) -> Profile:
     if _others_can_read(mode):
         warnings.warn(
             f"the profile {text} holds a token and can be read by other users of this machine; "
-            f"say: chmod 600 {text}",
+            f"run: chmod 600 {text}",
             ProfileWarning,
             stacklevel=stacklevel,
         )
@@ -167,7 +169,7 @@ def _check_key(profile: Profile, stacklevel: int) -> None:
     with contextlib.suppress(OSError, ValueError):
         if _others_can_read(path.stat().st_mode):
             warnings.warn(
-                f"the private key {path} can be read by other users of this machine; say: chmod 600 {path}",
+                f"the private key {path} can be read by other users of this machine; run: chmod 600 {path}",
                 ProfileWarning,
                 stacklevel=stacklevel,
             )
@@ -208,5 +210,5 @@ def _from_url(url: str, external: bool) -> Profile:
 
 def _from_content(content: str | bytes, source: str | None, external: bool) -> Profile:
     if len(content) > _MAX_SIZE:
-        raise ProfileError("it has more than 1 MB; that is no profile", source=source)
+        raise ProfileError("it has more than 1 MB; that is not a profile", source=source)
     return Profile.from_json(content, source, external=external)

@@ -54,11 +54,11 @@ class AccessToken:
 class TokenSource(Protocol):
     """Source of access tokens."""
 
-    def fetch(self, *, patient: bool) -> AccessToken:
+    def fetch(self, *, retry: bool) -> AccessToken:
         """Return a new token.
 
         Args:
-            patient: retry, because there is no valid token.
+            retry: retry, because there is no valid token.
 
         Raises:
             DeltaSharingError: no token was returned.
@@ -146,7 +146,7 @@ class RenewingAuth:
             # This thread waited for a renewal that failed; another attempt would take as long again.
             raise copy.copy(self._failure[1])
         try:
-            self._current = self._source.fetch(patient=usable is None)
+            self._current = self._source.fetch(retry=usable is None)
         except DeltaSharingError as error:
             if usable is None:
                 self._failure = (time.monotonic(), copy.copy(error))

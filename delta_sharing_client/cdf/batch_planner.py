@@ -118,8 +118,8 @@ class BatchPlanner:
 
     def _replaced(self, version: int | None, expected: str | None, actual: str | None) -> TableReplacedError:
         return TableReplacedError(
-            f"table {self.table.full_name}: it was made anew under its name (its id was {expected}, and is "
-            f"{actual}). {self.advice}",
+            f"table {self.table.full_name}: it was created again under the same name (its id was {expected}, "
+            f"and is {actual}). {self.advice}",
             version=version,
             expected=expected,
             actual=actual,

@@ -185,6 +185,6 @@ def _same_vector(one: FileAction, other: FileAction) -> bool:
         return old is new
     if (old.storage_type, old.offset, old.cardinality) != (new.storage_type, new.offset, new.cardinality):
         return False
-    if old.storage_type == "i":
+    if old.is_inline:
         return old.path_or_inline == new.path_or_inline
     return vector_file_id(one) == vector_file_id(other)

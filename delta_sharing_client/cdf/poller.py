@@ -14,7 +14,7 @@ from delta_sharing_client.cdf.batch_planner import BatchPlanner
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
 from delta_sharing_client.cdf.clock import Clock, StopSignal, SystemClock
 from delta_sharing_client.cdf.poll_options import MIN_INTERVAL, PollOptions
-from delta_sharing_client.errors import SchemaChangedError
+from delta_sharing_client.errors import FutureVersionError, SchemaChangedError
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -243,7 +243,8 @@ class ChangePoller:
         start = options.starting_version
         if start is None and options.starting_timestamp is None:
             raise ValueError(
-                "say where to begin: starting_version (a version, 'latest' or 'snapshot') or starting_timestamp"
+                "the poller has no start: give starting_version (a version, 'latest' or 'snapshot') or "
+                "starting_timestamp"
             )
         if options.starting_timestamp is not None:
             return Position(
@@ -257,7 +258,12 @@ class ChangePoller:
             return Position(table=name, next_version=latest + 1)
         first = int(start or 0)
         if first > latest + 1:
-            raise ValueError(f"starting_version is {first}, and the latest version of table {name} is {latest}")
+            raise FutureVersionError(
+                f"starting_version is {first}, and the latest version of table {name} is {latest}: start at "
+                f"{latest + 1} or earlier, or with starting_version='latest'",
+                version=first,
+                latest=latest,
+            )
         return Position(table=name, next_version=first)
 
     def _ask_version(self) -> int:

@@ -100,10 +100,20 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
     if all(_is_term(item) for item in items):
         return _all([_bind_term(item, schema) for item in items])
     groups: list[Predicate] = []
+    flat = any(_is_term(item) for item in items)
     for group in items:
+        if flat and _is_term(group):
+            continue
         if isinstance(group, str | bytes) or not isinstance(group, Iterable):
-            raise FilterError(f"{group!r} in filters is no (column, operator, value) tuple")
+            raise _not_a_term(group)
         terms = list(group)
+        if flat:
+            if not terms or not all(_is_term(term) for term in terms):
+                raise _not_a_term(group)
+            raise FilterError(
+                "filters mixes tuples and lists of tuples: write [(column, operator, value), ...] for AND, or put "
+                "each alternative of an OR in a list of its own"
+            )
         if not terms:
             raise FilterError("filters has an empty group; an empty AND would match every row")
         groups.append(_all([_bind_term(term, schema) for term in terms]))
@@ -116,18 +126,22 @@ def _is_term(item: Any) -> bool:
     return isinstance(item[0], str) and isinstance(item[1], str)
 
 
+def _not_a_term(item: Any) -> FilterError:
+    return FilterError(f"{item!r} in filters is not a (column, operator, value) tuple")
+
+
 def _all(parts: list[Predicate]) -> Predicate:
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
 def _bind_term(term: Any, schema: StructType) -> Predicate:
     if not _is_term(term):
-        raise FilterError(f"{term!r} in filters is no (column, operator, value) tuple")
+        raise _not_a_term(term)
     name, operator, value = term
     column = schema.find(name)
     if column is None:
         raise ColumnError(
-            f"filters names the column {name!r}, which the table does not have; it has {', '.join(schema.names)}",
+            f"filters names the column {name!r}, which the table does not have; {schema.suggestion([name])}",
             columns=[name],
         )
     op = " ".join(operator.lower().split())
@@ -183,7 +197,7 @@ def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
     try:
         return _bind_comparison(column, op, plain_value(value))
     except InvalidOperation:
-        raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is no number") from None
+        raise FilterError(f"filters: {column.name!r} is {column.type}, and {value!r} is not a number") from None
     except ValueError as error:
         if isinstance(error, FilterError):
             raise

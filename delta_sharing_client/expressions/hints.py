@@ -132,16 +132,10 @@ def json_hint(predicate: Predicate | None, columns: HintColumns) -> str | None:
 
 
 def merge_json_hints(given: str | None, ours: str | None) -> str | None:
-    """Return the AND of the caller's hint and ours; only the caller's if it is no JSON object."""
+    """Return the AND of the caller's hint and ours; both are JSON objects."""
     if given is None or ours is None:
         return given if ours is None else ours
-    try:
-        theirs = json.loads(given)
-    except ValueError:
-        return given
-    if not isinstance(theirs, dict):
-        return given
-    return json.dumps({"op": "and", "children": [theirs, json.loads(ours)]}, separators=(",", ":"))
+    return json.dumps({"op": "and", "children": [json.loads(given), json.loads(ours)]}, separators=(",", ":"))
 
 
 def sql_hints(predicate: Predicate | None, columns: HintColumns) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def date_literal(value: Any) -> date:
         return value.date()
     if isinstance(value, date) and value == value:
         return value
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no date")
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is not a date")
 
 
 def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
@@ -82,4 +82,4 @@ def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
         return (moment - _EPOCH) // timedelta(microseconds=1), beyond
     if isinstance(value, date) and value == value:
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is no time")
+    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is not a time")

@@ -97,7 +97,7 @@ class _Binder:
         node = bare(node)
         bind = self._conditions.get(node.key)
         if bind is None:
-            raise self._source.unsupported(node, "is no condition that a filter can hold")
+            raise self._source.unsupported(node, "is not a condition that a filter can hold")
         return bind(node, negated)
 
     def _connected(self, node: Node, negated: bool) -> Predicate | bool:
@@ -160,7 +160,7 @@ class _Binder:
         negated ^= bool(node.args.get("negate"))
         column = self._operand(node.this)
         if not isinstance(column, StructField) or not node.expressions:
-            raise self._source.unsupported(node, "is no column IN a list of literals")
+            raise self._source.unsupported(node, "is not a column IN a list of literals")
         values = [self._source.literal(item) for item in node.expressions]
         known = [value for value in values if value is not None]
         if not known or (negated and len(known) < len(values)):
@@ -181,7 +181,7 @@ class _Binder:
             self._source.check(node, "this", "expression")
             like, escape = node.this, self._source.literal(node.expression)
         if like.key != "like" or not isinstance(escape, str) or len(escape) != 1:
-            raise self._source.unsupported(node, "is no LIKE with one character as its escape")
+            raise self._source.unsupported(node, "is not a LIKE with one character as its escape")
         self._source.check(like, "this", "expression", "negate")
         negated ^= bool(like.args.get("negate"))
         column, pattern = self._operand(like.this), self._operand(like.expression)
@@ -207,7 +207,7 @@ class _Binder:
         negated ^= bool(node.args.get("negate"))
         wanted, column = bare(node.expression), self._operand(node.this)
         if wanted.key not in ("null", "boolean"):
-            raise self._source.unsupported(node, "is no IS NULL, IS TRUE or IS FALSE")
+            raise self._source.unsupported(node, "is not an IS NULL, IS TRUE or IS FALSE")
         value = None if wanted.key == "null" else bool(wanted.this)
         if not isinstance(column, StructField):
             return (column is value) != negated
@@ -223,7 +223,7 @@ class _Binder:
     def _truth(self, node: Node, negated: bool) -> Predicate:
         column = self._column(node)
         if column.type != _BOOLEAN:
-            raise self._source.unsupported(node, f"is {column.type}, and no condition by itself")
+            raise self._source.unsupported(node, f"is {column.type}, and not a condition by itself")
         return _signed(Compare(column, "=", True), negated)
 
     def _operand(self, node: Node) -> Any:
@@ -235,16 +235,16 @@ class _Binder:
         self._source.check(node, "this", "table", "db", "catalog")
         names = [part for part in (node.args.get(key) for key in ("catalog", "db", "table", "this")) if part]
         if any(part.key != "identifier" for part in names):
-            raise self._source.unsupported(node, "is no column")
+            raise self._source.unsupported(node, "is not a column")
         name = ".".join(part.name for part in names)
         column = self._schema.find(name)
         if len(names) > 1:
             hint = f" (for the column of that name write `{name}`)" if column else ""
-            raise self._source.unsupported(node, f"is no column of the table, but a part of something{hint}")
+            raise self._source.unsupported(node, f"is not a column of the table, but a part of something{hint}")
         if column is None:
             raise ColumnError(
                 f"filters names the column {name!r}, which the table does not have; "
-                f"it has {', '.join(self._schema.names)}",
+                f"{self._schema.suggestion([name])}",
                 columns=[name],
             )
         return column

@@ -132,9 +132,9 @@ class SqlText:
         except FilterError:
             raise
         except InvalidOperation:
-            raise self.unsupported(node, "is no such value") from None
+            raise self.unsupported(node, "is not such a value") from None
         except (ValueError, ArithmeticError) as error:
-            raise self.unsupported(node, f"is no such value: {error}") from None
+            raise self.unsupported(node, f"is not such a value: {error}") from None
 
     def _value(self, node: Node) -> Any:
         key = node.key
@@ -197,7 +197,7 @@ class SqlText:
                 sizes = [int(parameter.name) for parameter in target.expressions]
                 precision, scale = (*sizes, 10, 0)[:2] if not sizes else (*sizes, 0)[:2]
                 return fit_decimal(number, DecimalType(precision, scale))
-        raise self.unsupported(node, "is no cast that a filter can hold")
+        raise self.unsupported(node, "is not a cast that a filter can hold")
 
 
 def _sqlglot() -> tuple[Any, Any, type[Exception]]:
@@ -231,7 +231,7 @@ def _unescaped(string: str) -> str:
         # Two escapes may be a surrogate pair.
         return value.encode("utf-16", "surrogatepass").decode("utf-16")
     except (ValueError, OverflowError):
-        raise FilterError(f"filters: {string[:60]} in the SQL text holds what is no character") from None
+        raise FilterError(f"filters: {string[:60]} in the SQL text has a code that is not a character") from None
 
 
 def _character(match: re.Match[str]) -> str:

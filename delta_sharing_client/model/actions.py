@@ -205,6 +205,11 @@ class DeletionVector:
         )
 
     @property
+    def is_inline(self) -> bool:
+        """Whether the descriptor contains the bitmap itself, and names no file."""
+        return self.storage_type == "i"
+
+    @property
     def unique_id(self) -> str:
         """The id that distinguishes the vectors of one file in replay."""
         suffix = "" if self.offset is None else f"@{self.offset}"

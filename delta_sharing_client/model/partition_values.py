@@ -106,7 +106,7 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
     """
     match = _TIMESTAMP.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r} is not a timestamp")
+        raise ValueError(f"{text!r} is not a timestamp (YYYY-MM-DD HH:MM:SS)")
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     days = _day(text, year, month, day).toordinal() - _EPOCH
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
@@ -120,8 +120,11 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
 
 def _day(text: str, year: str, month: str, day: str) -> date:
     if len(year) > 9 or not 1 <= int(year) <= 9999:
-        raise ValueError(f"{text!r} is outside the years 1 to 9999, beyond which there are no dates here")
-    return date(int(year), int(month), int(day))
+        raise ValueError(f"{text!r} is outside the years 1 to 9999")
+    try:
+        return date(int(year), int(month), int(day))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a date (YYYY-MM-DD): {error}") from None
 
 
 def _offset(zone: str | None) -> int:

@@ -7,8 +7,9 @@ the Delta protocol.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
@@ -172,6 +173,13 @@ class StructType(DataType):
                 folded = candidate
         return folded
 
+    def suggestion(self, unknown: Iterable[str]) -> str:
+        """Return, for an error message, the names of the fields and those most similar to unknown names."""
+        known = {name.lower(): name for name in self.names}
+        close = [known[match] for name in unknown for match in get_close_matches(name.lower(), known, 1)]
+        hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+        return f"it has {', '.join(self.names)}{hint}"
+
 
 @lru_cache(maxsize=256)
 def parse_schema(schema_string: str) -> StructType:
@@ -257,7 +265,7 @@ def _parse_field(item: Any, parent: str, depth: int) -> StructField:
     path = f"{parent}.{name}" if parent else name
     metadata = item.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise ProtocolError(f"the metadata of the column {path!r} is no object")
+        raise ProtocolError(f"the metadata of the column {path!r} is not an object")
     return StructField(
         name,
         _parse_type(item["type"], path, depth + 1),

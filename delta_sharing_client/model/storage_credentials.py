@@ -105,8 +105,8 @@ def directory_only(table: Table) -> DirectoryAccessError:
     """Return the error for what cannot be done with a table that is offered by its directory only."""
     return DirectoryAccessError(
         f"table {table.full_name} is offered by its directory only (temporary credentials). Scans read it: "
-        "load_as_pandas, scan() and their like; changes, pollers, mirrors, copies and Spark need a table that is "
-        "shared by URL: ask the provider for that",
+        "load_as_pandas() and scan(), for example; changes, pollers, mirrors, copies and Spark need a table "
+        "that is shared by URL: ask the provider for that",
         location=table.location,
         access_modes=table.access_modes or (DIRECTORY_ACCESS,),
     )

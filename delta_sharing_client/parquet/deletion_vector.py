@@ -137,7 +137,7 @@ def z85_decode(text: str) -> bytes:
         ValueError: the length is no multiple of five, a character is not in Z85, or a group's number is too large.
     """
     if len(text) % 5:
-        raise ValueError(f"{len(text)} characters are no multiple of 5")
+        raise ValueError(f"{len(text)} characters are not a multiple of 5")
     out = bytearray()
     for start in range(0, len(text), 5):
         group = text[start : start + 5]
@@ -146,7 +146,7 @@ def z85_decode(text: str) -> bytes:
         for character in group[missing:]:
             value = _Z85_VALUES.get(character)
             if value is None:
-                raise ValueError(f"{character!r} is no character of Z85")
+                raise ValueError(f"{character!r} is not a character of Z85")
             number = number * 85 + value
         size = 4 - missing
         if size < 1 or number >> 8 * size:

@@ -68,11 +68,11 @@ def fetch_vector(
     def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
         if not 0 <= vector.size_in_bytes <= MAX_BYTES or (vector.offset or 0) < 0:
             raise ProtocolError(f"file {task.file_id}: its deletion vector has an impossible size or offset")
-        if vector.storage_type == "i":
+        if vector.is_inline:
             return decode_inline(vector, task.file_id)
         if vector.storage_type != "p" and "://" not in vector.path_or_inline.reveal():
             raise ProtocolError(
-                f"file {task.file_id}: its deletion vector is stored as {vector.storage_type!r}, which is no URL"
+                f"file {task.file_id}: its deletion vector has the type {vector.storage_type!r}, and not a URL"
             )
         (data,) = storage.fetch_ranges(
             vector.path_or_inline,

@@ -181,7 +181,7 @@ def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes
         MalformedVariantError: the value is no object, or is malformed.
     """
     if not value or value[0] & 3 != OBJECT:
-        raise MalformedVariantError("its value is no object, though its fields are stored apart")
+        raise MalformedVariantError("its value is not an object, though its fields are stored apart")
     inside = container(value, 0)
     fields: list[tuple[bytes, bytes]] = []
     left = len(value)

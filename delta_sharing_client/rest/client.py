@@ -26,7 +26,14 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.headers import VERSION_HEADER, capabilities_of, capability_headers, version_of
-from delta_sharing_client.rest.resources import Resource, schema_resource, share_resource, table_resource
+from delta_sharing_client.rest.resources import (
+    Resource,
+    changes_advice,
+    schema_resource,
+    share_resource,
+    snapshot_advice,
+    table_resource,
+)
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
@@ -50,6 +57,7 @@ from delta_sharing_client.wire.requests import (
     check_version,
     format_timestamp,
     pinned,
+    wire_timestamp,
 )
 from delta_sharing_client.wire.time_travel import check_time_travel
 
@@ -180,7 +188,11 @@ class RestClient:
             starting_timestamp: requests the first version at or after this time instead of the latest one.
         """
         resource = table_resource(table)
-        params = {} if starting_timestamp is None else {"startingTimestamp": format_timestamp(starting_timestamp)}
+        params: dict[str, str] = {}
+        if starting_timestamp is not None:
+            params["startingTimestamp"] = time = format_timestamp(starting_timestamp)
+            remedy = f"The first version at or after {time} was requested: request an earlier time"
+            resource = resource.with_advice(400, remedy)
         try:
             version = self._caller.call("GET", resource.at("version"), version_of, params=params)
         except RestError as error:
@@ -223,6 +235,7 @@ class RestClient:
             params["version"] = str(version)
         if timestamp is not None:
             params["timestamp"] = timestamp = format_timestamp(timestamp)
+        resource = resource.with_advice(400, snapshot_advice(version, timestamp))
 
         def read(response: Response) -> TableInfo:
             answered = version_of(response)
@@ -259,7 +272,8 @@ class RestClient:
                 changed between two pages.
         """
         need_urls(table)
-        resource = table_resource(table)
+        remedy = snapshot_advice(request.version, wire_timestamp(request.timestamp))
+        resource = table_resource(table).with_advice(400, remedy)
         query = TableQuery(self._caller, resource, self.options)
 
         def fetch(asked: QueryRequest, duplicates: DuplicateFiles) -> Page[Any]:
@@ -300,7 +314,7 @@ class RestClient:
             convert: as for `query_table`.
         """
         need_urls(table)
-        resource = table_resource(table)
+        resource = table_resource(table).with_advice(400, _changes_remedy(request))
         query = TableQuery(self._caller, resource, self.options)
 
         def fetch(asked: ChangesRequest | VersionsRequest, duplicates: DuplicateFiles) -> Page[Any]:
@@ -342,6 +356,17 @@ class RestClient:
         body = {} if location is None else {"location": location}
         answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
         return TemporaryCredentials.from_json(answer, resource.what)
+
+
+def _changes_remedy(request: ChangesRequest | VersionsRequest) -> str:
+    if isinstance(request, VersionsRequest):
+        return changes_advice(request.starting_version, request.ending_version, feed=False)
+    start, end = wire_timestamp(request.starting_timestamp), wire_timestamp(request.ending_timestamp)
+    return changes_advice(
+        request.starting_version if start is None else start,
+        request.ending_version if end is None else end,
+        feed=True,
+    )
 
 
 def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Decoded]:

@@ -29,6 +29,10 @@ class Resource:
         """Return the resource below this one at further path segments."""
         return replace(self, path=(*self.path, *segments))
 
+    def with_advice(self, status: int, remedy: str | None) -> Resource:
+        """Return the resource with a remedy for a status; unchanged if the remedy is None."""
+        return self if remedy is None else replace(self, advice={**self.advice, status: remedy})
+
 
 def share_resource(share: str | Share) -> Resource:
     """Return the resource of a share."""
@@ -50,3 +54,36 @@ def table_resource(table: Table) -> Resource:
     advice = {403: _FORBIDDEN, 404: "Check the name with list_all_tables()"}
     resource = resource.at("tables", check_name(table.name, "table"))
     return replace(resource, what=f"table {table.full_name}", advice=advice)
+
+
+def snapshot_advice(version: int | None, timestamp: str | None) -> str | None:
+    """Return the remedy if the server refuses to read a version or a time of a table; None for the latest."""
+    if version is not None:
+        return (
+            f"Version {version} was requested: request a version up to table.version(); a table shared without "
+            "its history has the latest version only"
+        )
+    if timestamp is not None:
+        return (
+            f"The version at {timestamp} was requested: request a time from the first version of the table to its "
+            "latest; a table shared without its history has the latest version only"
+        )
+    return None
+
+
+def changes_advice(start: int | str | None, end: int | str | None, *, feed: bool) -> str:
+    """Return the remedy if the server refuses a range of versions or times.
+
+    Args:
+        start: the first version or time.
+        end: the last one; None for the latest version.
+        feed: whether the change data feed was requested, and not the files of versions.
+    """
+    remedy = (
+        "and if the change data feed is off, ask the provider to enable it"
+        if feed
+        else "and ask the provider whether the table is shared with its history"
+    )
+    first = f"version {start}" if isinstance(start, int) else start
+    last = "the latest version" if end is None else f"version {end}" if isinstance(end, int) else end
+    return f"The changes from {first} to {last} were requested: request versions up to table.version(), {remedy}"

@@ -49,7 +49,7 @@ def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
             chosen.append(found)
     if unknown:
         raise ColumnError(
-            f"the table has no column {', '.join(map(repr, unknown))}; it has {', '.join(schema.names)}",
+            f"the table has no column {', '.join(map(repr, unknown))}; {schema.suggestion(unknown)}",
             columns=unknown,
         )
     return StructType(tuple(chosen))

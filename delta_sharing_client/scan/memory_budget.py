@@ -24,7 +24,7 @@ from delta_sharing_client.scan.priority_pool import Order
 from delta_sharing_client.storage.byte_source import ByteSource
 
 #: Seconds; on Windows a wait without a time-out cannot be interrupted, not even by Ctrl-C.
-_PATIENCE: Final = 0.5 if os.name == "nt" else None
+_WAIT_SECONDS: Final = 0.5 if os.name == "nt" else None
 
 
 @dataclass(eq=False)
@@ -187,7 +187,7 @@ class MemoryBudget:
         with self.lock:
             self._awaited = item
             while not item.ready and not self._news:
-                self._wake.wait(_PATIENCE)
+                self._wake.wait(_WAIT_SECONDS)
             self._news = False
             self._awaited = None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, SupportsIndex
 
+from delta_sharing_client.errors import FilterError
 from delta_sharing_client.expressions.binding import Filters, freeze_filters
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.parquet.tasks import VariantForm, check_variant
@@ -85,8 +87,7 @@ class ScanOptions(ReadOptions):
         super().__post_init__()
         if self.version is not None and self.timestamp is not None:
             raise ValueError("version and timestamp cannot be given together")
-        if self.json_predicate_hints is not None and not isinstance(self.json_predicate_hints, str):
-            raise TypeError(f"jsonPredicateHints takes JSON text, not {type(self.json_predicate_hints).__name__}")
+        _check_json_hints(self.json_predicate_hints)
         self._set(
             filters=freeze_filters(self.filters),
             limit=_check_limit(self.limit),
@@ -115,6 +116,19 @@ def column_names(columns: Iterable[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, Set):
         raise TypeError("columns takes a list of names: a set has no order")
     return None if columns is None else tuple(columns)
+
+
+def _check_json_hints(hints: str | None) -> None:
+    if hints is None:
+        return
+    if not isinstance(hints, str):
+        raise TypeError(f"jsonPredicateHints takes JSON text, not {type(hints).__name__}")
+    try:
+        reason = "" if isinstance(json.loads(hints), dict) else ": it is another JSON value"
+    except (ValueError, RecursionError) as error:
+        reason = f": {error}"
+    if reason:
+        raise FilterError(f'jsonPredicateHints is not a JSON object, such as {{"op": ...}}{reason}')
 
 
 def _check_limit(limit: int | None) -> int | None:

@@ -171,7 +171,7 @@ def vector_file_id(file: FileAction) -> str | None:
     A change may have two vectors of one file, which must be distinct when their URLs are renewed.
     """
     vector = file.deletion_vector
-    if file.deletion_vector_file_id is not None or vector is None or vector.storage_type == "i":
+    if file.deletion_vector_file_id is not None or vector is None or vector.is_inline:
         return file.deletion_vector_file_id
     return hashlib.sha256(unsigned_url(vector.path_or_inline).encode()).hexdigest()[:32]
 

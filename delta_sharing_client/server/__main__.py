@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     if not _may_replace(options.profile):
-        return _fail(f"--profile: {options.profile} is there, and no profile; name another file")
+        return _fail(f"--profile: {options.profile} exists and is not a profile; name another file")
     try:
         token = None if options.token_file is None else options.token_file.read_text(encoding="utf-8").strip()
         chosen = ServerOptions(

@@ -118,7 +118,12 @@ class Catalog:
         """
         root = Path(directory)
         if not root.is_dir():
-            raise DeltaTableNotFoundError("there is no such directory", path=str(root))
+            raise DeltaTableNotFoundError(
+                "it is a file; give the directory of the tables"
+                if root.exists()
+                else "there is no such directory",
+                path=str(root),
+            )
 
         catalog = cls(lambda: _named_tables(root, default_share, default_schema))
         if not catalog.tables:
@@ -159,7 +164,7 @@ class Catalog:
         for part in names:
             if _FORBIDDEN.search(part) or ("." in part and part is not share):
                 raise ValueError(
-                    f"the table in {root} cannot be shared: {part!r} is no name of a share, schema or table "
+                    f"the table in {root} cannot be shared: {part!r} is not a name of a share, schema or table "
                     "(no space, slash or control character, and a dot in a share's name only)"
                 )
         # `links` checks that no path leads out of the table's directory.

@@ -77,12 +77,13 @@ class ServerOptions:
         """Check the options.
 
         Raises:
-            ValueError: one of them makes no sense.
+            ValueError: an option is out of range.
         """
         if self.token is not None and (not self.token or not self.token.isascii() or " " in self.token):
             raise ValueError("token must be ASCII text without spaces")
-        if self.url_lifetime <= timedelta(0) or self.token_lifetime <= timedelta(0):
-            raise ValueError("url_lifetime and token_lifetime must be positive")
+        for name, lifetime in (("url_lifetime", self.url_lifetime), ("token_lifetime", self.token_lifetime)):
+            if lifetime <= timedelta(0):
+                raise ValueError(f"{name} is {lifetime.total_seconds():g} s; it must be positive")
         if self.query_time is not None and self.query_time <= timedelta(0):
             raise ValueError("query_time must be positive, or None")
         if self.page_size < 1:

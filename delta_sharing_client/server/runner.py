@@ -245,5 +245,9 @@ def _listen(host: str, port: int) -> socket.socket:
             raise OSError(
                 errno.EADDRINUSE, f"port {port} on {host} is in use: choose another, or 0 for any"
             ) from None
-        raise
+        raise OSError(
+            error.errno,
+            f"cannot listen on {host}, port {port} ({error.strerror or error}): choose an address of this machine "
+            "and a port that this user may open",
+        ) from None
     return listener

@@ -123,8 +123,8 @@ class Incoming:
             if other.num_rows:
                 kind, version = other.column(_CHANGE_TYPE)[0].as_py(), other.column(_VERSION)[0].as_py()
                 raise SinkError(
-                    f"version {version} has a row of the kind {kind!r}, and only inserts can be appended without "
-                    "the columns that tell; use change_columns=True, or mode='apply' with keys",
+                    f"version {version} has a row with the change type {kind!r}, and only inserts can be appended "
+                    "without the change columns; use change_columns=True, or mode='apply' with keys",
                     target=self._sink,
                 )
         return batch
@@ -161,7 +161,7 @@ class Sink(ABC):
         if not all(isinstance(name, str) for name in names):
             raise TypeError("keys takes names of columns")
         if (mode == "apply") != bool(names):
-            raise ValueError("mode='apply' needs keys, the columns that tell rows apart; mode='append' takes none")
+            raise ValueError("mode='apply' needs keys, the columns that identify a row; mode='append' takes none")
         if len({name.lower() for name in names}) != len(names):
             raise ValueError(f"keys names a column twice: {', '.join(names)}")
         self.mode = mode
@@ -242,8 +242,8 @@ def check_beginning(incoming: Incoming, sink: Sink) -> None:
     """
     if sink.mode == "apply" and not incoming.is_snapshot and incoming.first_version > 0:
         raise SinkError(
-            f"there is no copy yet, and the batch begins at version {incoming.first_version}: the rows from "
-            "before it would be missing. Begin with a poller, and a checkpoint, of its own that starts with "
+            f"there is no table for mode='apply' yet, and the batch begins at version {incoming.first_version}: "
+            "earlier rows would be missing. Use a new poller with its own checkpoint that starts with "
             "starting_version='snapshot'",
             target=sink.target,
         )
@@ -290,16 +290,16 @@ def _check_names(new: Sequence[str], lost: Sequence[str], exists: bool, sink: Si
     """Raise `SinkError` if the target may not lack `new` columns, or the batch `lost` ones."""
     if sink.mode == "append" and exists and _CHANGE_TYPE in new:
         raise SinkError(
-            f"it is no log of changes, for it has no column {_CHANGE_TYPE!r}: a copy that was kept with "
-            "mode='apply' goes on with mode='apply'; for a log of changes name another table, or use "
-            "change_columns=False for rows alone",
+            f"it has no column {_CHANGE_TYPE!r}, which mode='append' requires to store changes: use mode='apply' "
+            "if the table was written with it; else name another table, or use change_columns=False to store the "
+            "rows alone",
             target=sink.target,
             columns=[_CHANGE_TYPE],
         )
     if sink.mode == "apply" and _CHANGE_TYPE in [name.lower() for name in lost]:
         raise SinkError(
-            "it is a log of changes, which was written with mode='append', and no copy: for a copy name another "
-            "table, and begin with a poller of its own that starts with starting_version='snapshot'",
+            "it was written with mode='append' and has changes, not rows: for mode='apply' name another table, "
+            "and use a new poller that starts with starting_version='snapshot'",
             target=sink.target,
             columns=[_CHANGE_TYPE],
         )
@@ -311,8 +311,8 @@ def _check_names(new: Sequence[str], lost: Sequence[str], exists: bool, sink: Si
         )
     if sink.mode == "apply" and lost:
         raise SinkError(
-            f"the batch lacks the columns {', '.join(map(repr, lost))}, so that this could be no copy; drop them "
-            "there, or give them with columns=[...] of the poller",
+            f"the batch lacks the columns {', '.join(map(repr, lost))}, so that mode='apply' cannot fill them; "
+            "drop them in the target, or request them with columns=[...] of the poller",
             target=sink.target,
             columns=lost,
         )

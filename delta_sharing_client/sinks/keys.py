@@ -48,7 +48,7 @@ def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[s
         exact = isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name not in _NO_KEYS)
         if not exact:
             raise SinkKeyError(
-                f"the column {field.name!r} is {kind}, which cannot tell rows apart: a key is an integer, a "
+                f"the column {field.name!r} is {kind}, which cannot identify a row: a key is an integer, a "
                 "decimal, a text, bytes, a boolean, a date or a time",
                 target=target,
                 columns=[field.name],

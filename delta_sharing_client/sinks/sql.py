@@ -195,16 +195,16 @@ class SqlSink(Sink):
         if not held:
             if known:
                 raise SinkError(
-                    "the table is gone, and rows of this poller were stored in it. Bring it back; or start over: "
-                    f"delete the poller's checkpoint, and the lines of the table from {BOOKKEEPING}",
+                    "the table does not exist, and rows of this poller were stored in it. Restore it, or "
+                    f"start over: delete the poller's checkpoint, and the rows of {BOOKKEEPING} for this table",
                     target=self.target,
                 )
             check_beginning(incoming, self)
             return self._create(incoming, types)
         if replaces and not self._is_created_by_sink() and self._count_rows():
             raise SinkError(
-                "it has rows, and was not made by a sink: a snapshot would take their place. Empty the table "
-                "first, or give the sink one of its own",
+                "it has rows, and a sink did not create it: a snapshot would replace the rows. Empty the table "
+                "first, or give the sink its own table",
                 target=self.target,
             )
         try:

@@ -122,7 +122,7 @@ class SQLiteSink(SqlSink):
         name = kind.name if isinstance(kind, PrimitiveType) else ""
         if name == "void":
             raise UnsupportedTypeError(
-                f"{self.target}: the column {column!r} is void, which says no type to store; leave it out with "
+                f"{self.target}: the column {column!r} is void, which has no type to store; leave it out with "
                 "columns=[...] of the poller",
                 type_name=name,
             )

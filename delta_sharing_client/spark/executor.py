@@ -112,7 +112,7 @@ def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
         return task
 
     def fresh(vector: DeletionVector, vector_id: str | None) -> DeletionVector:
-        if vector.storage_type == "i":
+        if vector.is_inline:
             return vector
         key = vector_key(task.file_id, vector_id)
         return replace(vector, path_or_inline=refresh(key, vector.path_or_inline))

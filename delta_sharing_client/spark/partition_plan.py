@@ -133,7 +133,7 @@ def _bare_plan(plan: ScanPlan) -> ScanPlan:
 
 def _without_urls(task: FileScanTask) -> FileScanTask:
     def bare(vector: DeletionVector) -> DeletionVector:
-        return vector if vector.storage_type == "i" else replace(vector, path_or_inline=SecretUrl(""))
+        return vector if vector.is_inline else replace(vector, path_or_inline=SecretUrl(""))
 
     selection = task.selection and replace(task.selection, vector=bare(task.selection.vector))
     vector = task.deletion_vector and bare(task.deletion_vector)

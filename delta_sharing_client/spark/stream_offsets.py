@@ -82,7 +82,7 @@ class Offset(
             StreamError: it belongs to another source, or to a later release, or is damaged.
         """
         if not isinstance(value, Mapping):
-            raise StreamError(f"the checkpoint has an offset that is no object: {str(value)[:80]!r}")
+            raise StreamError(f"the checkpoint has an offset that is not an object: {str(value)[:80]!r}")
         if _DELTA_OR_CONNECTOR & value.keys():
             raise StreamError(
                 "the checkpoint is one of another source (Delta's own, or the connector for the JVM), whose "

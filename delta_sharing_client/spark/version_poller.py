@@ -1,4 +1,4 @@
-"""Polling of a table's latest version for a streaming query: throttled, and patient with a server that fails."""
+"""Polling of a table's latest version for a streaming query: throttled, with retries while the server fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from delta_sharing_client.spark.stream_options import StreamOptions
 logger = logging.getLogger("delta_sharing_client.spark")
 
 #: Time that a running query waits for a server that does not answer, seconds, beside the retries of each request.
-_PATIENCE: Final = 600.0
+_RETRY_SECONDS: Final = 600.0
 #: Errors that may be temporary.
 _TRANSIENT: Final = (
     TransportError,
@@ -87,7 +87,7 @@ class VersionPoller:
             return False
         if self._trouble_since is None:
             self._trouble_since = now
-        if now - self._trouble_since > _PATIENCE:
+        if now - self._trouble_since > _RETRY_SECONDS:
             return False
         logger.warning("the stream asks again in %g s: %s", self._options.interval, error)
         return True

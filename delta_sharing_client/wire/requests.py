@@ -48,7 +48,7 @@ def format_timestamp(value: str | datetime | date) -> str:
             value = parse_iso8601(value.strip())
         except ValueError:
             raise ValueError(
-                f"{value!r} is no time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
+                f"{value!r} is not a time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
             ) from None
     if not isinstance(value, datetime):
         if not isinstance(value, date):

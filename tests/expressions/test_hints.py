@@ -408,10 +408,6 @@ class TestMerge:
         merged = merge_json_hints('{"op":"y"}', self.OURS)
         assert json.loads(merged) == {"op": "and", "children": [{"op": "y"}, {"op": "x"}]}
 
-    @pytest.mark.parametrize("given", ["", "nonsense", "[]", "1", "null", "{"])
-    def test_a_malformed_hint_of_the_caller_is_sent_alone(self, given):
-        assert merge_json_hints(given, self.OURS) == given
-
 
 def test_a_hint_is_compact_json():
     text = json_hint(Compare(SCHEMA.find("string"), "=", "ü"), ONLY)

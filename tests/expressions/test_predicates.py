@@ -98,6 +98,22 @@ class TestShape:
         assert bind_filters([(["long", "=", 1],)], SCHEMA) == bind(("long", "=", 1))
         assert bind_filters(iter([("long", "=", 1)]), SCHEMA) == bind(("long", "=", 1))
 
+    @pytest.mark.parametrize("flip", [1, -1])
+    def test_a_mix_of_terms_and_groups_raises(self, flip):
+        mix = [("long", ">", 3), [("string", "=", "Asia")]][::flip]
+        with pytest.raises(FilterError, match="filters mixes tuples and lists of tuples: write"):
+            bind_filters(mix, SCHEMA)
+
+    @pytest.mark.parametrize("wrong", ["long = 5", 5, ("long", "="), []])
+    def test_the_malformed_term_is_named(self, wrong):
+        with pytest.raises(FilterError, match=r"is not a \(column, operator, value\) tuple") as caught:
+            bind_filters([("long", ">", 3), wrong], SCHEMA)
+        assert str(caught.value).startswith(repr(wrong))
+
+    def test_a_similar_column_is_suggested(self):
+        with pytest.raises(ColumnError, match=r"'lnog'.*; did you mean 'long'\?"):
+            bind(("lnog", "=", 1))
+
     @pytest.mark.parametrize("empty", [[], ()])
     def test_no_filter(self, empty):
         assert bind_filters(empty, SCHEMA) is None
@@ -490,8 +506,12 @@ class TestDates:
     )
     def test_literals_that_are_no_dates_raise(self, literal):
         for name in ("date", "timestamp", "timestamp_ntz"):
-            with pytest.raises(FilterError, match=f"'{name}'|is no"):
+            with pytest.raises(FilterError, match=f"'{name}'|is not"):
                 bind((name, "=", literal))
+
+    def test_an_impossible_date_is_named_with_the_form_of_dates(self):
+        with pytest.raises(FilterError, match=r"'date' is date: '2024-13-01' is not a date \(YYYY-MM-DD\): month"):
+            bind(("date", "=", "2024-13-01"))
 
 
 @pytest.mark.parametrize(

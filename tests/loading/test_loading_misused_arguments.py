@@ -143,7 +143,7 @@ def test_options_must_be_transport_options(served):
 
 
 def test_table_url_instead_of_a_profile_raises():
-    with pytest.raises(ProfileError, match=r"no such file in .*a table URL goes to load_as_pandas"):
+    with pytest.raises(ProfileError, match=r"no such file in .*a table URL is an argument of load_as_pandas"):
         ds.SharingClient("config.share#a.b.c")
 
 

@@ -202,7 +202,9 @@ class TestRows:
         assert set(query.body) == {"jsonPredicateHints", "includeRefreshToken"}
         by_id = scan.replace(json_predicate_hints=hint("id", "30"), columns=["id"]).to_arrow()["id"].to_pylist()
         assert set(range(25, 50)) <= set(by_id)
-        assert scan.replace(json_predicate_hints="{not json").to_arrow().num_rows == FILES * ROWS
+        for malformed in ("", "{not json", "[]", "null", "1", "[" * 10**5):
+            with pytest.raises(FilterError, match="jsonPredicateHints is not a JSON object"):
+                scan.replace(json_predicate_hints=malformed)
         both = scan.replace(json_predicate_hints=hint("p", "2"), filters=[("id", "<", 200)], columns=["id"])
         assert sorted(both.to_arrow()["id"].to_pylist()) == [n for n in range(200) if n // ROWS % 4 == 2]
 

@@ -149,8 +149,18 @@ def test_an_expired_token(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"version": 5}, ["no version 5", "versions 0 to 0"]),
-        ({"timestamp": "1999-01-01T00:00:00Z"}, ["newer than the timestamp"]),
+        (
+            {"version": 5},
+            [
+                "no version 5",
+                "versions 0 to 0",
+                "Version 5 was requested: request a version up to table.version()",
+            ],
+        ),
+        (
+            {"timestamp": "1999-01-01T00:00:00Z"},
+            ["newer than the timestamp", "The version at 1999-01-01T00:00:00Z was requested: request a time"],
+        ),
         ({"timestamp": "2999-01-01T00:00:00Z"}, ["after the latest version"]),
     ],
 )

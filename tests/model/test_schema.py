@@ -160,7 +160,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("metadata", [5, "x", [], True])
     def test_metadata_that_is_no_object(self, metadata):
-        with pytest.raises(ProtocolError, match=r"metadata of the column 'a\.b' is no object"):
+        with pytest.raises(ProtocolError, match=r"metadata of the column 'a\.b' is not an object"):
             inner = {"type": "struct", "fields": [field("b", "long", metadata=metadata)]}
             parse_schema(json.dumps({"type": "struct", "fields": [field("a", inner)]}))
 

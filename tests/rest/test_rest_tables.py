@@ -22,7 +22,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import AddFile, CdcFile, RemoveFile
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
+from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 TABLE = Table("t", "sh", "sc")
 PATH = "/shares/sh/schemas/sc/tables/t"
@@ -134,6 +134,41 @@ class TestVersion:
         with pytest.raises(BadRequestError):
             rest.table_version(TABLE)
         assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(
+        ("send", "request_and_remedy"),
+        [
+            (
+                lambda rest: rest.table_version(TABLE, "2030-01-01"),
+                "at or after 2030-01-01T00:00:00Z was requested: request an earlier time",
+            ),
+            (
+                lambda rest: rest.table_metadata(TABLE, version=999),
+                r"Version 999 was requested: request a version up to table\.version\(\)",
+            ),
+            (
+                lambda rest: rest.query_table(TABLE, QueryRequest(timestamp="2030-01-01")),
+                "The version at 2030-01-01T00:00:00Z was requested: request a time from",
+            ),
+            (
+                lambda rest: rest.table_changes(TABLE, ChangesRequest(starting_version=3, ending_version=7)),
+                "The changes from version 3 to version 7 were requested: .* ask the provider to enable it",
+            ),
+            (
+                lambda rest: rest.table_changes(TABLE, ChangesRequest(starting_timestamp="2030-01-01")),
+                "The changes from 2030-01-01T00:00:00Z to the latest version were requested: ",
+            ),
+            (
+                lambda rest: rest.table_changes(TABLE, VersionsRequest(starting_version=3)),
+                "from version 3 to the latest version were requested: .* shared with its history",
+            ),
+        ],
+    )
+    def test_bad_request_has_the_request_and_the_remedy(self, server, rest, send, request_and_remedy):
+        server.on("*", "*", Reply(status=400))
+        with pytest.raises(BadRequestError, match=request_and_remedy) as caught:
+            send(rest)
+        assert caught.value.what == "table sh.sc.t"
 
 
 class TestMetadata:

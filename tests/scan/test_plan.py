@@ -87,6 +87,10 @@ class TestProject:
             self.names(["id", "foo", "bar"])
         assert caught.value.columns == ("foo", "bar")
 
+    def test_a_similar_name_is_suggested(self):
+        with pytest.raises(ColumnError, match=r"no column 'dya', 'nmae'; it has .*; did you mean 'day', 'Name'\?"):
+            self.names(["dya", "nmae"])
+
     @pytest.mark.parametrize("columns", [["id", "id"], ["id", "ID"], ["id", "x", "id"]])
     def test_no_column_twice(self, columns):
         with pytest.raises(ColumnError, match="twice"):

@@ -279,13 +279,17 @@ def test_command_line_runs_until_ctrl_c(table: Path, tmp_path: Path) -> None:
 def test_the_command_line_refuses_invalid_arguments(table: Path, tmp_path: Path, capsys: Any) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
+    a_file = tmp_path / "a-file"
+    a_file.touch()
     with SharingServer({"s.s.t": table}) as server:
         port = server.endpoint.split(":")[2].split("/")[0]
         for arguments, word in [
             ([str(tmp_path / "nope")], "there is no such directory"),
             ([str(empty)], "no Delta table in this directory"),
+            ([str(a_file)], "it is a file; give the directory"),
+            ([str(table.parent), "--host", "192.0.2.1"], "cannot listen on 192.0.2.1, port 0"),
             ([str(tmp_path), "--port", port], "is in use"),
-            ([str(tmp_path), "--url-lifetime", "0"], "url_lifetime"),
+            ([str(tmp_path), "--url-lifetime", "-5"], "error: url_lifetime is -5 s; it must be positive"),
             ([str(tmp_path), "--token-file", str(tmp_path / "no-token")], "no-token"),
             ([str(tmp_path), "--profile", str(tmp_path / "no" / "p.share")], "profile cannot be written"),
         ]:
@@ -302,7 +306,7 @@ def test_the_command_line_replaces_only_profiles(table: Path, tmp_path: Path, ca
     mine = tmp_path / "mine.py"
     mine.write_text(held)
     assert main([str(tmp_path), "--profile", str(mine)]) == 2
-    assert "mine.py is there, and no profile" in capsys.readouterr().err
+    assert "mine.py exists and is not a profile" in capsys.readouterr().err
     assert mine.read_text() == held
 
 

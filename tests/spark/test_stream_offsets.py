@@ -85,7 +85,7 @@ def test_an_offset_without_a_field_raises(key: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "text", []])
 def test_an_offset_that_is_no_object_raises(value: Any) -> None:
-    with pytest.raises(StreamError, match="an offset that is no object"):
+    with pytest.raises(StreamError, match="an offset that is not an object"):
         Offset.from_json(value)
 
 

@@ -64,7 +64,9 @@ def first_in_commit_version(metadata: Metadata) -> int | None:
         return None
     text = str(configuration.get("delta.inCommitTimestampEnablementVersion", 0)).strip()
     if not text.isdecimal() or len(text) > _DIGITS:
-        raise DeltaLogError(f"the table's in-commit timestamps begin at version {text[:40]!r}, which is none")
+        raise DeltaLogError(
+            f"the table's in-commit timestamps begin at version {text[:40]!r}, which is not a version"
+        )
     return int(text)
 
 

@@ -87,9 +87,9 @@ def deletion_vector_uri(vector: DeletionVector) -> str | None:
     Raises:
         DeltaLogError: the storage type is unknown, or the UUID is no Z85 text.
     """
-    storage_type, path_or_inline = vector.storage_type, vector.path_or_inline.reveal()
-    if storage_type == "i":
+    if vector.is_inline:
         return None
+    storage_type, path_or_inline = vector.storage_type, vector.path_or_inline.reveal()
     if storage_type == "p":
         return path_or_inline
     if storage_type != "u" or len(path_or_inline) < _UUID_LENGTH:

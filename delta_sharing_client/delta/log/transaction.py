@@ -163,7 +163,7 @@ def _check_enablement(metadata: Metadata, version: int, table: str) -> None:
     missing = [name for name in names if name not in metadata.configuration]
     if missing or metadata.configuration[names[0]] != str(version):
         raise DeltaLogError(
-            f"in-commit timestamps begin with version {version}: {' and '.join(names)} have to say so",
+            f"in-commit timestamps begin with version {version}: set {' and '.join(names)} to it",
             path=table,
         )
 

@@ -50,7 +50,7 @@ def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
     source = snapshot.metadata.configuration.get(SOURCE)
     if source is None:
         raise DeltaLogError(
-            "there is a Delta table in this directory that is no mirror; give another directory",
+            "there is a Delta table in this directory that is not a mirror; give another directory",
             path=str(directory),
         )
     if source != table.full_name.lower():

@@ -233,7 +233,7 @@ class Syncer:
                 if path in known and known[path].sha256 != item.sha256:
                     raise DeltaLogError(
                         f"file {wanted[path].file_id} is another one than when it was mirrored; files of a table "
-                        "never change: the provider's table may have been made anew",
+                        "never change: the provider's table may have been created again",
                         path=str(self._directory),
                     )
         return known | fetched

@@ -159,7 +159,7 @@ class Copier:
         values = partition_values(action.partition_values, self._names, self._metadata)
         path = data_file(action.id, values, self._names)
         vector = action.deletion_vector
-        if vector is None or vector.storage_type == "i":
+        if vector is None or vector.is_inline:
             return LocalFile(action=action, values=values, path=folder + path)
         name = vector_uuid(action.id, vector_identity(action))
         return LocalFile(
@@ -176,7 +176,7 @@ def vector_identity(action: FileAction) -> str:
     vector = action.deletion_vector
     if vector is None:
         return ""
-    if vector.storage_type == "i":
+    if vector.is_inline:
         return f"i{vector.path_or_inline.reveal()}"
     return f"{vector_file_id(action)}@{vector.offset or 0}"
 

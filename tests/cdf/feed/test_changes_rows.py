@@ -207,7 +207,7 @@ class TestArguments:
             ({"starting_version": -1}, ValueError, "starting_version is -1"),
             ({"starting_version": "1"}, TypeError, "starting_version is an int"),
             ({"starting_version": 0, "ending_version": True}, TypeError, "ending_version is an int"),
-            ({"starting_timestamp": "yesterday"}, ValueError, "no time in ISO 8601"),
+            ({"starting_timestamp": "yesterday"}, ValueError, "not a time in ISO 8601"),
             ({"starting_version": 0, "columns": "id"}, TypeError, "list of names"),
             ({"starting_version": 0, "columns": {"id"}}, TypeError, "a set has no order"),
             ({"starting_version": 0, "response_format": "xml"}, ValueError, "response_format"),

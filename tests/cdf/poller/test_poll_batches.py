@@ -16,7 +16,7 @@ from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
 
 import delta_sharing_client as ds
 from delta_sharing_client.cdf.clock import StopSignal, SystemClock
-from delta_sharing_client.errors import BadRequestError, SchemaChangedError, ServerError
+from delta_sharing_client.errors import BadRequestError, FutureVersionError, SchemaChangedError, ServerError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
@@ -152,12 +152,15 @@ class TestStart:
     def test_from_the_next_version(self, shared: SharedTable) -> None:
         assert shared.poll_changes(starting_version=10).pull() is None
         with pytest.raises(
-            ValueError, match=r"starting_version is 11, and the latest version of table s\.s\.t is 9"
-        ):
+            FutureVersionError,
+            match=r"starting_version is 11, and the latest version of table s\.s\.t is 9: start at 10",
+        ) as caught:
             shared.poll_changes(starting_version=11).pull()
+        assert isinstance(caught.value, ValueError)
+        assert (caught.value.version, caught.value.latest) == (11, 9)
 
     def test_from_nowhere(self, shared: SharedTable) -> None:
-        with pytest.raises(ValueError, match="say where to begin"):
+        with pytest.raises(ValueError, match="the poller has no start: give starting_version"):
             shared.poll_changes().pull()
 
     def test_of_a_table_without_history(self, table: ChangeTable, share: Callable[..., SharedTable]) -> None:

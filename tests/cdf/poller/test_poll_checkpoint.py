@@ -336,7 +336,10 @@ class TestGone:
         self, shared: SharedTable, behind: Path, table: ChangeTable
     ) -> None:
         table.commit(table.metadata(COLUMNS, table_id="another-id"))
-        with shared.poll_changes(behind) as poller, pytest.raises(TableReplacedError, match="made anew") as caught:
+        with (
+            shared.poll_changes(behind) as poller,
+            pytest.raises(TableReplacedError, match="created again") as caught,
+        ):
             poller.pull()
         assert caught.value.version == 13
 

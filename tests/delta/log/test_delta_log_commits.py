@@ -244,7 +244,7 @@ def test_in_commit_timestamps_grow(tmp_path: Path) -> None:
 def test_in_commit_timestamps_that_begin_later(log: DeltaLog) -> None:
     listed = protocol(1, 7, writerFeatures=["inCommitTimestamp"])
     properties = {"delta.enableInCommitTimestamps": "true"}
-    with pytest.raises(DeltaLogError, match=r"EnablementVersion and .*EnablementTimestamp have to say so"):
+    with pytest.raises(DeltaLogError, match=r"set .*EnablementVersion and .*EnablementTimestamp to it"):
         log.commit([listed, described(configuration=properties)])
     properties |= {
         "delta.inCommitTimestampEnablementVersion": "1",

@@ -186,7 +186,7 @@ def test_a_directory_that_is_something_else(
         with pytest.raises(DeltaLogError, match=r"this directory mirrors s\.s\.t, not s\.s\.u"):
             ask()
     plain = connect(server).table("s.s.t").mirror(source.root)
-    with pytest.raises(DeltaLogError, match="a Delta table in this directory that is no mirror"):
+    with pytest.raises(DeltaLogError, match="a Delta table in this directory that is not a mirror"):
         plain.sync()
     never = connect(server).table("s.s.t").mirror(tmp_path / "never")
     for ask in (never.verify, never.scan, never.vacuum):
