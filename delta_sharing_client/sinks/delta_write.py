@@ -124,8 +124,8 @@ class DeltaWrite:
         has_rows = bool(self._table.file_uris())
         if replaces and has_rows and not made_by_sink:
             raise SinkError(
-                "it has rows, and was not made by a sink in mode 'apply': a snapshot would take their place. "
-                "Empty the table first, or give the sink one of its own",
+                "it has rows, and no sink in mode 'apply' created it: a snapshot would replace the rows. "
+                "Empty the table first, or give the sink its own table",
                 target=sink.target,
             )
         held = [(field.name, str(field.type)) for field in self._columns]
