@@ -190,7 +190,7 @@ def test_a_file_without_end_is_not_read_beyond_its_size(share: FaultyShare, tabl
         return reply.but(endless=b"x", length=None)
 
     share.fault = endless
-    with pytest.raises(DataError, match="it has more than the"):
+    with pytest.raises(DataError, match=r"it has more than [0-9,]+ bytes"):
         table.scan().to_arrow()
     assert len(sent) <= 2 * len(FILES)
 
