@@ -272,8 +272,8 @@ class TestObjects:
         [
             (shredded(group(a=group(typed_value=pa.array([1])))), "lacks the name of the field 'a'"),
             (shredded(group(a=group(typed_value=pa.array([1]))), names=[b"\x02"]), "version 2"),
-            (shredded(group(a=group(typed_value=pa.array([1]))), [text("a")], [DICTIONARY]), "no object"),
-            (shredded(group(a=group(typed_value=pa.array([1]))), [b""], [DICTIONARY]), "no object"),
+            (shredded(group(a=group(typed_value=pa.array([1]))), [text("a")], [DICTIONARY]), "not an object"),
+            (shredded(group(a=group(typed_value=pa.array([1]))), [b""], [DICTIONARY]), "not an object"),
             (shredded(group(a=group(typed_value=pa.array([1]))), [b"\x02\x05"], [DICTIONARY]), "5 elements"),
             (shredded(group(a=group(typed_value=pa.array([1]))), [residual(a="x")], [DICTIONARY]), "stored apart"),
             (shredded(group(a=group(typed_value=pa.array([None], pa.int8()))), [residual(a="x")], [DICTIONARY]),

@@ -63,5 +63,5 @@ def test_the_same_frames_with_and_without(url: str, tmp_path: Path) -> None:
 
 
 def test_a_directory_of_another_table(url: str, source: Source) -> None:
-    with pytest.raises(DeltaLogError, match="no mirror"):
+    with pytest.raises(DeltaLogError, match="not a mirror"):
         ds.load_as_pandas(url, mirror=source.root)
