@@ -51,7 +51,7 @@ class TransportOptions:
             resumed after every interruption.
         max_connections: maximum number of open connections per host; 48, beyond which two cores load 400 small
             files at a latency of 60 ms no faster.
-        memory_budget: bytes of files in flight per load, encoded or decoded; 512 MB, which keep 48 connections
+        memory_budget: bytes of files in flight per load, encoded or decoded; 512 MiB, which keep 48 connections
             busy with files of 10 MB.
         batch_memory_limit: maximum bytes of decoded rows that cannot be decoded separately, at least of a single
             row; 1 GiB. Rows are decoded in smaller steps if the file allows it. A larger row raises `DataError`
