@@ -207,4 +207,4 @@ def test_a_new_table_that_cannot_be_shared_is_skipped(
     (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
     write_table(tmp_path / "two", table)
     assert [name.lower() for name in names(caller.get("/shares/local/all-tables"))] == ["one", "two"]
-    assert "'no name' is no name of a share, schema or table" in caplog.text
+    assert "'no name' is not a name of a share, schema or table" in caplog.text
