@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from delta_sharing_client.auth.external import CredentialProvider, ExternalTokens
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProfileError
-from delta_sharing_client.model.credentials import Basic, BearerToken, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.model.credentials import (
+    Basic,
+    BearerToken,
+    ClientCredentials,
+    ExternalCredential,
+    PrivateKeyJwt,
+)
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -82,6 +89,23 @@ def provider_for(
     if isinstance(credential, PrivateKeyJwt):
         return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options or TransportOptions()))
     raise ProfileError("it holds no credential; pass a credential_provider", source=profile.source)
+
+
+def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:
+    """Return a profile for another process: the token of a credential provider becomes a bearer token.
+
+    Args:
+        profile: the profile.
+        authorizer: authorizes the requests of this process.
+
+    Raises:
+        TokenError: the provider returns no token.
+    """
+    if not isinstance(authorizer, RenewingAuth) or not isinstance(profile.credential, ExternalCredential):
+        return profile
+    token = authorizer.present()
+    expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
+    return replace(profile, type=BearerToken.TYPE, credential=BearerToken(token.token, expires))
 
 
 def format_time(moment: datetime | None) -> str:

@@ -8,12 +8,15 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
+from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.rest.headers import capabilities_of, capability_headers
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Attempt, Retrier, parse_http_date
 from delta_sharing_client.wire.answers import Page
+from delta_sharing_client.wire.decoder import Decoded, decode_actions
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.ndjson import MAX_LINE, parse_object
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
@@ -114,6 +117,23 @@ class Caller:
                 ) from None
 
         return self.call(method, resource, read, params=params, body=body)
+
+    def get_actions(
+        self,
+        resource: Resource,
+        formats: tuple[ResponseFormat, ...],
+        params: Mapping[str, str],
+        read: Callable[[Response, Iterator[Decoded]], T],
+    ) -> T:
+        """Send a GET request with capabilities and return what `read` makes of the actions of its answer."""
+
+        def decode(response: Response) -> T:
+            capabilities, what = capabilities_of(response), resource.what
+            return read(
+                response, decode_actions(response.chunks(), formats=formats, capabilities=capabilities, what=what)
+            )
+
+        return self.call("GET", resource, decode, params=params, headers=capability_headers(formats))
 
     def items(
         self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None

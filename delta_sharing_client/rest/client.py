@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 
 from delta_sharing_client.auth.external import CredentialProvider
-from delta_sharing_client.auth.provider import provider_for
-from delta_sharing_client.auth.renewal import RenewingAuth
+from delta_sharing_client.auth.provider import provider_for, with_bearer_token
 from delta_sharing_client.errors import ProtocolError, RestError
 from delta_sharing_client.model.actions import FileAction, ResponseFormat
-from delta_sharing_client.model.credentials import BearerToken, ExternalCredential
 from delta_sharing_client.model.names import Schema, Share, Table
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials, need_urls
@@ -25,7 +22,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import Caller
-from delta_sharing_client.rest.headers import VERSION_HEADER, capabilities_of, capability_headers, version_of
+from delta_sharing_client.rest.headers import VERSION_HEADER, version_of
 from delta_sharing_client.rest.resources import (
     Resource,
     changes_advice,
@@ -47,7 +44,7 @@ from delta_sharing_client.wire.answers import (
     read_metadata,
     read_page,
 )
-from delta_sharing_client.wire.decoder import Decoded, decode_actions
+from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.requests import (
     ANY_FORMAT,
@@ -125,12 +122,7 @@ class RestClient:
         Raises:
             TokenError: the provider returns no token.
         """
-        authorize = self._caller.transport.authorize
-        if not isinstance(authorize, RenewingAuth) or not isinstance(self.profile.credential, ExternalCredential):
-            return self.profile
-        token = authorize.present()
-        expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
-        return replace(self.profile, type=BearerToken.TYPE, credential=BearerToken(token.token, expires))
+        return with_bearer_token(self.profile, self._caller.transport.authorize)
 
     @property
     def clock_offset(self) -> timedelta:
@@ -237,20 +229,14 @@ class RestClient:
             params["timestamp"] = timestamp = format_timestamp(timestamp)
         resource = resource.with_advice(400, snapshot_advice(version, timestamp))
 
-        def read(response: Response) -> TableInfo:
-            answered = version_of(response)
+        def read(response: Response, actions: Iterator[Decoded]) -> TableInfo:
+            answered, what = version_of(response), resource.what
             actions = check_time_travel(
-                _actions(response, formats, resource.what),
-                version=version,
-                timestamp=timestamp,
-                answered=answered,
-                what=resource.what,
+                actions, version=version, timestamp=timestamp, answered=answered, what=what
             )
-            return read_metadata(actions, version=answered, what=resource.what)
+            return read_metadata(actions, version=answered, what=what)
 
-        return self._caller.call(
-            "GET", resource.at("metadata"), read, params=params, headers=capability_headers(formats)
-        )
+        return self._caller.get_actions(resource.at("metadata"), formats, params, read)
 
     @overload
     def query_table(self, table: Table, request: QueryRequest) -> QueryAnswer[FileAction]: ...
@@ -314,7 +300,7 @@ class RestClient:
             convert: as for `query_table`.
         """
         need_urls(table)
-        resource = table_resource(table).with_advice(400, _changes_remedy(request))
+        resource = table_resource(table).with_advice(400, changes_advice(request))
         query = TableQuery(self._caller, resource, self.options)
 
         def fetch(asked: ChangesRequest | VersionsRequest, duplicates: DuplicateFiles) -> Page[Any]:
@@ -331,13 +317,7 @@ class RestClient:
 
             if isinstance(asked, VersionsRequest):
                 return query.page(asked, read)
-            return self._caller.call(
-                "GET",
-                resource.at("changes"),
-                lambda response: read(response, _actions(response, asked.formats, resource.what)),
-                params=asked.params(),
-                headers=capability_headers(asked.formats),
-            )
+            return self._caller.get_actions(resource.at("changes"), asked.formats, asked.params(), read)
 
         page: Page[Any] = self._caller.all_pages(request, fetch, resource.what, changes=True)
         protocol, metadata = page.head(resource.what)
@@ -356,18 +336,3 @@ class RestClient:
         body = {} if location is None else {"location": location}
         answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
         return TemporaryCredentials.from_json(answer, resource.what)
-
-
-def _changes_remedy(request: ChangesRequest | VersionsRequest) -> str:
-    if isinstance(request, VersionsRequest):
-        return changes_advice(request.starting_version, request.ending_version, feed=False)
-    start, end = wire_timestamp(request.starting_timestamp), wire_timestamp(request.ending_timestamp)
-    return changes_advice(
-        request.starting_version if start is None else start,
-        request.ending_version if end is None else end,
-        feed=True,
-    )
-
-
-def _actions(response: Response, formats: tuple[ResponseFormat, ...], what: str) -> Iterator[Decoded]:
-    return decode_actions(response.chunks(), formats=formats, capabilities=capabilities_of(response), what=what)

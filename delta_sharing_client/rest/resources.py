@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from delta_sharing_client.model.names import Schema, Share, Table, check_name
+from delta_sharing_client.wire.requests import ChangesRequest, VersionsRequest, wire_timestamp
 
 _FORBIDDEN: Final = "The token is valid, but not for this; ask the provider for access"
 
@@ -71,19 +72,15 @@ def snapshot_advice(version: int | None, timestamp: str | None) -> str | None:
     return None
 
 
-def changes_advice(start: int | str | None, end: int | str | None, *, feed: bool) -> str:
-    """Return the remedy if the server refuses a range of versions or times.
-
-    Args:
-        start: the first version or time.
-        end: the last one; None for the latest version.
-        feed: whether the change data feed was requested, and not the files of versions.
-    """
-    remedy = (
-        "and if the change data feed is off, ask the provider to enable it"
-        if feed
-        else "and ask the provider whether the table is shared with its history"
-    )
+def changes_advice(request: ChangesRequest | VersionsRequest) -> str:
+    """Return the remedy if the server refuses the range of versions or times of a request."""
+    start: int | str | None = request.starting_version
+    end: int | str | None = request.ending_version
+    remedy = "and ask the provider whether the table is shared with its history"
+    if isinstance(request, ChangesRequest):
+        start = start if request.starting_timestamp is None else wire_timestamp(request.starting_timestamp)
+        end = end if request.ending_timestamp is None else wire_timestamp(request.ending_timestamp)
+        remedy = "and if the change data feed is off, ask the provider to enable it"
     first = f"version {start}" if isinstance(start, int) else start
     last = "the latest version" if end is None else f"version {end}" if isinstance(end, int) else end
     return f"The changes from {first} to {last} were requested: request versions up to table.version(), {remedy}"
