@@ -1,62 +1,53 @@
-"""Requests for table data, and their answers in newline-delimited JSON."""
+"""Answers about a table in newline-delimited JSON, page by page."""
 
 from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
+from delta_sharing_client.delta.log import Metadata, Protocol, Snapshot
 from delta_sharing_client.errors import DeltaLogError
-from delta_sharing_client.server.capabilities import DELTA, PARQUET, Capabilities
-from delta_sharing_client.server.catalog import ServedTable
-from delta_sharing_client.server.links import Links
-from delta_sharing_client.server.options import ServerOptions
+from delta_sharing_client.server.capabilities import DELTA, choose_format
+from delta_sharing_client.server.parameters import Paging
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error
-from delta_sharing_client.server.sign import Signer
+from delta_sharing_client.server.response_lines import Entry, LineWriter
+from delta_sharing_client.server.table_request import TableRequest
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
 
+#: The content of a page token.
+State: TypeAlias = dict[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
-class TableRequest:
-    """One request for a table's data.
+class Selection:
+    """The part of a table's log that a query selects.
 
     Attributes:
-        table: the table.
-        capabilities: the client's capabilities.
-        options: the server's options.
-        signer: the server's signer.
-        base_url: `http://host:port`, as the client reached the server.
+        version: the `Delta-Table-Version`.
+        head: the snapshot whose protocol and metadata begin the answer.
+        head_version: the version of that metadata, if the answer includes it.
+        totals: whether to include the size and the number of files of `head`.
+        entries: the further lines, of all pages.
+        protocols: the protocols and metadata that are valid in the selected versions.
+        state: what a page token needs to select the same again.
+        refresh_token: the token that refreshes the URLs, if the request is for one.
+        is_range: whether the entries are of a range of versions rather than a snapshot.
     """
 
-    table: ServedTable
-    capabilities: Capabilities
-    options: ServerOptions
-    signer: Signer
-    base_url: str
-
-    def links(self, table_id: str, chosen: str) -> Links:
-        """Return the writer of URLs and file ids of an answer in a response format."""
-        by_format = {PARQUET: "md5", DELTA: "sha256"} if self.options.file_ids_by_format else {}
-        return Links(
-            signer=self.signer,
-            base_url=self.base_url,
-            table=self.table,
-            table_id=table_id,
-            expires=int(time.time() * 1000) + self.options.url_lifetime // timedelta(milliseconds=1),
-            path_hash=by_format.get(chosen),
-            vector_ids=self.options.imitate != "reference",
-        )
-
-    def need_history(self, what: str) -> None:
-        """Raise `Problem` (400) if history is not shared; `what` needs it."""
-        if not self.options.history:
-            raise bad_request(f"{what} is not supported: history is not shared for table {self.table.full_name}.")
+    version: int
+    head: Snapshot
+    head_version: int | None
+    totals: bool = True
+    entries: Sequence[Entry] = ()
+    protocols: Sequence[tuple[Protocol, Metadata]]
+    state: State = field(default_factory=dict)
+    refresh_token: str | None = None
+    is_range: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +65,61 @@ class Answer:
     lines: Iterator[dict[str, Any]]
 
 
-def end_stream_action(
-    request: TableRequest,
-    *,
-    links: Links | None = None,
-    page_token: str | None = None,
-    refresh_token: str | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Yield the EndStreamAction, if the client asks for one or it has content.
+def answer_page(
+    request: TableRequest, select: Callable[[State | None], Selection], paging: Paging | None = None
+) -> Answer:
+    """Return one page of the answer to a query.
 
     Args:
         request: the request.
-        links: the answer's links, once all of them are made.
-        page_token: the token of the next page.
-        refresh_token: the token that refreshes the URLs.
+        select: returns the selection, for the state of a page token or None.
+        paging: the parameters of the request, to which page tokens are bound; None if it has no pages.
+
+    Raises:
+        Problem: 400, the page token is not valid, or the client does not support the table.
     """
-    fields: dict[str, Any] = {}
-    if refresh_token is not None:
-        fields["refreshToken"] = refresh_token
-    if page_token is not None:
-        fields["nextPageToken"] = page_token
-    if fields or request.capabilities.end_stream_action:
-        if links is not None and links.used:
-            fields["minUrlExpirationTimestamp"] = links.expires
-        yield {"endStreamAction": fields}
+    state = None
+    purpose = "" if paging is None else f"{type(paging).__name__} {request.table.full_name} {paging.digest}"
+    if paging is not None and paging.page_token and request.options.send_end_stream_action:
+        state = request.signer.open_token(purpose, paging.page_token, "pageToken")
+    selection = select(state)
+    chosen = choose_format(request.capabilities, selection.protocols, request.table.full_name, request.options)
+    if state is not None and state["format"] != chosen:
+        raise bad_request("pageToken is not valid for this request: it asks for another response format.")
+    entries = [e for e in selection.entries if chosen == DELTA or not isinstance(e.action, Protocol)]
+    first = 0 if state is None else state["first"]
+    after = _page_end(entries, first, None if paging is None else request.page_limit(paging.max_files))
+    tokens: dict[str, Any] = {}
+    if selection.refresh_token is not None:
+        tokens["refreshToken"] = selection.refresh_token
+    if after < len(entries):
+        tokens["nextPageToken"] = request.signer.make_token(
+            purpose, selection.state | {"first": after, "format": chosen}
+        )
+    lines = _lines(request, selection, chosen, entries[first:after], tokens)
+    return Answer(version=selection.version, format=chosen, lines=lines)
+
+
+def _page_end(entries: Sequence[Entry], first: int, limit: int | None) -> int:
+    """Return the index after a page that begins at `first` and has up to `limit` files."""
+    if limit is None:
+        return len(entries)
+    files = (i for i in range(first, len(entries)) if not isinstance(entries[i].action, Metadata | Protocol))
+    return next((index for count, index in enumerate(files) if count == limit), len(entries))
+
+
+def _lines(
+    request: TableRequest, selection: Selection, chosen: str, page: Sequence[Entry], tokens: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    head = selection.head
+    writer = LineWriter(request, chosen, head.metadata.id, is_range=selection.is_range)
+    yield writer.protocol(head.protocol)
+    yield writer.metadata(head.metadata, selection.head_version, head if selection.totals else None)
+    for entry in page:
+        yield writer.line(entry)
+    if tokens or request.capabilities.end_stream_action:
+        expires = {"minUrlExpirationTimestamp": writer.expires} if writer.has_urls else {}
+        yield {"endStreamAction": tokens | expires}
 
 
 def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
@@ -105,10 +127,6 @@ def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
 
     After the first chunk the status has been sent. A later failure ends the answer with an EndStreamAction
     that has the error, or cuts it off for a client that did not ask for one.
-
-    Args:
-        answer: the answer.
-        request: the request it answers.
 
     Raises:
         Problem, DeltaLogError: before the first chunk; the caller sends the status after it.

@@ -6,9 +6,10 @@ import hmac
 import json
 import logging
 import re
+import secrets
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
@@ -16,31 +17,30 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.secrets import Secret
-from delta_sharing_client.server.answers import Answer, TableRequest, encode
+from delta_sharing_client.server.answers import Answer, encode
 from delta_sharing_client.server.async_queries import SubmittedQueries
 from delta_sharing_client.server.capabilities import HEADER, Capabilities
 from delta_sharing_client.server.catalog import Catalog
-from delta_sharing_client.server.changes import feed_query, query_changes, range_query
+from delta_sharing_client.server.changes import query_feed, query_range
 from delta_sharing_client.server.files import FileEndpoint
-from delta_sharing_client.server.listings import list_page
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.parameters import (
     ChangesParameters,
     ListingParameters,
+    Paging,
     PointInTime,
     QueryBody,
-    ResultParameters,
 )
 from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
 from delta_sharing_client.server.recording import BODY_KEY
-from delta_sharing_client.server.reference import StubQueries, check_old_reader, forgetful, unauthorized
 from delta_sharing_client.server.sign import Signer
 from delta_sharing_client.server.snapshots import query_snapshot, table_metadata, table_version
+from delta_sharing_client.server.table_request import TableRequest
 
 PREFIX: Final = "/delta-sharing"
 
@@ -69,60 +69,64 @@ class Api:
     token_expires: float
     signer: Signer = field(default_factory=Signer)
     queries: SubmittedQueries = field(default_factory=SubmittedQueries)
-    stub: StubQueries = field(default_factory=StubQueries)
 
     def application(self) -> Starlette:
         """Return the ASGI application."""
         share = f"{PREFIX}/shares/{{share}}"
-        listings = [
-            Route(f"{PREFIX}/shares", self._endpoint(self._shares), methods=["GET"]),
-            Route(share, self._endpoint(self._share), methods=["GET"]),
-            Route(f"{share}/schemas", self._endpoint(self._schemas), methods=["GET"]),
-            Route(f"{share}/schemas/{{schema}}/tables", self._endpoint(self._tables), methods=["GET"]),
-        ]
+        listings = {
+            f"{PREFIX}/shares": self._shares,
+            share: self._share,
+            f"{share}/schemas": self._schemas,
+            f"{share}/schemas/{{schema}}/tables": self._tables,
+        }
         if self.options.all_tables:
-            listings.append(Route(f"{share}/all-tables", self._endpoint(self._tables), methods=["GET"]))
-        tables = [
-            Route(f"{_TABLE}/version", self._endpoint(self._version), methods=["GET"]),
-            Route(_TABLE, self._endpoint(self._version), methods=["HEAD"]),
-            Route(f"{_TABLE}/metadata", self._endpoint(self._metadata), methods=["GET"]),
-            Route(f"{_TABLE}/query", self._endpoint(self._query), methods=["POST"]),
-            Route(f"{_TABLE}/queries/{{query}}", self._endpoint(self._query_result), methods=["POST"]),
-            Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
-        ]
+            listings[f"{share}/all-tables"] = self._tables
         files = FileEndpoint(catalog=self.catalog, signer=self.signer)
-        data = Route("/files/{key}", files.answer, methods=["GET"])
         return Starlette(
-            # Data files first: most requests are for them.
-            routes=[data, *tables, *listings],
-            exception_handlers={HTTPException: _http_error},
+            routes=[
+                # Data files first: most requests are for them.
+                Route("/files/{key}", files.answer, methods=["GET"]),
+                Route(f"{_TABLE}/version", self._endpoint(self._version), methods=["GET"]),
+                Route(_TABLE, self._endpoint(self._version), methods=["HEAD"]),
+                Route(f"{_TABLE}/metadata", self._endpoint(self._metadata), methods=["GET"]),
+                Route(f"{_TABLE}/query", self._endpoint(self._query), methods=["POST"]),
+                Route(f"{_TABLE}/queries/{{query}}", self._endpoint(self._query_result), methods=["POST"]),
+                Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
+                *(Route(path, self._endpoint(answer), methods=["GET"]) for path, answer in listings.items()),
+            ],
+            exception_handlers={
+                HTTPException: _no_endpoint,
+                Problem: self._problem,
+                DeltaLogError: self._problem,
+                ClientDisconnect: lambda *_: Response(status_code=499),
+                Exception: self._problem,
+            },
         )
 
-    def _endpoint(
-        self, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap an endpoint: check the token, and convert errors to responses."""
+    def _endpoint(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Return an endpoint that checks the token, reads the body, and runs `answer` in a thread."""
 
         async def endpoint(request: Request) -> Response:
-            try:
-                self._authorise(request)
-                return await answer(request)
-            except Problem as problem:
-                if problem.status == 401 and self.options.imitate == "reference":
-                    return unauthorized()
-                return _problem_response(problem)
-            except DeltaLogError as error:
-                _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
-                params = request.path_params
-                name = f"{params.get('share')}.{params.get('schema')}.{params.get('table')}"
-                return _problem_response(from_log_error(error, name))
-            except ClientDisconnect:
-                return Response(status_code=499)
-            except Exception:
-                _LOGGER.exception("%s %s failed", request.method, request.url.path)
-                return _problem_response(internal())
+            self._authorise(request)
+            if request.method == "POST":
+                request.scope[BODY_KEY] = await _json_body(request)
+            return await run_in_threadpool(answer, request)
 
         return endpoint
+
+    def _problem(self, request: Request, error: Exception) -> Response:
+        """Return the response for an error."""
+        if isinstance(error, DeltaLogError):
+            _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
+            params = request.path_params
+            error = from_log_error(error, f"{params.get('share')}.{params.get('schema')}.{params.get('table')}")
+        elif not isinstance(error, Problem):
+            _LOGGER.error("%s %s failed", request.method, request.url.path, exc_info=error)
+            error = internal()
+        if error.status == 401 and self.options.imitate == "reference":
+            return PlainTextResponse("401 Unauthorized", status_code=401)
+        headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
+        return _error_response(error.status, error.code, error.message, headers)
 
     def _authorise(self, request: Request) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -133,97 +137,94 @@ class Api:
         if time.time() >= self.token_expires:
             raise unauthenticated("The bearer token has expired.")
 
-    async def _shares(self, request: Request) -> Response:
-        await run_in_threadpool(self.catalog.refresh)
+    def _shares(self, request: Request) -> Response:
+        self.catalog.refresh()
         return self._listing(request, self.catalog.shares())
 
-    async def _share(self, request: Request) -> Response:
-        await run_in_threadpool(self.catalog.refresh)
+    def _share(self, request: Request) -> Response:
+        self.catalog.refresh()
         return JSONResponse({"share": self.catalog.share(request.path_params["share"])}, media_type=_JSON)
 
-    async def _schemas(self, request: Request) -> Response:
-        await run_in_threadpool(self.catalog.refresh)
+    def _schemas(self, request: Request) -> Response:
+        self.catalog.refresh()
         return self._listing(request, self.catalog.schemas(request.path_params["share"]))
 
-    async def _tables(self, request: Request) -> Response:
-        await run_in_threadpool(self.catalog.refresh)
+    def _tables(self, request: Request) -> Response:
+        self.catalog.refresh()
         params = request.path_params
         return self._listing(request, self.catalog.list_tables(params["share"], params.get("schema")))
 
     def _listing(self, request: Request, items: list[dict[str, Any]]) -> Response:
-        page = list_page(
-            items,
-            ListingParameters.parse(request.query_params),
-            what=request.url.path,
-            page_size=self.options.page_size,
-            signer=self.signer,
-        )
+        """Return one page of a listing; its page tokens are bound to the path."""
+        asked = ListingParameters.parse(request.query_params)
+        purpose = f"list {request.url.path.lower()}"
+        first = 0
+        if asked.page_token is not None:
+            first = self.signer.open_token(purpose, asked.page_token, "pageToken")["first"]
+        own = self.options.page_size
+        after = first + (own if asked.max_results is None else min(asked.max_results, own))
+        page: dict[str, Any] = {"items": items[first:after]}
+        if after < len(items):
+            page["nextPageToken"] = self.signer.make_token(purpose, {"first": after})
         return JSONResponse(page, media_type=_JSON)
 
-    async def _version(self, request: Request) -> Response:
-        asked = await self._table_request(request)
+    def _version(self, request: Request) -> Response:
         point = PointInTime.parse(request.query_params)
-        version = await run_in_threadpool(table_version, asked, point.starting_timestamp)
+        version = table_version(self._table_request(request), point.starting_timestamp)
         return Response(headers={"delta-table-version": str(version)})
 
-    async def _metadata(self, request: Request) -> Response:
-        asked = await self._table_request(request)
-        point = PointInTime.parse(request.query_params)
-        return await _stream(await run_in_threadpool(table_metadata, asked, point), asked)
+    def _metadata(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        return _stream(table_metadata(asked, PointInTime.parse(request.query_params)), asked)
 
-    async def _query(self, request: Request) -> Response:
-        asked = await self._table_request(request)
-        raw = await _json_body(request)
-        request.scope[BODY_KEY] = raw
+    def _query(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        raw = request.scope[BODY_KEY]
         body = QueryBody.parse(raw)
         if asked.capabilities.asynchronous and self.options.imitate == "reference":
-            return _status(self.stub.submit(asked), forgetful(asked))
+            query = self.queries.submit(asked, {}, secrets.token_hex(16))
+            return _status(query.status("pending"), _forgetful(asked))
         key = raw.get("idempotencyKey", raw.get("idempotency_key"))
         if asked.capabilities.asynchronous and key and body.page_token is None:
             if not isinstance(key, str):
                 raise bad_request("idempotencyKey must be a string.")
             query = self.queries.submit(asked, raw, key)
-            if query.pending:
+            if query.is_pending():
                 return _status(query.status("pending"), asked)
-        return await _answer_query(asked, body)
+        return _answer_query(asked, body)
 
-    async def _query_result(self, request: Request) -> Response:
-        asked = await self._table_request(request)
-        paging = await _json_body(request)
-        request.scope[BODY_KEY] = paging
-        if self.options.imitate == "reference":
-            pending, asked = self.stub.poll(asked, request.path_params["query"]), forgetful(asked)
-            if pending is not None:
-                return _status(pending, asked)
-            await run_in_threadpool(check_old_reader, asked)
-            return await _answer_query(asked, QueryBody.parse({}))
+    def _query_result(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        paging = Paging.parse(request.scope[BODY_KEY])
         query = self.queries.find(asked, request.path_params["query"])
-        if query.pending:
+        is_reference = self.options.imitate == "reference"
+        if is_reference:
+            asked, paging = _forgetful(asked), Paging()
+        if query.is_pending():
             return _status(query.status("pending"), asked)
-        page = query.page(ResultParameters.parse(paging))
         try:
-            return await _answer_query(asked, QueryBody.parse(page))
+            asked.check_old_reader()
+            return _answer_query(asked, QueryBody.parse(query.page(paging)))
         except (Problem, DeltaLogError) as error:
+            if is_reference:
+                raise
             problem = error if isinstance(error, Problem) else from_log_error(error, asked.table.full_name)
             return _status(query.status("failed", problem.message), asked)
 
-    async def _changes(self, request: Request) -> Response:
-        asked = await self._table_request(request)
-        query = await run_in_threadpool(feed_query, asked, ChangesParameters.parse(request.query_params))
-        return await _stream(await run_in_threadpool(query_changes, asked, query), asked)
+    def _changes(self, request: Request) -> Response:
+        asked = self._table_request(request)
+        return _stream(query_feed(asked, ChangesParameters.parse(request.query_params)), asked)
 
-    async def _table_request(self, request: Request) -> TableRequest:
+    def _table_request(self, request: Request) -> TableRequest:
         names = [request.path_params[part] for part in ("share", "schema", "table")]
         host = request.headers.get("host", "")
         # URLs of files use the host of the request, so that they work through proxies and tunnels.
         if not _HOST.fullmatch(host):
             raise bad_request("The Host header is malformed.")
-        table = self.catalog.find(*names)
-        if table is None:
-            await run_in_threadpool(self.catalog.refresh)
-            table = self.catalog.table(*names)
+        if self.catalog.find(*names) is None:
+            self.catalog.refresh()
         return TableRequest(
-            table=table,
+            table=self.catalog.table(*names),
             capabilities=Capabilities.parse(request.headers.get(HEADER), self.options),
             options=self.options,
             signer=self.signer,
@@ -231,10 +232,14 @@ class Api:
         )
 
 
-async def _answer_query(asked: TableRequest, body: QueryBody) -> Response:
-    if body.starting_version is not None:
-        return await _stream(await run_in_threadpool(query_changes, asked, range_query(asked, body)), asked)
-    return await _stream(await run_in_threadpool(query_snapshot, asked, body), asked)
+def _forgetful(request: TableRequest) -> TableRequest:
+    """Return a request without capabilities: the reference server loses them in asynchronous queries."""
+    return replace(request, capabilities=Capabilities())
+
+
+def _answer_query(asked: TableRequest, body: QueryBody) -> Response:
+    query = query_snapshot if body.starting_version is None else query_range
+    return _stream(query(asked, body), asked)
 
 
 def _status(line: dict[str, Any], asked: TableRequest) -> Response:
@@ -257,27 +262,22 @@ async def _json_body(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _stream(answer: Answer, request: TableRequest) -> Response:
+def _stream(answer: Answer, request: TableRequest) -> Response:
     headers = {"delta-table-version": str(answer.version)}
     if request.options.prefer_format != "parquet":
         headers[HEADER] = request.capabilities.echo(answer.format)
     chunks = encode(answer, request)
     # A failure before the first chunk is reported by the status.
-    first = await run_in_threadpool(next, chunks, b"")
+    first = next(chunks, b"")
     return StreamingResponse(chain([first], chunks), headers=headers, media_type=_LINES)
 
 
-def _problem_response(problem: Problem) -> Response:
-    headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
-    body = {"errorCode": problem.code, "message": problem.message}
-    return JSONResponse(body, status_code=problem.status, headers=headers)
+def _error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None) -> Response:
+    return JSONResponse({"errorCode": code, "message": message}, status_code=status, headers=headers)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Answer a request without a route."""
-    if not isinstance(error, HTTPException):
-        return _problem_response(internal())
+def _no_endpoint(_: Request, error: Any) -> Response:  # Starlette passes an HTTPException
     code = {404: "ENDPOINT_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "BAD_REQUEST")
-    message = {404: "There is no such endpoint.", 405: "This endpoint does not take that method."}
-    body = {"errorCode": code, "message": message.get(error.status_code, str(error.detail))}
-    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+    messages = {404: "There is no such endpoint.", 405: "This endpoint does not take that method."}
+    message = messages.get(error.status_code, str(error.detail))
+    return _error_response(error.status_code, code, message, error.headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delta_sharing_client.server.answers import TableRequest
-from delta_sharing_client.server.parameters import ResultParameters
-from delta_sharing_client.server.problems import Problem, bad_request
+from delta_sharing_client.server.parameters import Paging
+from delta_sharing_client.server.problems import bad_request, not_found
+from delta_sharing_client.server.table_request import TableRequest
 
 #: Number of queries that are kept; the oldest are dropped first.
 _REMEMBERED: Final = 1000
+#: Number of times that the reference server answers a poll with `pending`.
+_REFERENCE_POLLS: Final = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class SubmittedQuery:
     """A submitted query.
 
@@ -27,19 +29,21 @@ class SubmittedQuery:
         table: the full name of its table.
         body: the body of its request.
         ready_at: the time at which its answer is ready, on the monotonic clock.
+        polls_left: the number of polls until then.
     """
 
     query_id: str
     table: str
     body: Mapping[str, Any]
     ready_at: float
+    polls_left: int
 
-    @property
-    def pending(self) -> bool:
-        """Whether its answer is not ready."""
-        return time.monotonic() < self.ready_at
+    def is_pending(self) -> bool:
+        """Return whether its answer is not ready, at a poll."""
+        self.polls_left -= 1
+        return self.polls_left >= 0 or time.monotonic() < self.ready_at
 
-    def page(self, asked: ResultParameters) -> dict[str, Any]:
+    def page(self, asked: Paging) -> dict[str, Any]:
         """Return the body of a query for one page of the answer."""
         body = dict(self.body)
         if asked.max_files is not None:
@@ -60,45 +64,35 @@ class SubmittedQueries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_id: OrderedDict[str, SubmittedQuery] = OrderedDict()
-        self._by_key: dict[tuple[str, str], str] = {}
+        self._queries: OrderedDict[str, SubmittedQuery] = OrderedDict()
 
     def submit(self, request: TableRequest, body: Mapping[str, Any], key: str) -> SubmittedQuery:
         """Return the query of an idempotency key, a new one the first time.
-
-        Args:
-            request: the request.
-            body: its body.
-            key: its idempotency key.
 
         Raises:
             Problem: 400, the key is that of another query.
         """
         table = request.table.full_name
+        query_id = hashlib.sha256(f"{table}\0{key}".encode(errors="surrogatepass")).hexdigest()[:32]
+        delay = request.options.query_time
+        query = SubmittedQuery(
+            query_id=query_id,
+            table=table,
+            body=dict(body),
+            ready_at=time.monotonic() + (0.0 if delay is None else delay.total_seconds()),
+            polls_left=_REFERENCE_POLLS if request.options.imitate == "reference" else 0,
+        )
         with self._lock:
-            known = self._by_id.get(self._by_key.get((table, key), ""))
-            if known is not None:
-                if known.body != body:
-                    raise bad_request("idempotencyKey was used for another query.")
-                return known
-            delay = request.options.query_time
-            ready = time.monotonic() + (0.0 if delay is None else delay.total_seconds())
-            query = SubmittedQuery(query_id=secrets.token_hex(16), table=table, body=dict(body), ready_at=ready)
-            self._by_id[query.query_id] = query
-            self._by_key[table, key] = query.query_id
-            while len(self._by_id) > _REMEMBERED:
-                self._by_id.popitem(last=False)
-                self._by_key = {known: name for known, name in self._by_key.items() if name in self._by_id}
-            return query
+            known = self._queries.setdefault(query_id, query)
+            if len(self._queries) > _REMEMBERED:
+                self._queries.popitem(last=False)
+        if known.body != query.body:
+            raise bad_request("idempotencyKey was used for another query.")
+        return known
 
     def find(self, request: TableRequest, query_id: str) -> SubmittedQuery:
-        """Return a query by its id.
-
-        Raises:
-            Problem: 404, the table has no query of that id.
-        """
-        with self._lock:
-            query = self._by_id.get(query_id)
+        """Return a query by its id; raise `Problem` (404) if the table has no query of that id."""
+        query = self._queries.get(query_id)
         if query is None or query.table != request.table.full_name:
-            raise Problem(404, "RESOURCE_DOES_NOT_EXIST", f"Table {request.table.full_name} has no such query.")
+            raise not_found(f"Table {request.table.full_name} has no such query.")
         return query

@@ -39,12 +39,7 @@ class Capabilities:
 
     @classmethod
     def parse(cls, header: str | None, options: ServerOptions) -> Capabilities:
-        """Read the request's header; a server with `prefer_format="parquet"` knows no formats.
-
-        Args:
-            header: the header's value, or None.
-            options: the server's options.
-        """
+        """Parse the request's header; a server with `prefer_format="parquet"` supports one format only."""
         values: dict[str, tuple[str, ...]] = {}
         for capability in (header or "").lower().split(";"):
             key, _, value = capability.partition("=")
@@ -70,44 +65,30 @@ class Capabilities:
         return ";".join(parts)
 
 
-def needed_features(protocol: Protocol, metadata: Metadata) -> set[str]:
-    """Return the reader features that a table needs, as the Delta protocol spells them.
-
-    The legacy reader version 2 and a listed `columnMapping` count only where the table maps its columns.
-    """
-    features = set(protocol.reader_features)
-    if protocol.min_reader_version == 2:
-        features.add("columnMapping")
-    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() == "none":
-        features.discard("columnMapping")
-    return features
-
-
 def choose_format(
     capabilities: Capabilities,
-    states: Iterable[tuple[Protocol, Metadata]],
-    *,
+    protocols: Iterable[tuple[Protocol, Metadata]],
     table_name: str,
     options: ServerOptions,
 ) -> str:
-    """Return the format to answer in.
+    """Return the response format.
 
     Args:
-        capabilities: what the client takes.
-        states: the protocol and the metadata in force at every version that the answer covers.
-        table_name: the table's shared name.
+        capabilities: the client's capabilities.
+        protocols: the protocol and the metadata of every version that the answer covers.
+        table_name: the table's full name.
         options: the server's options.
 
     Raises:
-        Problem: 400, naming the features that the client does not handle.
+        Problem: 400, with the features that the client does not support.
     """
     formats = [name for name in capabilities.formats if name in (PARQUET, DELTA)]
     if not formats:
         raise bad_request("responseformat must name parquet, delta or both.")
     needed: set[str] = set()
     reader_version = 1
-    for protocol, metadata in states:
-        needed |= needed_features(protocol, metadata)
+    for protocol, metadata in protocols:
+        needed |= _needed_features(protocol, metadata)
         reader_version = max(reader_version, protocol.min_reader_version)
     newest_plain = 1 if options.imitate == "reference" else _READER_VERSION
     plain = reader_version <= newest_plain and all(feature.lower() in _LOG_ONLY for feature in needed)
@@ -129,3 +110,13 @@ def choose_format(
             f"read in parquet format: ask for responseformat=delta in the {HEADER} header."
         )
     return PARQUET
+
+
+def _needed_features(protocol: Protocol, metadata: Metadata) -> set[str]:
+    """Return the reader features that a table needs; `columnMapping` only if the table maps its columns."""
+    features = set(protocol.reader_features)
+    if protocol.min_reader_version == 2:
+        features.add("columnMapping")
+    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() == "none":
+        features.discard("columnMapping")
+    return features

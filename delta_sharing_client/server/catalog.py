@@ -27,10 +27,6 @@ _LEVELS: Final = 3
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def _stable_id(*names: str) -> str:
-    return str(uuid.uuid5(_NAMESPACE, "\0".join(name.lower() for name in names)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServedTable:
     """One shared table.
@@ -54,16 +50,6 @@ class ServedTable:
         """`share.schema.table`."""
         return f"{self.share}.{self.schema}.{self.name}"
 
-    def item(self) -> dict[str, Any]:
-        """Return the table's item in a listing."""
-        return {
-            "name": self.name,
-            "schema": self.schema,
-            "share": self.share,
-            "shareId": _stable_id(self.share),
-            "id": _stable_id(self.share, self.schema, self.name),
-        }
-
 
 _Names: TypeAlias = tuple[str, str, str]
 _Path: TypeAlias = str | os.PathLike[str]
@@ -77,25 +63,13 @@ class Catalog:
     """
 
     def __init__(self, find: Callable[[], _Paths]) -> None:
-        """Check the names and open the logs.
-
-        Args:
-            find: returns the tables' local directories by share, schema and table name.
-
-        Raises:
-            ValueError: a name is malformed or not unique.
-            DeltaTableNotFoundError: a directory has no Delta table.
-        """
         self._find = find
         self._tables: dict[_Names, ServedTable] = {}
         self._tables = self._open(find(), strict=True)
 
     @classmethod
     def named(cls, tables: Mapping[str, _Path]) -> Catalog:
-        """Share the tables of a mapping, which may change later.
-
-        Args:
-            tables: local directories by `share.schema.table`.
+        """Share the tables of a mapping of `share.schema.table` to directories, which may change later.
 
         Raises:
             ValueError: a name is malformed or not unique.
@@ -104,13 +78,8 @@ class Catalog:
         return cls(lambda: {split_name(name): path for name, path in tables.items()})
 
     @classmethod
-    def scan(cls, directory: str | os.PathLike[str], *, default_share: str, default_schema: str) -> Catalog:
+    def scan(cls, directory: _Path, *, default_share: str, default_schema: str) -> Catalog:
         """Share all Delta tables in a directory.
-
-        Args:
-            directory: the directory.
-            default_share: the share of tables less than three levels down.
-            default_schema: the schema of tables less than two levels down.
 
         Raises:
             ValueError: a directory's name cannot be the name of a table, schema or share.
@@ -118,13 +87,10 @@ class Catalog:
         """
         root = Path(directory)
         if not root.is_dir():
-            raise DeltaTableNotFoundError(
-                "it is a file; give the directory of the tables"
-                if root.exists()
-                else "there is no such directory",
-                path=str(root),
+            reason = (
+                "it is a file; give the directory of the tables" if root.exists() else "there is no such directory"
             )
-
+            raise DeltaTableNotFoundError(reason, path=str(root))
         catalog = cls(lambda: _named_tables(root, default_share, default_schema))
         if not catalog.tables:
             raise DeltaTableNotFoundError(
@@ -183,37 +149,31 @@ class Catalog:
         return [{"name": name, "id": _stable_id(name)} for _, name in sorted(names.items())]
 
     def share(self, share: str) -> dict[str, Any]:
-        """Return one share.
-
-        Raises:
-            Problem: the share does not exist.
-        """
+        """Return one share; raise `Problem` (404) if it does not exist."""
         for item in self.shares():
             if item["name"].lower() == share.lower():
                 return item
         raise not_found(f"There is no share {share!r}.")
 
     def schemas(self, share: str) -> list[dict[str, Any]]:
-        """Return the items of the listing of a share's schemas.
-
-        Raises:
-            Problem: the share does not exist.
-        """
+        """Return the items of the listing of a share's schemas; raise `Problem` (404)."""
         name = self.share(share)["name"]
         schemas = {key[1]: t.schema for key, t in reversed(self._tables.items()) if key[0] == share.lower()}
         return [{"name": schema, "share": name} for _, schema in sorted(schemas.items())]
 
     def list_tables(self, share: str, schema: str | None) -> list[dict[str, Any]]:
-        """Return the items of the listing of the tables of a schema, or of a share.
-
-        Raises:
-            Problem: the share or schema does not exist.
-        """
-        self.share(share)
+        """Return the items of the listing of the tables of a schema, or of a share; raise `Problem` (404)."""
+        share_id = self.share(share)["id"]
         wanted = (share.lower(), None if schema is None else schema.lower())
         items = [
-            table.item()
-            for key, table in sorted(self._tables.items())
+            {
+                "name": table.name,
+                "schema": table.schema,
+                "share": table.share,
+                "shareId": share_id,
+                "id": _stable_id(table.share, table.schema, table.name),
+            }
+            for key, table in self._tables.items()
             if key[0] == wanted[0] and wanted[1] in (None, key[1])
         ]
         if not items:
@@ -225,11 +185,7 @@ class Catalog:
         return self._tables.get(_key(share, schema, name))
 
     def table(self, share: str, schema: str, name: str) -> ServedTable:
-        """Return one table.
-
-        Raises:
-            Problem: the table does not exist.
-        """
+        """Return one table; raise `Problem` (404) if it does not exist."""
         table = self.find(share, schema, name)
         if table is None:
             raise not_found(f"There is no table {share}.{schema}.{name}.")
@@ -237,15 +193,15 @@ class Catalog:
 
 
 def split_name(full_name: str) -> tuple[str, str, str]:
-    """Split `share.schema.table` from the right: a share's name may contain dots.
-
-    Raises:
-        ValueError: the name is malformed.
-    """
+    """Split `share.schema.table` from the right (a share's name may contain dots); raise `ValueError`."""
     parts = full_name.rsplit(".", 2)
     if len(parts) != _LEVELS or not all(parts) or any(_FORBIDDEN.search(part) for part in parts):
         raise ValueError(f"{full_name!r} is not of the form share.schema.table")
     return parts[0], parts[1], parts[2]
+
+
+def _stable_id(*names: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(name.lower() for name in names)))
 
 
 def _key(share: str, schema: str, name: str) -> _Names:

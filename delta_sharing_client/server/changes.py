@@ -7,48 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from delta_sharing_client.delta.log import (
-    AddFile,
-    CdcFile,
-    Commit,
-    Metadata,
-    Protocol,
-    RemoveFile,
-    Snapshot,
-    file_key,
-)
-from delta_sharing_client.server.answers import (
-    Answer,
-    TableRequest,
-    end_stream_action,
-)
-from delta_sharing_client.server.capabilities import DELTA, choose_format
+from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
+from delta_sharing_client.server.answers import Answer, Selection, State, answer_page
 from delta_sharing_client.server.parameters import ChangesParameters, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
-from delta_sharing_client.server.reference import check_old_reader
-from delta_sharing_client.server.response_lines import LineFormat, line_format
-from delta_sharing_client.server.snapshots import page_limit
+from delta_sharing_client.server.response_lines import Entry
+from delta_sharing_client.server.table_request import TableRequest
 
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
-_FileAction: TypeAlias = AddFile | RemoveFile | CdcFile
-
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeQuery:
+class _Range:
     """A range of versions.
 
     Attributes:
         start: the first version.
-        end: the last version, inclusive.
-        change_feed: return row-level changes (with change files) instead of files added and removed.
+        end: the last version, inclusive; None for the latest one.
+        change_feed: select row-level changes (with change files) instead of files added and removed.
         historical_metadata: include the metadata at `start`, and every change of it after that.
         historical_protocol: include every change of the protocol after `start`.
-        max_files: the `maxFiles` of the request.
-        page_token: the `pageToken` of the request.
-        purpose: the text that page tokens of this query are bound to.
     """
 
     start: int
@@ -56,25 +36,10 @@ class ChangeQuery:
     change_feed: bool
     historical_metadata: bool
     historical_protocol: bool
-    max_files: int | None
-    page_token: str | None
-    purpose: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
-    """A line of the answer: an action and its commit."""
-
-    commit: Commit
-    action: _FileAction | Metadata | Protocol
-
-
-def feed_query(request: TableRequest, asked: ChangesParameters) -> ChangeQuery:
-    """Return the query of `GET /changes`.
-
-    Raises:
-        Problem: 400.
-    """
+def query_feed(request: TableRequest, asked: ChangesParameters) -> Answer:
+    """Answer `GET /changes`; raise `Problem` (400)."""
     request.need_history("Reading the changes of a table")
     log = request.table.log
     start, start_time = asked.starting_version, asked.starting_timestamp
@@ -87,123 +52,87 @@ def feed_query(request: TableRequest, asked: ChangesParameters) -> ChangeQuery:
         start = log.version_at_or_after(parse_timestamp(start_time, "startingTimestamp"))
     if end_time is not None:
         end = log.version_at_or_before(parse_timestamp(end_time, "endingTimestamp"))
-    return ChangeQuery(
+    wanted = _Range(
         start=start or 0,
         end=end,
         change_feed=True,
         historical_metadata=asked.include_historical_metadata,
         historical_protocol=asked.include_historical_protocol,
-        max_files=asked.max_files,
-        page_token=asked.page_token,
-        purpose=f"changes {request.table.full_name} {asked.digest}",
     )
+    return _answer(request, wanted, asked)
 
 
-def range_query(request: TableRequest, body: QueryBody) -> ChangeQuery:
-    """Return the query of `POST /query` with `startingVersion`.
-
-    Args:
-        request: the request.
-        body: the checked body.
-
-    Raises:
-        Problem: 400.
-    """
+def query_range(request: TableRequest, body: QueryBody) -> Answer:
+    """Answer `POST /query` with `startingVersion`; raise `Problem` (400)."""
     request.need_history("Reading a table from a starting version")
-    return ChangeQuery(
+    wanted = _Range(
         start=body.starting_version or 0,
         end=body.ending_version,
         change_feed=False,
         historical_metadata=True,
         historical_protocol=body.include_historical_protocol,
-        max_files=body.max_files,
-        page_token=body.page_token,
-        purpose=f"range {request.table.full_name} {body.digest}",
     )
+    return _answer(request, wanted, body)
 
 
-def query_changes(request: TableRequest, query: ChangeQuery) -> Answer:
-    """Answer with the changes of a range of versions.
-
-    Args:
-        request: the request.
-        query: the range.
-
-    Raises:
-        Problem: 400.
-    """
-    check_old_reader(request)
+def _answer(request: TableRequest, wanted: _Range, paging: ChangesParameters | QueryBody) -> Answer:
+    request.check_old_reader()
     log = request.table.log
-    latest = log.latest_version()
-    end, first, metadata_version, token = latest if query.end is None else min(query.end, latest), 0, latest, None
-    if query.page_token and request.options.send_end_stream_action:
-        token = request.signer.open_token(query.purpose, query.page_token, "pageToken")
-        end, first, metadata_version = token["end"], token["first"], token["metadata_version"]
-    if query.start > latest:
-        raise bad_request(
-            f"The starting version {query.start} is after the latest version {latest} of table "
-            f"{request.table.full_name}."
+
+    def select(state: State | None) -> Selection:
+        latest = log.latest_version()
+        if state is None:
+            end = latest if wanted.end is None else min(wanted.end, latest)
+            state = {"end": end, "metadata_version": latest}
+        if wanted.start > latest:
+            raise bad_request(
+                f"The starting version {wanted.start} is after the latest version {latest} of table "
+                f"{request.table.full_name}."
+            )
+        if state["end"] < wanted.start:
+            raise bad_request(f"The ending version {state['end']} is before the starting version {wanted.start}.")
+        begin = log.snapshot_at(wanted.start)
+        head = begin if wanted.historical_metadata else log.snapshot_at(state["metadata_version"])
+        entries = list(_entries(request, wanted, begin.metadata, state["end"]))
+        return Selection(
+            version=wanted.start,
+            head=head,
+            head_version=head.version if wanted.historical_metadata else None,
+            totals=not wanted.historical_metadata,
+            entries=[entry for entry in entries if _is_included(wanted, entry)],
+            protocols=_protocols(begin, head, entries),
+            state=state,
+            is_range=True,
         )
-    if end < query.start:
-        raise bad_request(f"The ending version {end} is before the starting version {query.start}.")
-    begin = log.snapshot_at(query.start)
-    shown = begin if query.historical_metadata else log.snapshot_at(metadata_version)
-    entries = list(_entries(request, query, begin, end))
-    states = _states(begin, shown, entries)
-    chosen = choose_format(
-        request.capabilities, states, table_name=request.table.full_name, options=request.options
-    )
-    if token is not None and token["format"] != chosen:
-        raise bad_request("pageToken is not valid for this request: it asks for another response format.")
-    page, next_first = _page(_requested(query, entries, chosen), first, page_limit(request, query.max_files))
-    page_token = None
-    if next_first is not None:
-        state = {"end": end, "first": next_first, "metadata_version": metadata_version, "format": chosen}
-        page_token = request.signer.make_token(query.purpose, state)
-    writer = line_format(chosen, request.links(shown.metadata.id, chosen))
 
-    def lines() -> Iterator[dict[str, Any]]:
-        yield writer.protocol(shown.protocol)
-        version = shown.version if query.historical_metadata else None
-        yield writer.metadata(shown.metadata, version=version, totals=None if query.historical_metadata else shown)
-        for entry in page:
-            yield _line(request, writer, entry)
-        yield from end_stream_action(request, links=writer.links, page_token=page_token)
-
-    return Answer(version=query.start, format=chosen, lines=lines())
+    return answer_page(request, select, paging)
 
 
-def _entries(request: TableRequest, query: ChangeQuery, begin: Snapshot, end: int) -> Iterator[_Entry]:
+def _entries(request: TableRequest, wanted: _Range, metadata: Metadata, end: int) -> Iterator[Entry]:
     """Yield the actions of the range by version, metadata before files."""
-    enabled = _has_feed(begin.metadata)
-    for commit in request.table.log.changes(query.start, end):
-        heads = [action for action in commit.actions if isinstance(action, Metadata | Protocol)]
-        for head in heads:
-            if isinstance(head, Metadata):
-                enabled = _has_feed(head)
-            yield _Entry(commit=commit, action=head)
-        if query.change_feed and not enabled:
+    for commit in request.table.log.changes(wanted.start, end):
+        for head in commit.actions:
+            if isinstance(head, Metadata | Protocol):
+                metadata = head if isinstance(head, Metadata) else metadata
+                yield Entry(head, commit.version)
+        if wanted.change_feed and metadata.configuration.get(_CHANGE_FEED, "").lower() != "true":
             raise bad_request(
                 f"Change data feed is not enabled for version {commit.version} of table {request.table.full_name}."
             )
-        changed: list[_FileAction] = []
-        if query.change_feed:
-            # If a version has change files, only they describe its changes.
-            changed = [action for action in commit.actions if isinstance(action, CdcFile)]
-        if not changed:
-            changed = [a for a in commit.actions if isinstance(a, AddFile | RemoveFile) and a.data_change]
-        for action in changed:
-            yield _Entry(commit=commit, action=action)
+        for action in _changed_files(commit, wanted.change_feed):
+            yield Entry(action, commit.version, commit.timestamp)
 
 
-def _has_feed(metadata: Metadata) -> bool:
-    return metadata.configuration.get(_CHANGE_FEED, "").lower() == "true"
+def _changed_files(commit: Commit, change_feed: bool) -> list[CdcFile] | list[AddFile | RemoveFile]:
+    # If a version has change files, only they describe its changes.
+    changes = [action for action in commit.actions if change_feed and isinstance(action, CdcFile)]
+    return changes or [a for a in commit.actions if isinstance(a, AddFile | RemoveFile) and a.data_change]
 
 
-def _states(begin: Snapshot, shown: Snapshot, entries: list[_Entry]) -> list[tuple[Protocol, Metadata]]:
+def _protocols(begin: Snapshot, head: Snapshot, entries: list[Entry]) -> list[tuple[Protocol, Metadata]]:
     """Return all protocols and metadata that were valid in the range."""
     protocol, metadata = begin.protocol, begin.metadata
-    states = [(protocol, metadata), (shown.protocol, shown.metadata)]
+    states = [(protocol, metadata), (head.protocol, head.metadata)]
     for entry in entries:
         if isinstance(entry.action, Protocol):
             protocol = entry.action
@@ -215,38 +144,9 @@ def _states(begin: Snapshot, shown: Snapshot, entries: list[_Entry]) -> list[tup
     return states
 
 
-def _requested(query: ChangeQuery, entries: list[_Entry], chosen: str) -> list[_Entry]:
-    """Return the entries without unrequested protocols and metadata."""
-
-    def requested(entry: _Entry) -> bool:
-        if isinstance(entry.action, Metadata):
-            return query.historical_metadata and entry.commit.version > query.start
-        if isinstance(entry.action, Protocol):
-            return query.historical_protocol and chosen == DELTA and entry.commit.version > query.start
-        return True
-
-    return [entry for entry in entries if requested(entry)]
-
-
-def _page(entries: list[_Entry], first: int, limit: int | None) -> tuple[list[_Entry], int | None]:
-    """Return a page of up to `limit` files, and the index of the next one."""
-    files = 0
-    for index in range(first, len(entries)):
-        if isinstance(entries[index].action, AddFile | RemoveFile | CdcFile):
-            if files == limit:
-                return entries[first:index], index
-            files += 1
-    return entries[first:], None
-
-
-def _line(request: TableRequest, writer: LineFormat, entry: _Entry) -> dict[str, Any]:
-    action, commit = entry.action, entry.commit
-    if isinstance(action, Metadata):
-        return writer.metadata(action, version=commit.version)
-    if isinstance(action, Protocol):
-        return writer.protocol(action, version=commit.version)
-    added = None
-    if isinstance(action, RemoveFile) and action.raw.get("size") is None and commit.version > 0:
-        # Old writers omit the size and the partition values of removed files.
-        added = request.table.log.snapshot_at(commit.version - 1).state.adds.get(file_key(action))
-    return writer.file(action, version=commit.version, timestamp=commit.timestamp, added=added, change=True)
+def _is_included(wanted: _Range, entry: Entry) -> bool:
+    if isinstance(entry.action, Metadata):
+        return wanted.historical_metadata and entry.version != wanted.start
+    if isinstance(entry.action, Protocol):
+        return wanted.historical_protocol and entry.version != wanted.start
+    return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import time
 from typing import Any, Final
@@ -41,9 +42,9 @@ class EventLoopServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wait for the request to stop; `on_tick` keeps the `Date` header current, once per ten ticks."""
         self._loop = asyncio.get_running_loop()
-        tick = 0
-        while not await self.on_tick(tick):
-            tick += 1
+        for tick in itertools.count():
+            if await self.on_tick(tick):
+                return
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _TICK)
 

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Final
 from xml.sax.saxutils import escape
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -37,11 +36,8 @@ class FileEndpoint:
     catalog: Catalog
     signer: Signer
 
-    async def answer(self, request: Request) -> Response:
-        """Answer a request for a data file."""
-        return await run_in_threadpool(self._open, request)
-
-    def _open(self, request: Request) -> Response:
+    def answer(self, request: Request) -> Response:
+        """Answer a request for a data file; runs in a thread."""
         key = request.path_params["key"]
         expires, signature = request.query_params.get("expires", ""), request.query_params.get(SIGNATURE, "")
         if not expires or not signature:

@@ -44,14 +44,14 @@ class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
-class ListingParameters(Parameters, frozen=True, kw_only=True, rename="camel"):
+class ListingParameters(Parameters, frozen=True):
     """Parameters of the listings of shares, schemas and tables."""
 
     max_results: _Natural | None = None
     page_token: str | None = None
 
 
-class PointInTime(Parameters, frozen=True, kw_only=True, rename="camel"):
+class PointInTime(Parameters, frozen=True):
     """Parameters of `/version` and `/metadata`."""
 
     version: _Natural | None = None
@@ -59,7 +59,14 @@ class PointInTime(Parameters, frozen=True, kw_only=True, rename="camel"):
     starting_timestamp: str | None = None
 
 
-class ChangesParameters(Parameters, frozen=True, kw_only=True, rename="camel"):
+class Paging(Parameters, frozen=True):
+    """Parameters of a query with pages, and the body of a request for a page of an asynchronous query."""
+
+    max_files: _Positive | None = None
+    page_token: str | None = None
+
+
+class ChangesParameters(Paging, frozen=True):
     """Parameters of `/changes`."""
 
     starting_version: _Natural | None = None
@@ -68,11 +75,9 @@ class ChangesParameters(Parameters, frozen=True, kw_only=True, rename="camel"):
     ending_timestamp: str | None = None
     include_historical_metadata: bool = False
     include_historical_protocol: bool = False
-    max_files: _Positive | None = None
-    page_token: str | None = None
 
 
-class QueryBody(Parameters, frozen=True, kw_only=True, rename="camel"):
+class QueryBody(Paging, frozen=True):
     """The body of `/query`."""
 
     paging: ClassVar = frozenset({"maxFiles", "pageToken", "includeRefreshToken", "refreshToken"})
@@ -84,19 +89,13 @@ class QueryBody(Parameters, frozen=True, kw_only=True, rename="camel"):
     timestamp: str | None = None
     starting_version: _Natural | None = None
     ending_version: _Natural | None = None
-    max_files: _Positive | None = None
-    page_token: str | None = None
     refresh_token: str | None = None
     include_refresh_token: bool = False
     include_historical_protocol: bool = False
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Validate the body.
-
-        Raises:
-            Problem: 400, a field is malformed or contradicts another.
-        """
+        """Validate the body; raise `Problem` (400) if a field is malformed or contradicts another."""
         body = super().parse(values)
         points = [body.version, body.timestamp, body.starting_version]
         if sum(point is not None for point in points) > 1:
@@ -111,23 +110,8 @@ class QueryBody(Parameters, frozen=True, kw_only=True, rename="camel"):
         return body
 
 
-class ResultParameters(Parameters, frozen=True, kw_only=True, rename="camel"):
-    """The body of a request for a page of an asynchronous query."""
-
-    max_files: _Positive | None = None
-    page_token: str | None = None
-
-
 def parse_timestamp(text: str, name: str) -> int:
-    """Return a timestamp of the protocol ("Timestamp Format") in milliseconds since the epoch.
-
-    Args:
-        text: ISO 8601 with a time zone.
-        name: the parameter's name.
-
-    Raises:
-        Problem: 400.
-    """
+    """Return a timestamp ("Timestamp Format") in milliseconds since the epoch; raise `Problem` (400)."""
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:

@@ -6,13 +6,7 @@ from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, 
 
 
 class Problem(Exception):  # noqa: N818 - a response, not a failure of the server
-    """An error response.
-
-    Args:
-        status: the HTTP status.
-        code: the `errorCode` of the answer.
-        message: the `message` of the answer.
-    """
+    """An error response: its HTTP status, `errorCode` and `message`."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)

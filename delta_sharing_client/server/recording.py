@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -63,21 +62,17 @@ class Recorder:
 
     def __init__(self, app: App, *, limit: int) -> None:
         self._app = app
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._records: OrderedDict[int, RecordedRequest] = OrderedDict()
-        self._next = 0
+        #: Fields of `RecordedRequest`; those of the response change while it is sent.
+        self._records: deque[dict[str, Any]] = deque(maxlen=limit)
 
     @property
     def requests(self) -> list[RecordedRequest]:
         """The newest requests, oldest first."""
-        with self._lock:
-            return list(self._records.values())
+        return [RecordedRequest(**record) for record in self._records.copy()]
 
     def reset(self) -> None:
-        """Forget the requests so far."""
-        with self._lock:
-            self._records.clear()
+        """Delete the records."""
+        self._records.clear()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; record each part of the response before it is sent."""
@@ -86,38 +81,28 @@ class Recorder:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        record = RecordedRequest(
-            method=scope["method"],
-            path=scope["path"],
-            query={name: _MASK if name in _SECRETS else value for name, value in query.items()},
-            capabilities=headers.get("delta-sharing-capabilities"),
-            range=headers.get("range"),
-            has_authorization="authorization" in headers,
-        )
-        with self._lock:
-            key = self._next
-            self._next += 1
-            self._records[key] = record
-            while len(self._records) > self._limit:
-                self._records.popitem(last=False)
+        record: dict[str, Any] = {
+            "method": scope["method"],
+            "path": scope["path"],
+            "query": _masked(query),
+            "capabilities": headers.get("delta-sharing-capabilities"),
+            "range": headers.get("range"),
+            "has_authorization": "authorization" in headers,
+            "bytes_sent": 0,
+        }
+        self._records.append(record)
 
         async def recording_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._update(key, status=message["status"], body=_masked(scope.get(BODY_KEY)))
+                record.update(status=message["status"], body=_masked(scope.get(BODY_KEY)))
             elif message["type"] == "http.response.body":
-                self._update(key, more_bytes=len(message.get("body", b"")))
+                record["bytes_sent"] += len(message.get("body", b""))
             await send(message)
 
         await self._app(scope, receive, recording_send)
 
-    def _update(self, key: int, *, more_bytes: int = 0, **changes: Any) -> None:
-        with self._lock:
-            record = self._records.get(key)
-            if record is not None:
-                self._records[key] = replace(record, bytes_sent=record.bytes_sent + more_bytes, **changes)
 
-
-def _masked(body: Any) -> dict[str, Any] | None:
-    if not isinstance(body, dict):
+def _masked(fields: dict[str, Any] | None) -> dict[str, Any] | None:
+    if fields is None:
         return None
-    return {name: _MASK if name in _SECRETS else value for name, value in body.items()}
+    return {name: _MASK if name in _SECRETS else value for name, value in fields.items()}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import importlib
 import json
 import os
 import secrets
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import MissingDependencyError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
@@ -73,8 +71,17 @@ class SharingServer:
             catalog = Catalog.scan(
                 tables, default_share=options.default_share, default_schema=options.default_schema
             )
-        api_type = _import_api()
-        api = api_type(catalog=catalog, options=options, token=token, token_expires=expires)
+        try:
+            import itsdangerous  # noqa: F401
+            import starlette  # noqa: F401
+            import uvicorn  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError(
+                package=error.name or "starlette", extra="server", purpose="The embedded sharing server"
+            ) from error
+        from delta_sharing_client.server.app import Api
+
+        api = Api(catalog=catalog, options=options, token=token, token_expires=expires)
         self.options = replace(options, token=None)
         self._token = token
         self._expires = expires
@@ -176,19 +183,8 @@ class SharingServer:
             The path.
         """
         target = Path(path)
-        # mkstemp creates a file that only its owner can read.
-        descriptor, temporary = tempfile.mkstemp(dir=target.absolute().parent, prefix=".profile-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(self.profile, file, indent=2)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-            raise
+        text = json.dumps(self.profile, indent=2) + "\n"
+        replace_file(target, text.encode(), private=True)
         return target
 
     @property
@@ -213,20 +209,6 @@ class SharingServer:
     def __repr__(self) -> str:
         where = self.endpoint if self._server is not None else "stopped"
         return f"<SharingServer {where}, {len(self.tables)} tables>"
-
-
-def _import_api() -> Any:
-    """Import the application, which requires the extra."""
-    for package in ("uvicorn", "starlette", "itsdangerous"):
-        try:
-            importlib.import_module(package)
-        except ImportError as error:
-            raise MissingDependencyError(
-                package=package, extra="server", purpose="The embedded sharing server"
-            ) from error
-    from delta_sharing_client.server.app import Api
-
-    return Api
 
 
 def _listen(host: str, port: int) -> socket.socket:

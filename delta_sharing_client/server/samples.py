@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,28 +87,25 @@ def _write_orders(path: str) -> None:
 
 def _orders_of_day(day: int) -> pa.Table:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     ids = range(day * _ORDERS_PER_DAY, (day + 1) * _ORDERS_PER_DAY)
-    at = datetime(_FIRST_DAY.year, _FIRST_DAY.month, _FIRST_DAY.day, tzinfo=UTC) + timedelta(days=day)
-    cents = pa.array([499 + (i * 7919) % 50_000 for i in ids], pa.int64())
-    amount = pc.divide(cents.cast(pa.decimal128(19, 0)), pa.scalar(100, pa.decimal128(3, 0)))
-    return pa.table(
-        {
-            "order_id": pa.array(ids, pa.int64()),
-            "order_date": pa.array([_FIRST_DAY + timedelta(days=day)] * len(ids), pa.date32()),
-            "ordered_at": pa.array(
-                [at + timedelta(microseconds=(i % _ORDERS_PER_DAY) * 8_640_001) for i in ids],
-                pa.timestamp("us", tz="UTC"),
-            ),
-            "customer_id": pa.array([(i * 31) % _CUSTOMERS for i in ids], pa.int64()),
-            "region": pa.array([_REGIONS[(i * 13) % len(_REGIONS)] for i in ids], pa.string()),
-            "quantity": pa.array([None if i % 97 == 0 else 1 + i % 5 for i in ids], pa.int32()),
-            "amount": amount.cast(pa.decimal128(12, 2)),
-            "coupon": pa.array([_COUPONS[i % 3] if i % 4 == 0 else None for i in ids], pa.string()),
-            "status": pa.array(["shipped" if i % 10 else "pending" for i in ids], pa.string()),
-        }
-    )
+    date = _FIRST_DAY + timedelta(days=day)
+    midnight = datetime(date.year, date.month, date.day, tzinfo=UTC)
+    columns: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "order_id": (pa.int64(), list(ids)),
+        "order_date": (pa.date32(), [date] * len(ids)),
+        "ordered_at": (
+            pa.timestamp("us", "UTC"),
+            [midnight + i % _ORDERS_PER_DAY * timedelta(microseconds=8_640_001) for i in ids],
+        ),
+        "customer_id": (pa.int64(), [(i * 31) % _CUSTOMERS for i in ids]),
+        "region": (pa.string(), [_REGIONS[(i * 13) % len(_REGIONS)] for i in ids]),
+        "quantity": (pa.int32(), [None if i % 97 == 0 else 1 + i % 5 for i in ids]),
+        "amount": (pa.decimal128(12, 2), [Decimal(499 + (i * 7919) % 50_000).scaleb(-2) for i in ids]),
+        "coupon": (pa.string(), [_COUPONS[i % 3] if i % 4 == 0 else None for i in ids]),
+        "status": (pa.string(), ["shipped" if i % 10 else "pending" for i in ids]),
+    }
+    return _table(columns)
 
 
 def _write_customers(path: str) -> None:
@@ -115,32 +113,18 @@ def _write_customers(path: str) -> None:
     from deltalake import write_deltalake
 
     address = pa.struct([("city", pa.string()), ("postcode", pa.string())])
-    rows: list[dict[str, Any]] = [
-        {
-            "customer_id": i,
-            "name": f"Customer {i:04d}",
-            "address": None
-            if i % 50 == 0
-            else {"city": _CITIES[i % len(_CITIES)], "postcode": f"{10_000 + i * 7}"},
-            "tags": None
-            if i % 11 == 0
-            else [tag for n, tag in enumerate(("new", "loyal", "b2b")) if (i >> n) & 1],
-            "since": _FIRST_DAY - timedelta(days=i % 1500),
-            "newsletter": None if i % 17 == 0 else i % 3 == 0,
-        }
-        for i in range(_CUSTOMERS)
-    ]
-    schema = pa.schema(
-        [
-            ("customer_id", pa.int64()),
-            ("name", pa.string()),
-            ("address", address),
-            ("tags", pa.list_(pa.string())),
-            ("since", pa.date32()),
-            ("newsletter", pa.bool_()),
-        ]
-    )
-    write_deltalake(path, pa.Table.from_pylist(rows, schema=schema), name="customers")
+    ids = range(_CUSTOMERS)
+    addresses = [{"city": _CITIES[i % len(_CITIES)], "postcode": f"{10_000 + i * 7}"} for i in ids]
+    tags = [[tag for n, tag in enumerate(("new", "loyal", "b2b")) if (i >> n) & 1] for i in ids]
+    columns: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "customer_id": (pa.int64(), list(ids)),
+        "name": (pa.string(), [f"Customer {i:04d}" for i in ids]),
+        "address": (address, [None if i % 50 == 0 else addresses[i] for i in ids]),
+        "tags": (pa.list_(pa.string()), [None if i % 11 == 0 else tags[i] for i in ids]),
+        "since": (pa.date32(), [_FIRST_DAY - timedelta(days=i % 1500) for i in ids]),
+        "newsletter": (pa.bool_(), [None if i % 17 == 0 else i % 3 == 0 for i in ids]),
+    }
+    write_deltalake(path, _table(columns), name="customers")
 
 
 def _write_readings(path: str) -> None:
@@ -152,23 +136,18 @@ def _write_readings(path: str) -> None:
     for version in range(3):
         ticks = range(version * per_version, (version + 1) * per_version)
         keys = [(site, tick) for site in range(len(_SITES)) for tick in ticks]
-        table = pa.table(
-            {
-                "site": pa.array([_SITES[site] for site, _ in keys], pa.string()),
-                "read_at": pa.array(
-                    [start + timedelta(seconds=30 * tick) for _, tick in keys], pa.timestamp("us", "UTC")
-                ),
-                "temperature": pa.array(
-                    [
-                        None if tick % 101 == site else 10 + site * 3 + (tick * 37 % 200) / 16
-                        for site, tick in keys
-                    ],
-                    pa.float64(),
-                ),
-                "humidity": pa.array(
-                    [None if tick % 53 == 0 else 40 + tick * 7 % 50 for _, tick in keys], pa.int16()
-                ),
-                "status": pa.array(["ok" if tick % 144 else "calibrating" for _, tick in keys], pa.string()),
-            }
-        )
-        write_deltalake(path, table, mode="append", partition_by=["site"], name="sensor_readings")
+        warmth = [None if tick % 101 == site else 10 + site * 3 + (tick * 37 % 200) / 16 for site, tick in keys]
+        columns: dict[str, tuple[pa.DataType, list[Any]]] = {
+            "site": (pa.string(), [_SITES[site] for site, _ in keys]),
+            "read_at": (pa.timestamp("us", "UTC"), [start + timedelta(seconds=30 * tick) for _, tick in keys]),
+            "temperature": (pa.float64(), warmth),
+            "humidity": (pa.int16(), [None if tick % 53 == 0 else 40 + tick * 7 % 50 for _, tick in keys]),
+            "status": (pa.string(), ["ok" if tick % 144 else "calibrating" for _, tick in keys]),
+        }
+        write_deltalake(path, _table(columns), mode="append", partition_by=["site"], name="sensor_readings")
+
+
+def _table(columns: dict[str, tuple[pa.DataType, list[Any]]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})

@@ -26,22 +26,12 @@ class Signer:
         self._urls = itsdangerous.Signer(self._key, salt=b"url", digest_method=hashlib.sha256)
 
     def make_token(self, purpose: str, payload: dict[str, Any]) -> str:
-        """Return an opaque token.
-
-        Args:
-            purpose: a text that is signed too, and must be equal in `open_token`.
-            payload: JSON-serialisable content.
-        """
+        """Return an opaque token; `purpose` is signed too, and must be equal in `open_token`."""
         token = self._tokens(purpose).dumps(payload)
         return token if isinstance(token, str) else token.decode()
 
     def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
-        """Return the payload of a token.
-
-        Args:
-            purpose: the purpose of the token.
-            token: the token.
-            what: its name in the protocol.
+        """Return the payload of a token, whose name in the protocol is `what`.
 
         Raises:
             Problem: 400, the token has another purpose, or is not from this server.
@@ -53,12 +43,7 @@ class Signer:
         return payload
 
     def sign_url(self, key: str, expires: int) -> str:
-        """Return the signature of a file URL.
-
-        Args:
-            key: the file's key in the URL's path.
-            expires: the URL's expiration, in milliseconds since the epoch.
-        """
+        """Return the signature of the URL of a file's key, which expires at a time in milliseconds."""
         return self._urls.get_signature(f"{key}?{expires}").decode()
 
     def check_url(self, key: str, expires: str, signature: str) -> bool:

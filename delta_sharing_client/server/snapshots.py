@@ -6,33 +6,17 @@ Serves "Query Table Version", "Query Table Metadata" and "Read Data from a Table
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from delta_sharing_client.delta.log import AddFile, Snapshot
-from delta_sharing_client.server.answers import (
-    Answer,
-    TableRequest,
-    end_stream_action,
-)
-from delta_sharing_client.server.capabilities import choose_format
+from delta_sharing_client.delta.log import Snapshot
+from delta_sharing_client.server.answers import Answer, Selection, State, answer_page
 from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.parameters import PointInTime, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
-from delta_sharing_client.server.reference import check_old_reader
-from delta_sharing_client.server.response_lines import LineFormat, line_format
+from delta_sharing_client.server.response_lines import Entry
+from delta_sharing_client.server.table_request import TableRequest
 
 
 def table_version(request: TableRequest, starting_timestamp: str | None) -> int:
-    """Answer "Query Table Version".
-
-    Args:
-        request: the request.
-        starting_timestamp: selects the earliest version at or after it; None for the latest version.
-
-    Raises:
-        Problem: 400.
-    """
+    """Return the earliest version at or after a timestamp, by default the latest one; raise `Problem` (400)."""
     log = request.table.log
     if starting_timestamp is None:
         return log.latest_version()
@@ -41,19 +25,8 @@ def table_version(request: TableRequest, starting_timestamp: str | None) -> int:
 
 
 def table_metadata(request: TableRequest, point: PointInTime) -> Answer:
-    """Answer "Query Table Metadata", by default of the latest version.
-
-    Raises:
-        Problem: 400.
-    """
-    snapshot, pinned = _find_snapshot(request, point.version, point.timestamp)
-    chosen, writer = _open(request, snapshot)
-
-    def lines() -> Iterator[dict[str, Any]]:
-        yield from _head(writer, snapshot, pinned=pinned)
-        yield from end_stream_action(request)
-
-    return Answer(version=snapshot.version, format=chosen, lines=lines())
+    """Answer "Query Table Metadata", by default of the latest version; raise `Problem` (400)."""
+    return answer_page(request, lambda _: _selection(*_find_snapshot(request, point.version, point.timestamp)))
 
 
 def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
@@ -66,64 +39,42 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
     Raises:
         Problem: 400.
     """
-    paging = request.options.send_end_stream_action
-    purpose = f"query {request.table.full_name} {body.digest}"
+    log, signer = request.table.log, request.signer
+    refresh = f"refresh {request.table.full_name}"
     if body.predicate_hints or body.max_files is not None or body.page_token:
-        check_old_reader(request)
-    first = 0
-    if body.page_token and paging:
-        state = request.signer.open_token(purpose, body.page_token, "pageToken")
-        snapshot, pinned, first = request.table.log.snapshot_at(state["version"]), state["pinned"], state["first"]
-    elif body.refresh_token and paging:
-        state = request.signer.open_token(f"refresh {request.table.full_name}", body.refresh_token, "refreshToken")
-        snapshot, pinned = request.table.log.snapshot_at(state["version"]), False
-    else:
-        snapshot, pinned = _find_snapshot(request, body.version, body.timestamp)
-    chosen, writer = _open(request, snapshot)
-    if body.page_token and paging and state["format"] != chosen:
-        raise bad_request("pageToken is not valid for this request: it asks for another response format.")
-    files = select_files(snapshot, body.json_predicate_hints, body.limit_hint)
-    page = _page(files, first, page_limit(request, body.max_files))
-    next_first = first + len(page)
-    page_token = refresh_token = None
-    if next_first < len(files):
-        page_token = request.signer.make_token(
-            purpose,
-            {"version": snapshot.version, "pinned": pinned, "first": next_first, "format": chosen},
-        )
-    if body.include_refresh_token and paging:
-        refresh_token = request.signer.make_token(
-            f"refresh {request.table.full_name}", {"version": snapshot.version}
-        )
+        request.check_old_reader()
 
-    def lines() -> Iterator[dict[str, Any]]:
-        yield from _head(writer, snapshot, pinned=pinned)
-        version, timestamp = (snapshot.version, snapshot.timestamp) if pinned else (None, None)
-        for add in page:
-            yield writer.file(add, version=version, timestamp=timestamp)
-        yield from end_stream_action(
-            request, links=writer.links, page_token=page_token, refresh_token=refresh_token
-        )
+    def select(state: State | None) -> Selection:
+        if state is not None:
+            snapshot, pinned = log.snapshot_at(state["version"]), state["pinned"]
+        elif body.refresh_token and request.options.send_end_stream_action:
+            token = signer.open_token(refresh, body.refresh_token, "refreshToken")
+            snapshot, pinned = log.snapshot_at(token["version"]), False
+        else:
+            snapshot, pinned = _find_snapshot(request, body.version, body.timestamp)
+        refresh_token = None
+        if body.include_refresh_token and request.options.send_end_stream_action:
+            refresh_token = signer.make_token(refresh, {"version": snapshot.version})
+        return _selection(snapshot, pinned, body, refresh_token)
 
-    return Answer(version=snapshot.version, format=chosen, lines=lines())
+    return answer_page(request, select, body)
 
 
-def page_limit(request: TableRequest, max_files: int | None) -> int | None:
-    """Return the maximum number of files of an answer; None for no limit.
-
-    The server's own limit applies only to clients that ask for an EndStreamAction or send `maxFiles`: other
-    clients cannot page.
-    """
-    if not request.options.send_end_stream_action:
-        return None
-    own = request.options.max_files_per_page
-    if max_files is None:
-        return own if request.capabilities.end_stream_action else None
-    return max_files if own is None else min(max_files, own)
-
-
-def _page(files: Sequence[AddFile], first: int, limit: int | None) -> Sequence[AddFile]:
-    return files[first:] if limit is None else files[first : first + limit]
+def _selection(
+    snapshot: Snapshot, pinned: bool, body: QueryBody | None = None, refresh_token: str | None = None
+) -> Selection:
+    """Select a snapshot, with the files of a query; `pinned` is whether the request is for a version or time."""
+    version, timestamp = (snapshot.version, snapshot.timestamp) if pinned else (None, None)
+    files = () if body is None else select_files(snapshot, body.json_predicate_hints, body.limit_hint)
+    return Selection(
+        version=snapshot.version,
+        head=snapshot,
+        head_version=version,
+        entries=[Entry(add, version, timestamp) for add in files],
+        protocols=[(snapshot.protocol, snapshot.metadata)],
+        state={"version": snapshot.version, "pinned": pinned},
+        refresh_token=refresh_token,
+    )
 
 
 def _find_snapshot(request: TableRequest, version: int | None, timestamp: str | None) -> tuple[Snapshot, bool]:
@@ -143,18 +94,3 @@ def _find_snapshot(request: TableRequest, version: int | None, timestamp: str | 
             f"The timestamp {timestamp} is after the latest version ({latest}) of table {request.table.full_name}."
         )
     return log.snapshot_at(timestamp=moment), True
-
-
-def _open(request: TableRequest, snapshot: Snapshot) -> tuple[str, LineFormat]:
-    chosen = choose_format(
-        request.capabilities,
-        [(snapshot.protocol, snapshot.metadata)],
-        table_name=request.table.full_name,
-        options=request.options,
-    )
-    return chosen, line_format(chosen, request.links(snapshot.metadata.id, chosen))
-
-
-def _head(writer: LineFormat, snapshot: Snapshot, *, pinned: bool) -> Iterator[dict[str, Any]]:
-    yield writer.protocol(snapshot.protocol)
-    yield writer.metadata(snapshot.metadata, version=snapshot.version if pinned else None, totals=snapshot)
