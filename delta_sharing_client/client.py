@@ -16,7 +16,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.presigned import PresignedReader
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.table.shared_table import SharedTable
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from delta_sharing_client.errors import DataError
+from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
 
 _MAGIC: Final = 1681511377
@@ -22,7 +22,7 @@ _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:
 _Z85_VALUES: Final = {character: value for value, character in enumerate(_Z85)}
 _PADDING: Final = "#"
 #: Maximum size: the worst case of four billion rows.
-MAX_BYTES: Final = 1 << 30
+_MAX_BYTES: Final = 1 << 30
 
 
 class RowPositions:
@@ -85,9 +85,15 @@ def _array(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(bitmap.to_array(), dtype=np.int64)
 
 
-def file_range(vector: DeletionVector) -> tuple[int, int]:
-    """Return the byte range of the vector in its file: size (4 bytes), bitmap, checksum (4 bytes)."""
+def file_range(vector: DeletionVector, file_id: str) -> tuple[int, int]:
+    """Return the byte range of the vector in its file: size (4 bytes), bitmap, checksum (4 bytes).
+
+    Raises:
+        ProtocolError: the descriptor has an impossible size or offset.
+    """
     start = vector.offset or 0
+    if not 0 <= vector.size_in_bytes <= _MAX_BYTES or start < 0:
+        raise ProtocolError(f"file {file_id}: its deletion vector has an impossible size or offset")
     return start, start + vector.size_in_bytes + 8
 
 
@@ -101,7 +107,7 @@ def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
         data = z85_decode(vector.path_or_inline.reveal())
     except ValueError as error:
         raise DataError(f"its inline deletion vector is damaged: {error}", file_id=file_id) from None
-    if len(data) < vector.size_in_bytes:
+    if not 0 <= vector.size_in_bytes <= len(data):
         raise DataError(
             f"its inline deletion vector has {len(data)} bytes instead of {vector.size_in_bytes}", file_id=file_id
         )

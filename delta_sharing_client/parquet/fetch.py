@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import threading
 from typing import Final
 
 from delta_sharing_client.errors import DataError, ProtocolError, StorageError
 from delta_sharing_client.model.actions import DeletionVector
-from delta_sharing_client.parquet.deletion_vector import (
-    MAX_BYTES,
-    RowPositions,
-    decode_inline,
-    decode_stored,
-    file_range,
-)
+from delta_sharing_client.parquet.deletion_vector import RowPositions, decode_inline, decode_stored, file_range
 from delta_sharing_client.parquet.layout import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import UNSHARED, ByteSource, StorageReader, Transfers
 from delta_sharing_client.storage.received_range import PRIVATE
-from delta_sharing_client.storage.retry_budget import RetryBudget
 
 #: Bytes fetched from the end of a file; they include most footers.
 TAIL: Final = 64 * 1024
@@ -42,22 +34,8 @@ def is_unnamed_vector(key: str) -> bool:
     return key.endswith(_UNNAMED)
 
 
-def fetch_vector(
-    storage: StorageReader,
-    task: FileScanTask,
-    *,
-    refresh: Refresh | None = None,
-    cancelled: threading.Event | None = None,
-    budget: RetryBudget | None = None,
-) -> RowPositions | None:
+def fetch_vector(storage: StorageReader, task: FileScanTask, load: Transfers = UNSHARED) -> RowPositions | None:
     """Fetch a task's deletion vector and selection vector; return None if it has neither.
-
-    Args:
-        storage: fetches the bytes.
-        task: the file.
-        refresh: renews expired URLs.
-        cancelled: set when the load is cancelled.
-        budget: the retries of the load.
 
     Raises:
         StorageError: a vector cannot be downloaded.
@@ -66,23 +44,15 @@ def fetch_vector(
     """
 
     def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
-        if not 0 <= vector.size_in_bytes <= MAX_BYTES or (vector.offset or 0) < 0:
-            raise ProtocolError(f"file {task.file_id}: its deletion vector has an impossible size or offset")
         if vector.is_inline:
             return decode_inline(vector, task.file_id)
         if vector.storage_type != "p" and "://" not in vector.path_or_inline.reveal():
             raise ProtocolError(
                 f"file {task.file_id}: its deletion vector has the type {vector.storage_type!r}, and not a URL"
             )
-        (data,) = storage.fetch_ranges(
-            vector.path_or_inline,
-            file_id=vector_key(task.file_id, vector_id),
-            size=0,
-            ranges=[file_range(vector)],
-            refresh=refresh,
-            cancelled=cancelled,
-            budget=budget,
-        )
+        key = vector_key(task.file_id, vector_id)
+        where = file_range(vector, task.file_id)
+        data = storage.fetch(vector.path_or_inline, key, load=load, byte_range=where)
         return decode_stored(bytes(data), vector, task.file_id)
 
     deleted = fetch(task.deletion_vector, task.deletion_vector_id) if task.deletion_vector else None
@@ -113,7 +83,7 @@ class SparseFile:
         self._tail = max(size - TAIL, 0)
         # The end first: the store confirms the size, which the server may have wrong.
         tail = bytearray(size - self._tail)
-        download.range_into(memoryview(tail), self._tail, size)
+        download.range(self._tail, size, memoryview(tail))
         try:
             self._memory = mmap.mmap(-1, size, **PRIVATE)
         except (OSError, OverflowError):
@@ -125,7 +95,7 @@ class SparseFile:
             raise DataError("not a readable Parquet file: it does not end as one does", file_id=task.file_id)
         footer = size - 8 - length
         if footer < self._tail:
-            self._get(footer, self._tail)
+            self.fetch((footer, self._tail))
             self._tail = footer
 
     @property
@@ -156,7 +126,8 @@ class SparseFile:
             FileChanged: the file changed.
             DeltaSharingError: it cannot be fetched.
         """
-        self._get(*byte_range)
+        start, stop = byte_range
+        self._download.range(start, stop, self._view[start:stop])
 
     def release(self, unit: ReadUnit) -> None:
         """Return the memory of a decoded read unit to the system, where that is possible."""
@@ -168,6 +139,3 @@ class SparseFile:
             first, last = -(-start // page) * page, min(stop - PADDING, self._tail) // page * page
             if first < last:
                 self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
-
-    def _get(self, start: int, stop: int) -> None:
-        self._download.range_into(self._view[start:stop], start, stop)

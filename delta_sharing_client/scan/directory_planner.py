@@ -38,7 +38,7 @@ from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -225,7 +225,7 @@ class _LogCopies:
             raise DeltaLogError(f"the file {relative} of the log is missing")
         size, changed = known
         url = self._files.url(self._files.directory().join(relative))
-        data = self._reader.fetch(url, file_id=relative, size=size, refresh=self._files.renewed) if size else b""
+        data = self._reader.fetch(url, relative, size, Transfers(refresh=self._files.renewed)) if size else b""
         path.write_bytes(memoryview(data) if data else b"")
         os.utime(path, (changed, changed))
 

@@ -26,7 +26,14 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, UnitRead
 from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
 from delta_sharing_client.storage.buffer_pool import BufferPool
-from delta_sharing_client.storage.byte_source import Buffer, ByteSource, FileChanged, Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import (
+    Buffer,
+    ByteSource,
+    FileChanged,
+    Refresh,
+    StorageReader,
+    Transfers,
+)
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
@@ -67,15 +74,14 @@ class FileReads:
         options = storage.options
         self._spec = spec
         self._storage = storage
-        self._refresh = refresh
         self._limit = limit
         budget = min(memory_budget or options.memory_budget, options.memory_budget)
         self.memory = MemoryBudget(budget)
         self.strategy = FetchStrategy.of(spec, table_columns, limited=limit is not None)
         self.cores = os.cpu_count() or 1
-        self._retries = RetryBudget(files, options.max_connections)
         self._single = files == 1
         self._cancelled = Cancellation()
+        self._load = Transfers(refresh, self._cancelled, RetryBudget(files, options.max_connections))
         self._layouts = LayoutCache()
         self._buffers = BufferPool()
         self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self.cores)
@@ -132,19 +138,12 @@ class FileReads:
         file.units = [_whole_file(file)]
 
     def _download(self, task: FileScanTask) -> ByteSource:
-        return self._storage.source(
-            task.url,
-            file_id=task.file_id,
-            size=task.size,
-            refresh=self._refresh,
-            cancelled=self._cancelled,
-            budget=self._retries,
-        )
+        return self._storage.source(task.url, task.file_id, task.size, self._load)
 
     def _open_ranges(self, file: FileRead) -> None:
         """Fetch the footer and plan the units."""
         try:
-            deleted = self._vector(file.task)
+            deleted = fetch_vector(self._storage, file.task, self._load)
             if deleted is not None and deleted.selects_nothing:
                 file.units = []
                 return
@@ -165,7 +164,7 @@ class FileReads:
 
     def _fetch_whole(self, file: FileRead, unit: UnitRead) -> None:
         try:
-            deleted = self._vector(file.task)
+            deleted = fetch_vector(self._storage, file.task, self._load)
             if deleted is not None and deleted.selects_nothing:
                 self.memory.put(unit, [], last=True)
                 return
@@ -225,11 +224,6 @@ class FileReads:
                 del decoded
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self.memory.fail(unit, error)
-
-    def _vector(self, task: FileScanTask) -> RowPositions | None:
-        return fetch_vector(
-            self._storage, task, refresh=self._refresh, cancelled=self._cancelled, budget=self._retries
-        )
 
 
 def _whole_file(file: FileRead) -> UnitRead:

@@ -22,8 +22,8 @@ from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode
 from delta_sharing_client.storage.byte_source import Refresh, StorageReader
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.storage.local import LocalStorage
-from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: The column of nulls that rows without columns have.

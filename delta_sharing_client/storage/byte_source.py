@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
@@ -41,6 +41,25 @@ class UrlRenewal(ABC):
         """Return the URL for the next request: `url`, or a fresher one; never raises."""
 
 
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """What the transfers of one load share.
+
+    Attributes:
+        refresh: renews a URL that has expired; called twice at most for a file.
+        cancelled: set to cancel the transfers; a `Cancellation` also ends waits for the store.
+        budget: the retries that all files of the load share.
+    """
+
+    refresh: Refresh | None = None
+    cancelled: threading.Event | None = None
+    budget: RetryBudget | None = None
+
+
+#: For a file that is fetched alone.
+UNSHARED: Final = Transfers()
+
+
 class ByteSource(Protocol):
     """One file, for reads of all of it or of ranges. Several threads may read ranges."""
 
@@ -52,13 +71,10 @@ class ByteSource(Protocol):
         """Return the result of `read`, which reads all that is needed; repeat it if the file changed meanwhile."""
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
-        """Read the whole file; a small one into memory of `buffers`."""
+        """Read the whole file; a small one into memory of `buffers`, which the caller gives back."""
 
-    def range(self, start: int, stop: int) -> Buffer:
-        """Read the bytes from `start` up to `stop`."""
-
-    def range_into(self, view: memoryview, start: int, stop: int) -> None:
-        """Read the bytes from `start` up to `stop` into `view`, which has that length.
+    def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
+        """Read the bytes from `start` up to `stop`, into `view` if that is given; it has that length.
 
         Raises:
             FileChanged: the file changed since its first part was read.
@@ -78,15 +94,7 @@ class StorageReader(ABC):
 
     @abstractmethod
     def source(
-        self,
-        url: SecretUrl,
-        *,
-        file_id: str,
-        size: int = 0,
-        refresh: Refresh | None = None,
-        cancelled: threading.Event | None = None,
-        budget: RetryBudget | None = None,
-        etag: str | None = None,
+        self, url: SecretUrl, file_id: str, size: int = 0, load: Transfers = UNSHARED, *, etag: str | None = None
     ) -> ByteSource:
         """Return a file whose parts are all read from the same state; no request is sent and no file opened yet.
 
@@ -94,28 +102,23 @@ class StorageReader(ABC):
             url: its pre-signed URL, or its path.
             file_id: its id in the sharing protocol.
             size: its size in bytes; 0 if it is not known.
-            refresh: returns a fresh URL when this one has expired; called twice at most.
-            cancelled: set to cancel the reads; a `Cancellation` also ends waits for the store.
-            budget: the retries that a load shares.
+            load: what the transfers of its load share.
             etag: the strong ETag of the file that an earlier run received in part.
         """
 
     def fetch(
         self,
         url: SecretUrl,
-        *,
         file_id: str,
         size: int = 0,
-        refresh: Refresh | None = None,
-        cancelled: threading.Event | None = None,
-        budget: RetryBudget | None = None,
+        load: Transfers = UNSHARED,
+        *,
+        byte_range: tuple[int, int] | None = None,
     ) -> Buffer:
-        """Read a whole file.
-
-        Args: as for `source`.
+        """Read a whole file, or the bytes of `byte_range`; the other arguments are those of `source`.
 
         Returns:
-            The file's bytes: a buffer of exactly its size.
+            A buffer of exactly the size of the file or of the range.
 
         Raises:
             DataError: the size of the file differs from the table's metadata.
@@ -123,54 +126,10 @@ class StorageReader(ABC):
             FileGoneError: the store has no such file.
             StorageError: the file cannot be read.
             InsecureUrlError: the URL may not be fetched.
-            Cancelled: `cancelled` was set.
+            Cancelled: `load.cancelled` was set.
         """
-        file = self.source(url, file_id=file_id, size=size, refresh=refresh, cancelled=cancelled, budget=budget)
-        return file.restarting(file.whole)
-
-    def fetch_ranges(
-        self,
-        url: SecretUrl,
-        *,
-        file_id: str,
-        size: int,
-        ranges: Sequence[tuple[int, int]],
-        refresh: Refresh | None = None,
-        cancelled: threading.Event | None = None,
-        budget: RetryBudget | None = None,
-        executor: Executor | None = None,
-    ) -> list[Buffer]:
-        """Read ranges of a file, all from the same state.
-
-        From a store that ignores ranges the whole file is fetched once.
-
-        Args: as for `source`, and
-            ranges: start and stop of each range, half-open like a slice's.
-            executor: reads the ranges in parallel; must not be the one that runs this call.
-
-        Returns:
-            The bytes of each range, in the order given.
-
-        Raises:
-            ValueError: a range is empty or outside the file.
-            DeltaSharingError: as for `fetch`.
-        """
-        for start, stop in ranges:
-            if not 0 <= start < stop or (size and stop > size):
-                raise ValueError(f"the range {start}:{stop} is empty or outside the file of {size} bytes")
-        file = self.source(url, file_id=file_id, size=size, refresh=refresh, cancelled=cancelled, budget=budget)
-
-        def read() -> list[Buffer]:
-            if executor is None or len(ranges) < 2:
-                return [file.range(start, stop) for start, stop in ranges]
-            futures = [executor.submit(file.range, start, stop) for start, stop in ranges]
-            try:
-                return [future.result() for future in futures]
-            finally:
-                for future in futures:
-                    future.cancel()
-
-        return file.restarting(read)
+        file = self.source(url, file_id, size, load)
+        return file.restarting(file.whole if byte_range is None else lambda: file.range(*byte_range))
 
     @abstractmethod
     def abort(self) -> None:

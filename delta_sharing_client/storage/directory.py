@@ -18,9 +18,9 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.storage.file_systems import Directory, open_directory
 from delta_sharing_client.storage.file_transport import FileResponse
-from delta_sharing_client.storage.presigned import PresignedReader
 from delta_sharing_client.transport.cancellation import Cancellation
 
 #: Maximum number of open files.

@@ -6,11 +6,11 @@ read again from its start.
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from delta_sharing_client.errors import (
@@ -20,12 +20,21 @@ from delta_sharing_client.errors import (
     StorageError,
     UrlExpiredError,
 )
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.buffer_pool import BufferPool
-from delta_sharing_client.storage.byte_source import Buffer, Cancelled, FileChanged, Refresh, UrlRenewal
+from delta_sharing_client.storage.byte_source import (
+    UNSHARED,
+    Buffer,
+    ByteSource,
+    Cancelled,
+    FileChanged,
+    StorageReader,
+    Transfers,
+    UrlRenewal,
+)
 from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
 from delta_sharing_client.storage.received_range import ReceivedRange
-from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.retry import Backoff, RetryLater, is_retryable
@@ -47,84 +56,74 @@ class _NoRanges(Exception):  # noqa: N818
     """The store ignores ranges: it sends the whole file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Retry settings of downloads.
-
-    Attributes:
-        attempts: maximum failures in a row without progress.
-        longest_wait: maximum `Retry-After` of a store, seconds.
-        backoff: the waits between attempts.
-        sleep: waits for some seconds; without it a cancelled wait ends at once.
-    """
-
-    attempts: int
-    longest_wait: float
-    backoff: Backoff
-    sleep: Callable[[float], None] | None = None
-
-
-class Download:
-    """Download of one file: its URL, URL renewals, and the ETag that its ranges are bound to.
+class PresignedReader(StorageReader):
+    """Fetches files by a transport, with retries: behind pre-signed URLs, or in directories of object stores.
 
     Args:
         transport: sends the requests.
-        settings: its retry settings.
-        url: the file's pre-signed URL.
-        file_id: its id in the sharing protocol.
-        size: its size in bytes; 0 if it is not known.
-        refresh: returns a fresh URL when this one has expired.
-        cancelled: set to cancel the reads.
-        budget: the retries that all files of the load share.
-        etag: the strong ETag of the file that an earlier run received in part.
+        options: attempts and back-off.
+        sleep: waits for some seconds; without it a cancelled wait ends at once.
+        rng: returns a number from 0 to 1, for the back-off.
     """
 
     def __init__(
         self,
         transport: FileTransport,
-        settings: Settings,
+        options: TransportOptions,
         *,
-        url: SecretUrl,
-        file_id: str,
-        size: int,
-        refresh: Refresh | None,
-        cancelled: threading.Event | None,
-        budget: RetryBudget | None,
-        etag: str | None = None,
+        sleep: Callable[[float], None] | None = None,
+        rng: Callable[[], float] = random.random,
     ) -> None:
-        self._transport = transport
-        self._settings = settings
+        super().__init__(options)
+        self.transport = transport
+        self.backoff = Backoff.of(options, rng)
+        self.sleep = sleep
+
+    def source(
+        self, url: SecretUrl, file_id: str, size: int = 0, load: Transfers = UNSHARED, *, etag: str | None = None
+    ) -> ByteSource:
+        """Return a download; see `StorageReader.source`."""
+        return Download(self, url, file_id, size, load, etag)
+
+    def abort(self) -> None:
+        """Abort the active transfers of all loads."""
+        self.transport.abort()
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self.transport.close()
+
+
+class Download:
+    """Download of one file: its URL, URL renewals, and the ETag that its ranges are bound to.
+
+    Implements `ByteSource`; the arguments are those of `StorageReader.source`.
+    """
+
+    def __init__(
+        self, reader: PresignedReader, url: SecretUrl, file_id: str, size: int, load: Transfers, etag: str | None
+    ) -> None:
+        self._reader = reader
         self._url = url
         self._id = file_id
         self._size = size
-        self._refresh = refresh
-        self._early_renewal = refresh.ahead if isinstance(refresh, UrlRenewal) else None
-        self._cancelled = cancelled
-        self._budget = budget
+        self._load = load
         self._lock = threading.Lock()
         self._whole_lock = threading.Lock()
         self._etag = etag
         self._renewals = 0
         self._accepted: SecretUrl | None = None
         self._whole: Buffer = None
-        if isinstance(cancelled, Cancellation):
-            transport.break_on(cancelled)
+        if isinstance(load.cancelled, Cancellation):
+            reader.transport.break_on(load.cancelled)
 
     @property
     def etag(self) -> str | None:
-        """The strong ETag that all ranges are bound to; None before a response with one."""
+        """The strong ETag that all ranges are bound to, once it is known."""
         return self._etag
 
     def restarting(self, read: Callable[[], T]) -> T:
-        """Read again from the start if the file changed, and once if its size is wrong.
-
-        Args:
-            read: reads all that is needed of the file.
-
-        Raises:
-            DataError: its size is wrong.
-            DeltaSharingError: `read` raised it.
-        """
+        """Read again from the start if the file changed, and once if its size is wrong."""
         changes = sizes = 0
         while True:
             try:
@@ -138,31 +137,20 @@ class Download:
                 if sizes > 1:
                     raise DataError(str(error), file_id=self._id) from None
             else:
-                if self._budget is not None:
-                    self._budget.give_back()
+                if self._load.budget is not None:
+                    self._load.budget.give_back()
                 return result
             self._etag = None
-            self._pause(self._settings.backoff.seconds(1))
+            self._pause(self._reader.backoff.seconds(1))
 
     def whole(self, buffers: BufferPool | None = None) -> Buffer:
-        """Read the whole file; a small one into a buffer of `buffers`, which the caller gives back."""
+        """Read the whole file."""
         part = ReceivedRange(0, self._size or None, buffers=buffers)
         self._fill(part, ranged=False)
         return part.result()
 
-    def range_into(self, view: memoryview, start: int, stop: int) -> None:
-        """Read the bytes from `start` up to `stop` into `view`, which has that length; several threads may.
-
-        Raises:
-            FileChanged: the file changed since its first part was read.
-            DeltaSharingError: it cannot be read.
-        """
-        data = self.range(start, stop, view)
-        if data is not view:
-            view[:] = data
-
     def range(self, start: int, stop: int, view: memoryview | None = None) -> Buffer:
-        """Read the bytes from `start` up to `stop`, into `view` if that is given; several threads may."""
+        """Read a range; from a store that ignores ranges the whole file is fetched once."""
         if self._whole is None:
             part = ReceivedRange(start, stop, view)
             try:
@@ -177,10 +165,16 @@ class Download:
                 raise DataError(str(error), file_id=self._id) from None
             else:
                 return part.result() if view is None else view
-        return memoryview(self._whole).cast("B")[start:stop]
+        data = memoryview(self._whole).cast("B")[start:stop]
+        if view is None:
+            return data
+        view[:] = data
+        return view
 
     def _fill(self, part: ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range until it is complete."""
+        options = self._reader.options
+        longest_wait = options.api_deadline.total_seconds()
         failures = tries = 0
         furthest = part.position
         started = time.monotonic()
@@ -210,14 +204,14 @@ class Download:
                 failures = 0
             else:
                 failures += 1
-            if failures >= self._settings.attempts:
+            if failures >= options.storage_attempts:
                 why = f"{failures} times in a row without progress"
-            elif retry_after > self._settings.longest_wait:
-                why = f"the store asks to wait {retry_after:.0f} s, more than {self._settings.longest_wait:g} s"
-            elif failures and self._budget is not None and not self._budget.take(error):
+            elif retry_after > longest_wait:
+                why = f"the store asks to wait {retry_after:.0f} s, more than {longest_wait:g} s"
+            elif failures and self._load.budget is not None and not self._load.budget.take(error):
                 why = "the retries that all files of the load share are used up"
             else:
-                self._pause(max(self._settings.backoff.seconds(max(failures, 1)), retry_after))
+                self._pause(max(self._reader.backoff.seconds(max(failures, 1)), retry_after))
                 continue
             raise self._given_up(error, tries, time.monotonic() - started, why)
 
@@ -237,7 +231,9 @@ class Download:
         etag = self._etag
         if etag is not None:
             headers["If-Match"] = etag
-        with self._transport.get(url, headers=headers, file_id=self._id, cancelled=self._cancelled) as response:
+        with self._reader.transport.get(
+            url, headers=headers, file_id=self._id, cancelled=self._load.cancelled
+        ) as response:
             if response.status == 200:
                 self._bind(response)
                 if ranged:
@@ -310,9 +306,10 @@ class Download:
 
     def _present_url(self) -> SecretUrl:
         """Return the URL for the next request; one that expires soon is renewed."""
-        if self._early_renewal is None:
+        refresh = self._load.refresh
+        if not isinstance(refresh, UrlRenewal):
             return self._url
-        url = self._early_renewal(self._id, self._url)
+        url = refresh.ahead(self._id, self._url)
         with self._lock:
             self._url = url
         return url
@@ -324,19 +321,19 @@ class Download:
                 return
             if self._accepted == used:
                 self._renewals = 0  # only URLs that the store never accepted count
-            if self._refresh is None or self._renewals >= _MAX_RENEWALS:
+            if self._load.refresh is None or self._renewals >= _MAX_RENEWALS:
                 raise expired
             self._renewals += 1
-            self._url = self._refresh(self._id, used)
+            self._url = self._load.refresh(self._id, used)
 
     def _check_cancelled(self) -> None:
-        if self._cancelled is not None and self._cancelled.is_set():
+        if self._load.cancelled is not None and self._load.cancelled.is_set():
             raise Cancelled
 
     def _pause(self, seconds: float) -> None:
-        if self._settings.sleep is not None:
-            self._settings.sleep(seconds)
-        elif self._cancelled is not None:
-            self._cancelled.wait(seconds)
+        if self._reader.sleep is not None:
+            self._reader.sleep(seconds)
+        elif self._load.cancelled is not None:
+            self._load.cancelled.wait(seconds)
         else:
             time.sleep(seconds)

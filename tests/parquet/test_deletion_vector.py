@@ -132,7 +132,7 @@ def test_inline_and_stored_vectors_hold_the_same_rows(rows):
 
 
 def test_the_range_of_a_stored_vector_takes_in_size_and_checksum():
-    assert file_range(DeletionVector("p", SecretUrl("u"), 34, 6, 1)) == (1, 1 + 4 + 34 + 4)
+    assert file_range(DeletionVector("p", SecretUrl("u"), 34, 6, 1), "f") == (1, 1 + 4 + 34 + 4)
 
 
 @pytest.mark.parametrize(

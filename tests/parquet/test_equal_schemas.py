@@ -15,7 +15,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import PresignedReader
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 FIELDS = {"id": "long", "name": "string", "score": "double", "raw": "binary", "part": "string"}

@@ -21,7 +21,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan import file_reads
 from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.presigned import PresignedReader
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 NAMES = ("n", "a", "b", "c", "text")

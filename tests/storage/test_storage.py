@@ -26,8 +26,8 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import Cancelled
-from delta_sharing_client.storage.presigned import PresignedReader
+from delta_sharing_client.storage.byte_source import Cancelled, Transfers
+from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -65,7 +65,7 @@ def hasty(slept):
 
 def fetch(reader, server, *, size=SIZE, path=PATH, **arguments):
     url = f"{server.url}{path}?X-Amz-Signature=canary-1"
-    return bytes(reader.fetch(SecretUrl(url), file_id="f1", size=size, **arguments))
+    return bytes(reader.fetch(SecretUrl(url), "f1", size, Transfers(**arguments)))
 
 
 def ranges(server):
@@ -88,7 +88,7 @@ class TestWholeFiles:
         import pyarrow as pa
 
         server.on("GET", PATH, file_reply(DATA))
-        buffer = reader.fetch(SecretUrl(server.url + PATH), file_id="f1", size=SIZE)
+        buffer = reader.fetch(SecretUrl(server.url + PATH), "f1", SIZE)
         assert pa.py_buffer(buffer).size == SIZE
 
     def test_connections_are_reused(self, server, reader):
@@ -314,7 +314,7 @@ class TestRefusals:
 
     def test_a_url_that_may_not_be_fetched(self, reader):
         with pytest.raises(InsecureUrlError):
-            reader.fetch(SecretUrl("file:///etc/passwd"), file_id="f1")
+            reader.fetch(SecretUrl("file:///etc/passwd"), "f1")
 
     def test_nothing_secret_is_logged(self, server, reader, caplog):
         caplog.set_level(logging.DEBUG)
@@ -381,13 +381,10 @@ class TestRenewal:
 class TestRanges:
     wanted = ((0, 4), (100_000, 300_000), (SIZE - 8, SIZE))
 
-    def get(self, reader, server, *, size=SIZE, wanted=wanted, **arguments):
-        return [
-            bytes(part)
-            for part in reader.fetch_ranges(
-                SecretUrl(server.url + PATH + "?sig=canary-1"), file_id="f1", size=size, ranges=wanted, **arguments
-            )
-        ]
+    def get(self, reader, server, *, size=SIZE, wanted=wanted, executor=None, **arguments):
+        file = reader.source(SecretUrl(server.url + PATH + "?sig=canary-1"), "f1", size, Transfers(**arguments))
+        run = map if executor is None else executor.map
+        return file.restarting(lambda: [bytes(part) for part in run(lambda pair: file.range(*pair), wanted)])
 
     def expected(self, data=DATA, wanted=wanted):
         return [data[start:stop] for start, stop in wanted]
@@ -447,11 +444,13 @@ class TestRanges:
         with pytest.raises(DataError, match="file f1"):
             self.get(reader, server)
 
-    @pytest.mark.parametrize("pair", [(-1, 3), (5, 5), (6, 5), (0, SIZE + 1)])
-    def test_empty_or_outside_ranges_raise(self, server, reader, pair):
-        with pytest.raises(ValueError, match="range"):
-            self.get(reader, server, wanted=[pair])
-        assert server.requests == []
+    @pytest.mark.parametrize("changes", [{}, {"ranges": False}])
+    def test_a_range_is_read_into_a_view(self, server, reader, changes):
+        server.on("GET", PATH, file_reply(DATA, **changes))
+        file = reader.source(SecretUrl(server.url + PATH), "f1", SIZE)
+        memory = bytearray(1000)
+        file.range(500, 1500, memoryview(memory))
+        assert memory == DATA[500:1500]
 
     def test_failed_range_fails_the_call(self, server, reader):
         server.on("GET", PATH, file_reply(DATA), Reply(status=404))
@@ -491,17 +490,6 @@ class TestBudget:
         server.on("GET", PATH, Reply(delay=FOREVER))
         with pytest.raises(StorageError, match=r"no answer came in time \(gave up after 3 attempts.*used up"):
             fetch(hasty, server, budget=RetryBudget())
-
-    def test_budget_of_the_reader_is_the_default(self, server):
-        options = TransportOptions()
-        server.on("GET", PATH, Reply(status=503))
-        with StorageTransport(options, endpoint_is_loopback=True) as transport:
-            own = RetryBudget()
-            reader = PresignedReader(transport, options, budget=own, sleep=lambda seconds: None)
-            for _ in range(3):
-                with pytest.raises(StorageError):
-                    fetch(reader, server)
-            assert not own.take(StorageError("x"))
 
 
 class TestCancelling:

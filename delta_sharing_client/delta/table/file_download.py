@@ -30,7 +30,7 @@ from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import ByteSource, Refresh, StorageReader, Transfers
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
@@ -147,10 +147,10 @@ class _Job:
         self.partial = directory / PRIVATE_FOLDER / PARTIAL
         self._storage = storage
         self._directory = directory
-        self._refresh = refresh
         self._cancelled = Cancellation()
         connections = storage.options.max_connections
         self._budget = RetryBudget(chunks, connections)
+        self._load = Transfers(refresh, self._cancelled, self._budget)
         self._connections = BoundedSemaphore(connections)
         self._chunks = ThreadPoolExecutor(connections, "delta-sharing-chunk")
         self._received = 0
@@ -195,15 +195,7 @@ class _Job:
             return placed
 
     def _download(self, item: Wanted, etag: str | None = None) -> ByteSource:
-        return self._storage.source(
-            item.url,
-            file_id=item.file_id,
-            size=item.size,
-            refresh=self._refresh,
-            cancelled=self._cancelled,
-            budget=self._budget,
-            etag=etag,
-        )
+        return self._storage.source(item.url, item.file_id, item.size, self._load, etag=etag)
 
     def _whole(self, item: Wanted, temporary: Path) -> int:
         download = self._download(item)
@@ -282,16 +274,8 @@ class _Job:
             wait([future for _, future in running if not future.cancel()])
 
     def _vector(self, item: Wanted, vector: DeletionVector, target: Path) -> Fetched:
-        (data,) = self._storage.fetch_ranges(
-            item.url,
-            file_id=item.file_id,
-            size=0,
-            ranges=[file_range(vector)],
-            refresh=self._refresh,
-            cancelled=self._cancelled,
-            budget=self._budget,
-        )
-        stored = bytes(data)
+        where = file_range(vector, item.file_id)
+        stored = bytes(self._storage.fetch(item.url, item.file_id, load=self._load, byte_range=where))
         decode_stored(stored, vector, item.file_id)
         content = _VERSION_BYTE + stored
         temporary = self.partial / f"{target.name}.part"

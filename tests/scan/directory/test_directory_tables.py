@@ -241,7 +241,7 @@ class TestCredentials:
         files._now = lambda: __import__("time").time() + 3550
         reader, _ = plan.source
         task = plan.tasks[0]
-        reader.fetch(task.url, file_id=task.file_id, size=task.size)
+        reader.fetch(task.url, task.file_id, task.size)
         assert shared.asked == 2
         assert shared.store.requests[-1].headers["x-amz-security-token"] == shared.session(2)
 
