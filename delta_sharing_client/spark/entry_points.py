@@ -98,24 +98,6 @@ def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[A
     return read_shared_table
 
 
-def variant_text_function() -> Callable[[Any], str | None]:
-    """Return the function for `udf` that writes a variant as JSON text."""
-    cached: list[Any] = []
-
-    def text_of_variant(value: Any) -> str | None:
-        if value is None:
-            return None
-        if not cached:
-            from functools import lru_cache
-
-            module = package_module("parquet.variant_json")
-            cached.extend((module.to_json, lru_cache(16)(module.json_names)))
-        to_json, names = cached
-        return to_json(bytes(value.value), names(bytes(value.metadata)))  # type: ignore[no-any-return]
-
-    return text_of_variant
-
-
 def pickle_by_value(module: str) -> None:
     """Have PySpark pickle the functions and classes of a module by value."""
     from pyspark.cloudpickle.cloudpickle import register_pickle_by_value

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
 from delta_sharing_client.model.schema import StructField
+from delta_sharing_client.parquet.cast import holds_variant
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.mirror_files import MirrorFiles
 from delta_sharing_client.spark.session import session_for, spark_version
 from delta_sharing_client.spark.spark_schema import quoted, spark_schema
-from delta_sharing_client.spark.variant_text import as_text, has_text, variant_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,18 +68,14 @@ def _through_delta(session: SparkSession, scan: MirrorScan, plan: ScanPlan) -> D
     """Read the mirror as a Delta table; None if the session's delta-spark cannot."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    output, as_json = plan.spec.output, scan.options.variant == "json"
-    if as_json and not all(has_text(field.type) for field in output):
+    output = plan.spec.output
+    if scan.options.variant == "json" and any(holds_variant(field.type) for field in output):
         return None
     wanted = spark_schema(output, scan.options.variant, spark_version(session))
     reader = session.read.format("delta").option("versionAsOf", str(scan.snapshot.version))
     try:
         frame = reader.load(str(scan.directory))
-        columns = [F.col(quoted(field.name)) for field in output]
-        if as_json:
-            text = variant_text(session)
-            columns = [as_text(column, field.type, text) for column, field in zip(columns, output, strict=True)]
-        frame = frame.select([column.alias(name) for column, name in zip(columns, output.names, strict=True)])
+        frame = frame.select([F.col(quoted(field.name)).alias(field.name) for field in output])
         found = frame.schema.fields
     except Exception as error:  # noqa: BLE001  # delta-spark's exceptions have no common class
         logger.info("delta-spark cannot read the mirror (%s): Spark reads its files", type(error).__name__)

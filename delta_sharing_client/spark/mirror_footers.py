@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -40,7 +38,6 @@ VARIANT_FILES_SINCE: Final = (4, 1)
 
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
 _THREADS: Final = 8
-_KEPT: Final = 4096
 _STORED: Final = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -75,7 +72,7 @@ class Footer:
 
 
 def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
-    """Read the footers of local files; cached, because the files of a mirror never change.
+    """Read the footers of local files.
 
     Raises:
         FileGoneError: a file is missing.
@@ -118,17 +115,7 @@ def stored_columns(
 
 
 def _footer_of(task: FileScanTask) -> Footer:
-    try:
-        stat = Path(task.url.reveal()).stat()
-        key = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    except OSError:
-        key = (0, 0, 0)
-    return _kept_footer(task.url.reveal(), task.file_id, task.size, key)
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept_footer(path: str, file_id: str, size: int, _fingerprint: tuple[int, int, int]) -> Footer:
-    data = LocalSource(path, file_id, size, None).whole()
+    data = LocalSource(task.url.reveal(), task.file_id, task.size, None).whole()
     try:
         file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(data)),
@@ -138,7 +125,7 @@ def _kept_footer(path: str, file_id: str, size: int, _fingerprint: tuple[int, in
         )
         schema, metadata = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"not a readable Parquet file: {str(error)[:300]}", file_id=file_id) from None
+        raise DataError(f"not a readable Parquet file: {str(error)[:300]}", file_id=task.file_id) from None
     return Footer(schema.remove_metadata(), LegacyCalendar.of(metadata.metadata))
 
 

@@ -345,7 +345,7 @@ def test_variants_of_sparks_own_type(spark: Any, golden: SharingClient, tmp_path
 
 
 def test_texts_of_variants_have_the_digits_of_the_other_loaders(spark: Any, make: Make) -> None:
-    """Of some floats Java before release 19 writes more digits than tell them from their neighbours."""
+    """Java before release 19 writes some floats with more digits than are needed."""
     numbers = [2.660628006112444e18, 7.147870524070233e18, 2e-3, 2.0**-44, 1e23, 2e23, 5e-324, 1.5]
     values = [b"\x1c" + struct.pack("<d", number) for number in numbers]
     values += [b"\x38" + struct.pack("<f", number) for number in (7.118266e9, 1.3463053e10, 0.1)]
@@ -359,8 +359,6 @@ def test_texts_of_variants_have_the_digits_of_the_other_loaders(spark: Any, make
     mirror, table = make(columns, [file], features=["variantType"])
     frame = mirror_dataframe(mirror.scan(variant="json"), spark)
     same(frame, table.scan(variant="json").to_arrow())
-    if spark_version(spark) >= (4, 1):
-        assert "MapInArrow" not in executed(frame)
 
 
 def test_groups_and_deleted_rows_beyond_the_limits_are_read_by_the_package(
