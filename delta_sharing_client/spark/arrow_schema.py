@@ -19,6 +19,9 @@ from delta_sharing_client.parquet.tasks import VariantForm
 #: Rows of a batch; larger batches are not faster, and a worker has two in memory.
 BATCH_ROWS: Final = 64 * 1024
 
+#: The column of nulls that rows without columns have.
+NO_COLUMN: Final = "no_column"
+
 _VARIANT: Final = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
@@ -47,22 +50,18 @@ def spark_batches(
     variant: VariantForm,
     names: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of `schema` in Spark's types, of at most 64 k rows; `names` renames the columns."""
+    """Yield batches of `schema` in Spark's types, of at most 64 k rows; `names` renames the columns.
+
+    Rows without columns have one column of nulls.
+    """
     types = [spark_type(f.type, variant) for f in schema]
-    target = pa.schema(list(zip(names or schema.names, types, strict=True)))
+    fields = list(zip(names or schema.names, types, strict=True))
+    target = pa.schema(fields or [(NO_COLUMN, pa.bool_())])
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH_ROWS):
             part = batch.slice(start, BATCH_ROWS)
             columns = [_formed(column, kind) for column, kind in zip(part.columns, types, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=target)
-
-
-def counting_batches(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the same numbers of rows with one column of nulls, for reads without columns."""
-    for batch in batches:
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            rows = min(BATCH_ROWS, batch.num_rows - start)
-            yield pa.RecordBatch.from_arrays([pa.nulls(rows, pa.bool_())], [name])
+            yield pa.RecordBatch.from_arrays(columns or [pa.nulls(part.num_rows, pa.bool_())], schema=target)
 
 
 def _formed(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -13,21 +12,17 @@ import pyarrow as pa
 from msgspec import structs
 
 from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
-from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.parquet.fetch import vector_key
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
-from delta_sharing_client.spark.arrow_schema import counting_batches, spark_batches
-from delta_sharing_client.spark.job import Job, Part, decode
+from delta_sharing_client.spark.arrow_schema import spark_batches
+from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.storage.local import LocalStorage
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
-#: The column of nulls that rows without columns have.
-NO_COLUMN: Final = "no_column"
 #: Bytes of files in flight in one task: an executor runs a task per core, in little memory.
 _MEMORY_BUDGET: Final = 128 * 1024 * 1024
 #: A URL that expires within this time is renewed before its first use, seconds.
@@ -55,10 +50,7 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
             memory_budget=_MEMORY_BUDGET,
         )
         try:
-            if job.counting:
-                yield from counting_batches(batches, NO_COLUMN)
-            else:
-                yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
+            yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
         finally:
             batches.close()  # type: ignore[attr-defined]  # the transfers of a killed task end at once
     except DeltaSharingError as error:
@@ -110,18 +102,4 @@ def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
     usable = task.expiration is None or task.expiration / 1000 > time.time() + _URL_MARGIN
     if task.url and (usable or isinstance(refresh, _NoRenewal)):
         return task
-
-    def fresh(vector: DeletionVector, vector_id: str | None) -> DeletionVector:
-        if vector.is_inline:
-            return vector
-        key = vector_key(task.file_id, vector_id)
-        return replace(vector, path_or_inline=refresh(key, vector.path_or_inline))
-
-    return structs.replace(
-        task,
-        url=refresh(task.file_id, task.url),
-        expiration=None,
-        deletion_vector=task.deletion_vector and fresh(task.deletion_vector, task.deletion_vector_id),
-        selection=task.selection
-        and replace(task.selection, vector=fresh(task.selection.vector, task.selection.vector_id)),
-    )
+    return structs.replace(with_urls(task, refresh), expiration=None)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.arrow_schema import NO_COLUMN
 from delta_sharing_client.spark.code_distribution import distribute_code
 from delta_sharing_client.spark.data_source import register_if_missing
 from delta_sharing_client.spark.entry_points import partition_reader
-from delta_sharing_client.spark.executor import NO_COLUMN
 from delta_sharing_client.spark.partition_plan import check_partition_size, divide, encode_plan
 from delta_sharing_client.spark.session import core_count, session_for, spark_version, worker_python
 from delta_sharing_client.spark.spark_schema import spark_schema
@@ -50,7 +50,6 @@ def to_dataframe(
         plan,
         divide(plan, core_count(session) if len(plan.tasks) > 1 else 1, size),
         executor_credentials=executor_credentials,
-        counting=not spec.output.fields,
     )
     frame = batches_frame(session, job, parts, spark_schema(spec.output, spec.variant, spark_version(session)))
     register_if_missing(session)
@@ -58,7 +57,7 @@ def to_dataframe(
 
 
 def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], schema: SparkStruct) -> DataFrame:
-    """Return a DataFrame of the batches that executors read; without columns, the job must be a counting one."""
+    """Return a DataFrame of the batches that executors read; with one of nulls if they have none."""
     counting = not schema.fields
     if counting:
         from pyspark.sql import types

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
+from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.fetch import vector_key
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.secrets import SecretUrl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +32,9 @@ class Job:
         table_columns: all columns of the table.
         options: time-outs, retries, connections.
         endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
-        executor_credentials: a pickled `Renewal`, with the credential: the only field through which it leaves the
-            driver. None if `executorCredentials` is off.
+        executor_credentials: a pickled `HostUrlRenewer`, with the credential: the only field through which it
+            leaves the driver. None if `executorCredentials` is off.
         names: names of the columns, if not those of the table.
-        counting: return rows without columns, as one column of nulls.
         local: URLs are paths of a disk that the executors share.
     """
 
@@ -41,7 +45,6 @@ class Job:
     endpoint_is_loopback: bool
     executor_credentials: bytes | None = field(default=None, repr=False)
     names: tuple[str, ...] | None = None
-    counting: bool = False
     local: bool = False
 
 
@@ -56,6 +59,26 @@ class Part:
 
     tasks: Sequence[FileScanTask]
     limit: int | None = None
+
+
+def with_urls(task: FileScanTask, url_of: Callable[[str, SecretUrl], SecretUrl]) -> FileScanTask:
+    """Return a task with other URLs for its data file and its deletion vectors.
+
+    `url_of` returns the new URL, from the id under which it is renewed and the present URL.
+    """
+
+    def changed(vector: DeletionVector, vector_id: str | None) -> DeletionVector:
+        if vector.is_inline:
+            return vector
+        return replace(vector, path_or_inline=url_of(vector_key(task.file_id, vector_id), vector.path_or_inline))
+
+    selection = task.selection
+    return structs.replace(
+        task,
+        url=url_of(task.file_id, task.url),
+        deletion_vector=task.deletion_vector and changed(task.deletion_vector, task.deletion_vector_id),
+        selection=selection and replace(selection, vector=changed(selection.vector, selection.vector_id)),
+    )
 
 
 def encode(value: Job | Part) -> bytes:

@@ -123,7 +123,6 @@ class MirrorFiles:
             table_columns=plan.metadata.schema,
             options=self._scan._storage.options,
             endpoint_is_loopback=False,
-            counting=not self._output.fields,
             local=True,
         )
         parts = divide(plan, core_count(self._session) if len(tasks) > 1 else 1)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec import structs
-
 from delta_sharing_client.errors import SparkError
-from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.model.storage_credentials import directory_only
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.spark.job import Job, Part, encode
-from delta_sharing_client.spark.url_renewal import Renewal
+from delta_sharing_client.spark.job import Job, Part, encode, with_urls
+from delta_sharing_client.spark.url_renewal import encode_renewer
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Maximum size of a plan in the function, compressed bytes; a message of Spark Connect has at most 128 MB.
@@ -83,7 +78,6 @@ def encode_plan(
     *,
     executor_credentials: bool,
     names: tuple[str, ...] | None = None,
-    counting: bool = False,
 ) -> tuple[bytes, list[bytes]]:
     """Return a plan's encoded job and partitions.
 
@@ -95,10 +89,10 @@ def encode_plan(
     """
     if plan.source is not None:
         raise directory_only(plan.table)
-    renewal = None
+    renewer = None
     if executor_credentials:
-        key = secrets.token_hex(16)
-        renewal = pickle.dumps(Renewal(rest.profile_elsewhere(), rest.options, _bare_plan(plan), key))
+        bare = replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
+        renewer = encode_renewer(rest.profile_elsewhere(), rest.options, bare)
     job = encode(
         Job(
             table=plan.table.full_name,
@@ -106,14 +100,16 @@ def encode_plan(
             table_columns=plan.metadata.schema,
             options=rest.options,
             endpoint_is_loopback=is_loopback(rest.profile.endpoint),
-            executor_credentials=renewal,
+            executor_credentials=renewer,
             names=names,
-            counting=counting,
         )
     )
     encoded = [encode(part) for part in parts]
     if sum(map(len, encoded)) > MAX_PLAN and executor_credentials:
-        encoded = [encode(replace(part, tasks=tuple(map(_without_urls, part.tasks)))) for part in parts]
+        encoded = [
+            encode(replace(part, tasks=[with_urls(task, lambda _id, _url: SecretUrl("")) for task in part.tasks]))
+            for part in parts
+        ]
     size = sum(map(len, encoded))
     if size > MAX_PLAN:
         remedy = "fewer of them with filters=" + (
@@ -124,20 +120,6 @@ def encode_plan(
             f"and Spark takes {MAX_PLAN:,}: read {remedy}"
         )
     return job, encoded
-
-
-def _bare_plan(plan: ScanPlan) -> ScanPlan:
-    """The part of a plan that is needed to list its files again."""
-    return replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
-
-
-def _without_urls(task: FileScanTask) -> FileScanTask:
-    def bare(vector: DeletionVector) -> DeletionVector:
-        return vector if vector.is_inline else replace(vector, path_or_inline=SecretUrl(""))
-
-    selection = task.selection and replace(task.selection, vector=bare(task.selection.vector))
-    vector = task.deletion_vector and bare(task.deletion_vector)
-    return structs.replace(task, url=SecretUrl(""), deletion_vector=vector, selection=selection)
 
 
 def check_partition_size(size: int | None) -> int:

@@ -1,39 +1,71 @@
 """Renewal of expired URLs on the executors, once per host.
 
-The only module that sends requests to the sharing server from executors, so it carries the profile's credential.
-It is sent unless `executorCredentials` is off.
+The only module that sends requests to the sharing server from executors, which need the profile's credential for
+that; it is not sent if `executorCredentials` is off. Beside the code that signs requests, only this module reveals a
+secret.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import pickle
+import secrets
 import stat
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from delta_sharing_client.auth.private_key import read_private_key
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.locks import file_lock
+from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
-from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.spark.credential import profile_fields
+from delta_sharing_client.secrets import Secret, SecretUrl
 
 #: Lifetime of the file of renewed URLs on a host, seconds; longer than that of any URL.
 _LIFETIME: Final = 24 * 3600
 
 
-class Renewal:
+def encode_renewer(profile: Profile, options: TransportOptions, plan: ScanPlan) -> bytes:
+    """Return the pickled `HostUrlRenewer` of a plan, with the credential of the profile.
+
+    A private key is included itself, because the path of its file is valid on the driver alone.
+
+    Raises:
+        ProfileError: the private key cannot be read.
+    """
+    credential = profile.credential
+    if isinstance(credential, PrivateKeyJwt):
+        key = read_private_key(profile)
+        profile = replace(profile, credential=replace(credential, private_key=key, private_key_file=None))
+    buffer = io.BytesIO()
+    _SecretPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(
+        HostUrlRenewer(profile, options, plan, secrets.token_hex(16))
+    )
+    return buffer.getvalue()
+
+
+class _SecretPickler(pickle.Pickler):
+    """Pickles secrets, which `pickle.dumps` refuses."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
+
+
+class HostUrlRenewer:
     """Returns fresh URLs for a plan's files, on an executor.
 
     The first worker of a host that needs one lists the table's files, at the same version, and writes the URLs to
@@ -56,10 +88,10 @@ class Renewal:
 
     @representation
     def __repr__(self) -> str:
-        return f"Renewal({self._plan.table.full_name})"
+        return f"HostUrlRenewer({self._plan.table.full_name})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (profile_fields(self._profile), self._options, self._plan, self._key)
+        return HostUrlRenewer, (self._profile, self._options, self._plan, self._key)
 
     def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file.
@@ -84,23 +116,19 @@ class Renewal:
         """Return the URLs that another worker of this host has listed, else list them."""
         folder = _private_folder()
         if folder is None:
-            return self._ask()
+            return self._list_urls()
         path = folder / f"{self._key}.json"
         with file_lock(folder / f"{self._key}.lock", private=True):
             known = _read(path)
             if known.get(file_id, expired) != expired:
                 return known
-            urls = self._ask()
+            urls = self._list_urls()
             _write(path, urls)
             return urls
 
-    def _ask(self) -> dict[str, SecretUrl]:
+    def _list_urls(self) -> dict[str, SecretUrl]:
         with RestClient(self._profile, self._options) as rest:
             return UrlRenewer(rest, self._plan).list_urls()
-
-
-def _rebuild(fields: Mapping[str, Any], options: TransportOptions, plan: ScanPlan, key: str) -> Renewal:
-    return Renewal(Profile.from_dict(fields), options, plan, key)
 
 
 def _private_folder() -> Path | None:

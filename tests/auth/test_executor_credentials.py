@@ -11,12 +11,12 @@ from deltalake import write_deltalake
 from faults.server import FaultServer, Reply
 from token_server import SECRET, TokenServer
 
-from delta_sharing_client import Profile, SharingClient
-from delta_sharing_client.errors import ProfileError
+from delta_sharing_client import Profile, SharingClient, TransportOptions
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.credential import profile_fields
 from delta_sharing_client.spark.executor import read_part
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.url_renewal import encode_renewer
 
 CLIENT = {"clientId": "client-1", "tokenEndpoint": "https://login.example/token"}
 
@@ -105,15 +105,13 @@ def test_current_token_of_a_credential_provider_is_sent(shared):
     ],
     ids=lambda fields: fields["type"],
 )
-def test_profile_round_trips_through_its_fields(fields):
-    fields = {"shareCredentialsVersion": 2, "endpoint": "https://h", **fields}
-    profile = Profile.from_dict(fields)
-    assert profile_fields(profile) == fields
-    assert Profile.from_dict(profile_fields(profile)) == profile
-    with pytest.raises(TypeError):
-        pickle.dumps(profile)
-
-
-def test_unsendable_credential_raises():
-    with pytest.raises(ProfileError, match="no credential"):
-        profile_fields(Profile.from_dict({"endpoint": "https://h"}, external=True))
+def test_profile_is_pickled_with_its_credential_only_for_executors(fields):
+    profile = Profile.from_dict({"shareCredentialsVersion": 2, "endpoint": "https://h", **fields})
+    plan = ScanPlan(
+        **dict.fromkeys(("table", "version", "protocol", "metadata", "spec", "tasks", "skipped", "limit"))
+    )
+    renewer = pickle.loads(encode_renewer(profile, TransportOptions(), plan))
+    assert renewer._profile == profile
+    for value in (profile, renewer):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(value)

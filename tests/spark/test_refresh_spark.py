@@ -26,11 +26,10 @@ from delta_sharing_client.errors import SparkError, StorageError, UrlExpiredErro
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import partition_plan as plans
-from delta_sharing_client.spark import url_renewal as renewals
 from delta_sharing_client.spark.executor import read_part
 from delta_sharing_client.spark.job import decode
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
-from delta_sharing_client.spark.url_renewal import Renewal
+from delta_sharing_client.spark.url_renewal import HostUrlRenewer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,7 +149,7 @@ def test_one_listing_serves_all_partitions_of_a_host(
     job, parts = encoded(client)
     expire()
     server.reset_requests()
-    with ThreadPoolExecutor(4) as pool:  # each thread has a Renewal of its own, as each worker process has
+    with ThreadPoolExecutor(4) as pool:  # each thread has a renewer of its own, as each worker process has
         credentials = decode(job).executor_credentials
         renewed = list(pool.map(lambda part: pickle.loads(credentials)(*asked(part)), parts))
     assert queries(server) == 1
@@ -167,7 +166,7 @@ def asked(part: bytes) -> tuple[str, SecretUrl]:
 
 def test_a_url_that_expired_again_is_asked_for_again(client: SharingClient, server: SharingServer) -> None:
     job, parts = encoded(client)
-    renewal: Renewal = pickle.loads(decode(job).executor_credentials)
+    renewal: HostUrlRenewer = pickle.loads(decode(job).executor_credentials)
     file_id, url = asked(parts[0])
     first = renewal(file_id, url)
     assert renewal(file_id, url) == first
@@ -188,7 +187,7 @@ def test_the_renewal_lists_the_planned_version(client: SharingClient, server: Sh
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_the_renewal_has_the_options_of_the_client(root: Path, asynchronous: bool) -> None:
-    """Of a server that prepares its answers if it is let: the option goes with the job."""
+    """An option of the client, asynchronous queries, is sent with the job."""
     options = TransportOptions(asynchronous_queries=asynchronous)
     with (
         SharingServer({"s.d.t": root}, query_time=timedelta(seconds=0.05)) as server,
@@ -242,8 +241,7 @@ def test_a_damaged_file_of_urls_is_replaced(client: SharingClient, own_folder: P
 
 def test_the_representation_of_a_renewal_has_no_credential(client: SharingClient, server: SharingServer) -> None:
     renewal = pickle.loads(decode(encoded(client)[0]).executor_credentials)
-    assert repr(renewal) == "Renewal(s.d.t)"
-    assert isinstance(renewal, renewals.Renewal)
+    assert repr(renewal) == "HostUrlRenewer(s.d.t)"
     assert server.profile["bearerToken"] not in repr(vars(renewal))
 
 
