@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import structs
 
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable
@@ -24,30 +24,30 @@ class ListingCache:
         self._listings: list[Listing] = []
 
     def covering(self, position: Offset, last: int, response_format: ResponseFormat | None = None) -> Listing:
-        """Return the listing that contains an offset; at most one request.
+        """Return the listing that contains an offset.
 
         Args:
-            position: the offset; within a version the listing is in its response format.
-            last: the last version to request.
+            position: the offset.
+            last: the last version to request; a version in a given response format is requested alone.
             response_format: the format for the offset's version, if the offset has none; None for any.
 
         Raises:
             ChangesGoneError: the provider has removed the next versions.
             StreamError: the server no longer answers in that format, or gives the files other ids.
         """
-        version = position.version
         needed = position.response_format or response_format
         for listing in self._listings:
-            covers = listing.snapshot == position.is_initial_snapshot and listing.first <= version <= listing.last
+            covers = listing.snapshot == position.is_initial_snapshot
+            covers &= listing.first <= position.version <= listing.last
             if covers and needed in (None, listing.response_format):
                 if listing.fresh:
                     return listing
                 self._listings.remove(listing)
-                last = max(version, min(last, listing.last))
                 break
-        listing = self._ask(position, last) if needed is None else self._ask_in(position, last, needed)
+        listing = self._list(position, last) if needed is None else self._list_in(position, needed)
         listing.check(position, self._table.options.what)
-        self._add(listing)
+        if listing.stopped is None:
+            self._listings.append(listing)
         return listing
 
     def release(self, position: Offset) -> None:
@@ -58,48 +58,38 @@ class ListingCache:
     def settle(self, position: Offset, latest: Callable[[], int]) -> Offset:
         """Add to an offset of an early release the response format that its index depends on.
 
-        Those releases listed a version alone or with later ones, in any format: the answers were in the same one
-        unless the table gained a feature there.
-
-        An offset that has a format, or needs none, is returned unchanged. `latest` returns the latest version.
+        Those releases listed a version alone or with later ones, in the format that the server chose. An offset
+        that has a format, or needs none, is returned unchanged. `latest` returns the latest version.
 
         Raises:
-            StreamError: both formats are possible, and the order of the files differs between them.
+            StreamError: the two listings have different formats, because the table gained a feature.
         """
         version, options = position.version, self._table.options
         if position.index == BEFORE or position.response_format is not None:
             return position
-        alone = self._ask(position, version)
-        until = version if position.is_initial_snapshot else min(latest(), version + options.max_versions - 1)
-        if until > version:
-            ahead = self._ask(position, until)
-            if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
-                raise StreamError(
-                    f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
-                    f"{version}, and it lacks the response format that the files of that version were counted in; "
-                    "the table has gained a feature since, so both formats are possible. Start the query with a "
-                    f"new checkpoint location and startingVersion={version}, after removing the rows of that "
-                    "version from the query's output",
-                    version=version,
-                )
-        self._add(alone)
-        return structs.replace(position, response_format=alone.response_format)
+        formats = {self._list(position, version).response_format}
+        if not position.is_initial_snapshot:
+            until = min(latest(), version + options.max_versions - 1)
+            formats.add(self._list(position, until).response_format)
+        if len(formats) > 1:
+            raise StreamError(
+                f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
+                f"{version}, and it lacks the response format that the files of that version were counted in; "
+                "the table has gained a feature since, so both formats are possible. Start the query with a "
+                f"new checkpoint location and startingVersion={version}, after removing the rows of that "
+                "version from the query's output",
+                version=version,
+            )
+        return structs.replace(position, response_format=formats.pop())
 
-    def _add(self, listing: Listing) -> None:
-        if listing.stopped is None:
-            self._listings.append(listing)
-
-    def _ask_in(self, position: Offset, last: int, response_format: ResponseFormat) -> Listing:
-        """List in one response format; the offset's version alone if later ones are not available in it."""
+    def _list_in(self, position: Offset, response_format: ResponseFormat) -> Listing:
+        """List the offset's version alone, in one response format."""
         version = position.version
-        for until in dict.fromkeys((last, version)):
-            try:
-                listing = self._list(position, until, (response_format,))
-            except (BadRequestError, ResponseFormatError):
-                continue
+        with suppress(BadRequestError, ResponseFormatError):
+            listing = self._request(position, version, (response_format,))
             if listing.response_format == response_format:
                 return listing
-        self._ask(position, version)  # raises if the version is gone
+        self._list(position, version)  # raises if the version is gone
         raise StreamError(
             f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
             f"{response_format} format, and the server no longer lists them in {response_format} format. "
@@ -107,9 +97,10 @@ class ListingCache:
             version=version,
         )
 
-    def _ask(self, position: Offset, last: int) -> Listing:
+    def _list(self, position: Offset, last: int) -> Listing:
+        """List the offset's version and later ones, in the format that the server chooses."""
         try:
-            return self._list(position, last, self._table.options.query.formats)
+            return self._request(position, last, self._table.options.query.formats)
         except BadRequestError as error:
             if position == position.start:
                 raise
@@ -119,21 +110,9 @@ class ListingCache:
                 version=position.version,
             ) from None
 
-    def _list(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
+    def _request(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
         version, table = position.version, self._table
         if position.is_initial_snapshot:
             return list_snapshot(self._rest, table, version, formats)
         until = min(last, version + table.options.max_versions - 1)
         return list_versions(self._rest, table, version, until, formats)
-
-
-def _same_order(one: Listing, other: Listing, version: int) -> bool:
-    """Whether two listings have the files of a version in one order, whatever their ids: by their URLs.
-
-    False if the URLs differ in their query strings alone.
-    """
-    first, second = (
-        [unsigned_url(file.task.url) for file in listing.files if file.version == version]
-        for listing in (one, other)
-    )
-    return first == second and len(set(first)) == len(first)

@@ -100,11 +100,6 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         return ReadMaxBytes(number) if kind == "ReadMaxBytes" else ReadMaxFiles(number)
 
     @_without_traceback
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the newest offset that the query could reach."""
-        return self.stream.report_latest_offset()  # type: ignore[no-any-return]
-
-    @_without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the version at which the query ends."""
         self.stream.prepare_for_available_now()

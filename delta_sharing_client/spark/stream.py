@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
-
-from msgspec import structs
 
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
 from delta_sharing_client.rest.client import RestClient
@@ -20,6 +18,7 @@ from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.listing_cache import ListingCache
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
 from delta_sharing_client.spark.schema_change_check import SchemaChangeCheck
+from delta_sharing_client.spark.schema_log import SchemaLog
 from delta_sharing_client.spark.spark_schema import asked_columns
 from delta_sharing_client.spark.stream_files import Listing
 from delta_sharing_client.spark.stream_offsets import BEFORE, Admission, Offset, StreamFile, count_until, pending
@@ -33,30 +32,6 @@ if TYPE_CHECKING:
 
 #: An index after any file.
 _END: Final = 2**62
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """The state of a query after its first request."""
-
-    table: StreamTable
-    listings: ListingCache
-    schema_check: SchemaChangeCheck
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """The files of a batch in one listing, up to version `last`."""
-
-    listing: Listing
-    first: int
-    last: int
-    files: Sequence[StreamFile]
-
-    @property
-    def kind(self) -> tuple[bool, str]:
-        """Chunks of one kind share a plan: their URLs are renewed with one request."""
-        return self.listing.snapshot, self.listing.response_format
 
 
 class TableStream:
@@ -80,17 +55,12 @@ class TableStream:
         self._cores = cores
         self._rest = RestClient(self._options.profile, self._options.transport)
         self._poller = VersionPoller(self._rest, self._options)
-        self._opened: _Opened | None = None
-        self._start: Offset | None = None
         self._seen: Offset | None = None
         self._checked = False
 
-    # -- called by Spark
-
     def initial_offset(self) -> dict[str, Any]:
         """Return the offset that the query begins with, or began with if it runs again."""
-        self._open()
-        return (self._seen.start if self._seen is not None else self._first()).to_json()
+        return (self._seen.start if self._seen is not None else self._first).to_json()
 
     def default_limit(self) -> tuple[str, int]:
         """Return the limit of a batch that the options give: the name of Spark's class, and its number."""
@@ -110,14 +80,12 @@ class TableStream:
             StreamError, SchemaChangedError: the next version cannot be read.
             ChangesGoneError: the next versions were removed, or the table was replaced.
         """
-        opened = self._open()
-        begin = Offset.from_json(start) if start is not None else self._seen or self._first()
-        opened.table.check_offset(begin)
+        begin = Offset.from_json(start) if start is not None else self._seen or self._first
+        settled = self._settled(begin)
         if not self._checked:
-            opened.schema_check.check_start(begin)
+            self._schema_check.check_start(begin)
             self._checked = True
-        opened.listings.release(begin)
-        settled = opened.listings.settle(begin, self._poller.request)
+        self._listings.release(begin)
         # That trigger ends the query after this batch: it must not end in success without an answer.
         read_all = limit is not None and limit[0] == "ReadAllAvailable"
         self._poller.begin_batch(read_all=read_all)
@@ -126,15 +94,8 @@ class TableStream:
         # Spark would run a batch for an offset of the same place that differs in its response format.
         return (begin if end == settled else end).to_json()
 
-    def report_latest_offset(self) -> dict[str, Any] | None:
-        """Return the latest known offset of the table, for the query's progress; sends no request."""
-        if self._poller.latest is None or self._seen is None:
-            return None
-        return self._seen.after(self._poller.latest).to_json()
-
     def prepare_for_available_now(self) -> None:
         """Fix the version at which the query ends: the latest one now."""
-        self._open()
         self._poller.frozen = self._poller.request()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
@@ -152,45 +113,39 @@ class TableStream:
             first = last.start
         if first.place >= last.place:
             return []
-        table, listings = self._open().table, self._open().listings
-        table.check_offset(last)
-        last = listings.settle(last, self._poller.request)
-        if (first.version, first.is_initial_snapshot) == (
-            last.version,
-            last.is_initial_snapshot,
-        ) and first.index > BEFORE:
-            first = structs.replace(first, response_format=last.response_format)
-        first = listings.settle(first, self._poller.request)
-        chunks = list(self._chunks(first, last))
-        return [
-            part for _, group in groupby(chunks, lambda chunk: chunk.kind) for part in self._encoded(list(group))
-        ]
+        return list(self._parts(self._settled(first), self._settled(last)))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Release what a finished batch needed."""
-        self._open().listings.release(Offset.from_json(end))
+        self._listings.release(Offset.from_json(end))
 
     def stop(self) -> None:
         """Close the connections."""
-        self._opened = None
         self._rest.close()
 
-    # -- the start
+    @cached_property
+    def _opened(self) -> tuple[StreamTable, SchemaLog | None]:
+        options = self._options
+        info, log = open_stream(self._rest, options, self._pinned)
+        table = StreamTable.of(options, info)
+        return table.narrowed(asked_columns(self._schema, table.spec.output, options.variant)), log
 
-    def _open(self) -> _Opened:
-        if self._opened is None:
-            options, rest = self._options, self._rest
-            info, log = open_stream(rest, options, self._pinned)
-            table = StreamTable.of(options, info)
-            table = table.narrowed(asked_columns(self._schema, table.spec.output, options.variant))
-            self._opened = _Opened(table, ListingCache(rest, table), SchemaChangeCheck(rest, table, log))
-        return self._opened
+    @property
+    def _table(self) -> StreamTable:
+        return self._opened[0]
 
+    @cached_property
+    def _listings(self) -> ListingCache:
+        return ListingCache(self._rest, self._table)
+
+    @cached_property
+    def _schema_check(self) -> SchemaChangeCheck:
+        return SchemaChangeCheck(self._rest, *self._opened)
+
+    @cached_property
     def _first(self) -> Offset:
-        """Return the offset of a query that has none yet."""
-        if self._start is not None:
-            return self._start
-        table, options = self._open().table, self._options
+        """The offset of a query that has none yet."""
+        table, options = self._table, self._options
         start, snapshot = options.starting_version, False
         if options.starting_timestamp is not None:
             version = self._rest.table_version(options.table, options.starting_timestamp)
@@ -206,10 +161,12 @@ class TableStream:
                     "existing version, or 'latest' to begin with the next one",
                     version=version,
                 )
-        self._start = Offset.initial(table.info.metadata.id, version, snapshot=snapshot)
-        return self._start
+        return Offset.initial(table.info.metadata.id, version, snapshot=snapshot)
 
-    # -- the files
+    def _settled(self, offset: Offset) -> Offset:
+        """Return an offset of this table, with its response format."""
+        self._table.check_offset(offset)
+        return self._listings.settle(offset, self._poller.request)
 
     def _end_of_batch(self, begin: Offset, limit: tuple[str, int] | None, *, defer_errors: bool) -> Offset:
         """Admit files from an offset on; return the offset after them.
@@ -228,7 +185,7 @@ class TableStream:
                 break
             if listing.stopped is not None:
                 if position == begin:
-                    raise self._open().schema_check.error(listing.stopped)
+                    raise self._schema_check.error(listing.stopped)
                 break
             files = pending(listing.files, position)
             position = admission.advance(position, files, listing.last, listing.response_format)
@@ -248,70 +205,66 @@ class TableStream:
 
     def _next(self, position: Offset) -> Listing | None:
         """Return the listing of the next files, cached or new; None if there is nothing new."""
-        listings = self._open().listings
         if position.is_initial_snapshot:
-            return listings.covering(position, position.version)
+            return self._listings.covering(position, position.version)
         last = self._poller.end_for(position.version)
         if last is None:
             return None
         if position.version > last + 1:
             info = self._rest.table_metadata(self._options.table, self._options.query.formats)
-            self._open().table.check_identity(info.metadata.id, last)
+            self._table.check_identity(info.metadata.id, last)
             raise ChangesGoneError(
                 f"{self._options.what}: its latest version is {last}, and the query has read version "
                 f"{position.version - 1}. Start it with a new checkpoint location",
                 version=last + 1,
             )
-        return None if position.version > last else listings.covering(position, last)
+        return None if position.version > last else self._listings.covering(position, last)
 
-    def _chunks(self, position: Offset, last: Offset) -> Iterator[_Chunk]:
-        """Yield the files between two offsets, listing by listing."""
+    def _parts(self, position: Offset, last: Offset) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the encoded partitions between two offsets, listing by listing."""
         until = last.version if last.index > BEFORE else last.version - 1
         while position.place < last.place and position.version <= until:
-            ends_here = (position.version, position.is_initial_snapshot) == (
-                last.version,
-                last.is_initial_snapshot,
+            snapshot = position.is_initial_snapshot
+            ends_here = (position.version, snapshot) == (last.version, last.is_initial_snapshot)
+            listing = self._listings.covering(
+                position, position.version if snapshot else until, last.response_format if ends_here else None
             )
-            listing = self._open().listings.covering(
-                position,
-                position.version if position.is_initial_snapshot else until,
-                last.response_format if ends_here else None,
-            )
+            if listing.stopped is not None:
+                raise self._schema_check.error(listing.stopped)
             reached = min(listing.last, until)
             if not ends_here and reached == last.version and listing.response_format != last.response_format:
                 reached -= 1  # the last version is listed by itself, in the format of its offset
             end = min((reached, _END), (last.version, last.index))
-            if listing.stopped is not None:
-                raise self._open().schema_check.error(listing.stopped)
             if end == (last.version, last.index):
                 listing.check(last, self._options.what)
             files = pending(listing.files[: count_until(listing.files, end)], position)
-            yield _Chunk(listing, position.version, reached, files)
+            yield from self._encoded(listing, files, (position.version, reached))
             position = position.after(reached)
 
-    def _encoded(self, chunks: Sequence[_Chunk]) -> list[tuple[bytes, bytes]]:
-        """Return the tasks of chunks of one kind."""
-        tasks = [file.task for chunk in chunks for file in chunk.files]
-        if not tasks:
-            return []
-        options, table, listing = self._options, self._open().table, chunks[0].listing
-        request = listing.request
+    def _encoded(
+        self, listing: Listing, files: Sequence[StreamFile], versions: tuple[int, int]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the encoded partitions of files of a listing; their URLs are renewed for these versions alone."""
+        options, table, request = self._options, self._table, listing.request
         if not isinstance(request, QueryRequest):
-            request = replace(request, starting_version=chunks[0].first, ending_version=chunks[-1].last)
+            request = replace(request, starting_version=versions[0], ending_version=versions[1])
         plan = ScanPlan(
             table=options.table,
             version=listing.first,
             protocol=table.info.protocol,
             metadata=table.info.metadata,
             spec=table.spec,
-            tasks=tasks,
+            tasks=[file.task for file in files],
             skipped={},
             limit=None,
             request=request,
         )
+        if not plan.tasks:
+            return
         parts = divide(plan, options.min_partitions or self._cores or os.cpu_count() or 1, options.partition_size)
         names = tuple(field.name for field in self._schema.fields)
         job, encoded = encode_plan(
             self._rest, plan, parts, executor_credentials=options.executor_credentials, names=names
         )
-        return [(job, part) for part in encoded]
+        for part in encoded:
+            yield job, part

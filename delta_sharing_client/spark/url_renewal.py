@@ -1,8 +1,8 @@
 """Renewal of expired URLs on the executors, once per host.
 
 The only module that sends requests to the sharing server from executors, which need the profile's credential for
-that; it is not sent if `executorCredentials` is off. Beside the code that signs requests, only this module reveals a
-secret.
+that; it is not sent if `executorCredentials` is off. Beside the code that signs requests, only this module reveals
+secrets.
 """
 
 from __future__ import annotations

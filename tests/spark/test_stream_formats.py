@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from stream_kit import Query, asked, flat
+from stream_kit import Query, flat
 from waiting import WallClock
 
 pytest.importorskip("pyspark")
@@ -76,7 +76,7 @@ def test_each_row_is_read_once_if_the_table_gains_a_feature_between_batches(
         query.start()
     else:
         wall_clock.advance(3600)
-        assert not any(listing.fresh for listing in query.stream._open().listings._listings)
+        assert not any(listing.fresh for listing in query.stream._listings._listings)
     read += all_of(query)
     assert sorted(read) == [*range(9), *new]
     assert query.batch() is None
@@ -182,19 +182,7 @@ def test_offsets_within_a_version_have_its_format_and_file(table: ChangeTable, s
     assert not {"responseFormat", "fileId"} & query.end.keys()  # between two versions it depends on nothing
 
 
-def test_one_listing_covers_a_begun_version_and_later_ones(table: ChangeTable, serve: Serve) -> None:
-    """A query that goes on within a version asks for it and the versions after it at once."""
-    server = serve(table)
-    query = Query(server, startingVersion=0)
-    query.ids(TWO)
-    table.commit(table.add("later", rows(9)))
-    query.start()
-    asked(server)
-    assert len(query.ids()) == 8
-    assert asked(server).count("query") == 1
-
-
-# -- offsets of the first releases, which do not tell the format
+# -- offsets of the first releases, without the response format
 
 
 def older(offset: dict[str, Any] | None) -> dict[str, Any]:
@@ -235,7 +223,7 @@ def test_an_old_checkpoint_of_a_snapshot_continues_after_a_new_feature(table: Ch
 
 
 def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, serve: Serve) -> None:
-    """The server would have answered in either, depending on what else was asked for: nothing is guessed."""
+    """The format depended on the other versions of the request: the query stops instead of guessing."""
     query = Query(serve(table), startingVersion=0)
     query.ids(TWO)
     gain_a_feature(table, 100)
@@ -243,13 +231,3 @@ def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, 
     query.start()
     with pytest.raises(StreamError, match=r"within version 0, .* response format .* startingVersion=0"):
         query.batch(TWO)
-
-
-def test_an_old_checkpoint_continues_if_both_formats_have_one_order(table: ChangeTable, serve: Serve) -> None:
-    """Where a file has one id in both formats, it does not matter in which it was read."""
-    query = Query(serve(table, file_ids_by_format=False), startingVersion=0)
-    read = query.ids(TWO)
-    new = gain_a_feature(table, 100)
-    query.end = older(query.end)
-    query.start()
-    assert sorted(read + all_of(query)) == [*range(9), *new]

@@ -466,7 +466,7 @@ def test_a_running_query_waits_for_a_server_that_does_not_answer(table: ChangeTa
         query = Query(server)
         query.all()
         query.stream._rest = RestClient(query.stream._options.profile, TransportOptions(api_attempts=2))
-        query.stream._open().listings._rest = query.stream._poller._rest = query.stream._rest
+        query.stream._listings._rest = query.stream._poller._rest = query.stream._rest
         port = urlsplit(server.profile["endpoint"]).port
     assert query.batch() is None
     with pytest.raises(TransportError):
