@@ -22,7 +22,13 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
-from delta_sharing_client.spark.data_source_options import STREAM_OPTIONS, SourceOptions, parse_options
+from delta_sharing_client.spark.data_source_options import (
+    STREAM_OPTIONS,
+    SourceOptions,
+    StreamOptions,
+    parse_options,
+    parse_stream_options,
+)
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
 from delta_sharing_client.spark.session import (
     DATA_SOURCE_SINCE,
@@ -34,7 +40,6 @@ from delta_sharing_client.spark.session import (
     worker_python,
 )
 from delta_sharing_client.spark.spark_schema import asked_columns, spark_schema
-from delta_sharing_client.spark.stream_options import StreamOptions, parse_stream_options
 from delta_sharing_client.spark.stream_table import describe_stream
 
 if TYPE_CHECKING:
@@ -93,14 +98,13 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
 
 def _batch_or_stream(given: Mapping[str, str]) -> SourceOptions:
     """Parse the options of a batch, else of a stream: Spark asks for the schema of both in the same way."""
+    if any(name.lower() in given for name in STREAM_OPTIONS):
+        return parse_stream_options(given)
     try:
         return parse_options(given)
     except ValueError:
-        try:
+        with contextlib.suppress(ValueError):
             return parse_stream_options(given)
-        except ValueError:
-            if any(name.lower() in given for name in STREAM_OPTIONS):
-                raise
         raise
 
 

@@ -1,15 +1,15 @@
-"""Options of the data source ``deltaSharing``, named as in the JVM connector, parsed into a typed query."""
+"""Options of the data source ``deltaSharing`` as typed queries, of batches and of streams.
+
+The names are those of the JVM connector and of Delta's own streaming source.
+"""
 
 from __future__ import annotations
 
 import difflib
-import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, Literal, TypeAlias
 
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -18,157 +18,94 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.spark.option_parsers import (
+    parse_accepted_changes,
+    parse_boolean,
+    parse_bytes,
+    parse_driver_folder,
+    parse_names,
+    parse_number,
+    parse_positive_number,
+    parse_response_format,
+    parse_seconds,
+    parse_time,
+    parse_variant,
+    parse_version_or_latest,
+)
 from delta_sharing_client.spark.partition_plan import check_partition_size
-from delta_sharing_client.wire.requests import RequestedFormat, format_timestamp
+from delta_sharing_client.transport.url_rules import is_loopback
 
-_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+#: Files of a batch of a stream if no limit is given.
+MAX_FILES: Final = 1000
+#: Versions that one request of a stream covers.
+MAX_VERSIONS: Final = 100
+#: Seconds between two requests for the table's version: the default, and the minimum for servers elsewhere.
+INTERVAL: Final = 30.0
+MIN_INTERVAL: Final = 10.0
 
+#: Options by name: the parser of the text, and the field that the value sets.
+Options: TypeAlias = Mapping[str, tuple[Callable[[str], Any], str]]
 
-def _boolean(text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError("it takes true or false")
-    return text.strip().lower() == "true"
-
-
-def _number(text: str) -> int:
-    if not text.strip().isascii() or not text.strip().isdigit():
-        raise ValueError("it takes a whole number, 0 or more")
-    return int(text)
-
-
-def _positive_number(text: str) -> int:
-    number = _number(text)
-    if number < 1:
-        raise ValueError("it takes 1 or more")
-    return number
-
-
-def _version_or_latest(text: str) -> int | Literal["latest"]:
-    if text.strip().lower() == "latest":
-        return "latest"
-    try:
-        return _number(text)
-    except ValueError:
-        raise ValueError("it takes a version, or 'latest'") from None
-
-
-def _bytes(text: str) -> int:
-    """Parse a number of bytes with or without a unit, as Delta does: ``10m`` is 10 * 1024 * 1024."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower(), re.ASCII)
-    if match is None or int(match[1]) < 1:
-        raise ValueError("it takes a number of bytes such as 1000000 or 10m")
-    return int(match[1]) << _SHIFTS[match[2]]
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text.strip().removesuffix("s"))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("it takes a number of seconds, more than 0")
-    return seconds
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names: Any = [part.strip() for part in text.split(",")]
-    if text.lstrip().startswith("["):
-        try:
-            names = json.loads(text)
-        except ValueError:
-            names = None
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-        raise ValueError("it takes names with commas between them, or a JSON list of names")
-    return tuple(names)
-
-
-def _time(text: str) -> str:
-    try:
-        return format_timestamp(text)
-    except ValueError:
-        raise ValueError("it takes a time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31") from None
-
-
-def _response_format(text: str) -> RequestedFormat:
-    text = text.replace(" ", "").lower()
-    if text in ("delta", "parquet"):
-        return "delta" if text == "delta" else "parquet"
-    if text not in ("auto", "delta,parquet", "parquet,delta"):
-        raise ValueError("it takes 'auto', 'delta' or 'parquet'")
-    return "auto"
-
-
-def _variant(text: str) -> VariantForm:
-    if text not in ("variant", "json"):
-        raise ValueError("it takes 'variant' or 'json'")
-    return "json" if text == "json" else "struct"
-
-
-def _driver_folder(text: str) -> Path:
-    parts = urlsplit(text)
-    path = Path(unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else text)
-    if not path.is_absolute():
-        raise ValueError(
-            "it takes an absolute path of a folder that the driver can write to, by convention one under the "
-            "query's checkpoint location"
-        )
-    return path
-
-
-def _accepted_changes(text: str) -> int | Literal["always"] | None:
-    text = text.strip().lower()
-    if text in ("always", "true"):
-        return "always"
-    if text == "false":
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("it takes 'always', or the version that the error names")
-    return int(text)
-
-
-Parser = Callable[[str], Any]
-
-#: Options of batch queries, some of them of streams too, and how the text of each is parsed.
-OPTIONS: Final[Mapping[str, Parser]] = {
-    "path": str,
-    "versionAsOf": _number,
-    "timestampAsOf": _time,
-    "readChangeFeed": _boolean,
-    "startingVersion": _version_or_latest,
-    "endingVersion": _number,
-    "startingTimestamp": _time,
-    "endingTimestamp": _time,
-    "responseFormat": _response_format,
-    "columns": _names,
-    "filters": str,
-    "limit": _number,
-    "variant": _variant,
-    "executorCredentials": _boolean,
-    "asynchronousQueries": _boolean,
-    "partitionSize": _number,
-    "minPartitions": _number,
+_READ: Final[Options] = {
+    "columns": (parse_names, "columns"),
+    "responseFormat": (parse_response_format, "response_format"),
+    "variant": (parse_variant, "variant"),
+}
+_SNAPSHOT: Final[Options] = {
+    "versionAsOf": (parse_number, "version"),
+    "timestampAsOf": (parse_time, "timestamp"),
+    "filters": (str, "filters"),
+    "limit": (parse_number, "limit"),
+}
+_START: Final[Options] = {
+    "startingVersion": (parse_version_or_latest, "starting_version"),
+    "startingTimestamp": (parse_time, "starting_timestamp"),
+}
+_END: Final[Options] = {
+    "endingVersion": (parse_number, "ending_version"),
+    "endingTimestamp": (parse_time, "ending_timestamp"),
+}
+_COMMON: Final[Options] = {
+    "executorCredentials": (parse_boolean, "executor_credentials"),
+    "minPartitions": (parse_number, "min_partitions"),
+}
+#: Options of batch queries, some of them of streams too.
+OPTIONS: Final[Options] = {
+    "path": (str, "table"),
+    "readChangeFeed": (parse_boolean, "query"),
+    "asynchronousQueries": (parse_boolean, "transport"),
+    "partitionSize": (parse_number, "partition_size"),
+    **_COMMON,
+    **_READ,
+    **_SNAPSHOT,
+    **_START,
+    **_END,
 }
 #: Options of streams alone.
-STREAM_OPTIONS: Final[Mapping[str, Parser]] = {
-    "maxFilesPerTrigger": _positive_number,
-    "maxBytesPerTrigger": _bytes,
-    "maxVersionsPerRpc": _positive_number,
-    "queryTableVersionIntervalSeconds": _seconds,
-    "ignoreDeletes": _boolean,
-    "ignoreChanges": _boolean,
-    "skipChangeCommits": _boolean,
-    "schemaTrackingLocation": _driver_folder,
-    "allowSourceColumnRenameAndDrop": _accepted_changes,
+STREAM_OPTIONS: Final[Options] = {
+    "maxFilesPerTrigger": (parse_positive_number, "max_files"),
+    "maxBytesPerTrigger": (parse_bytes, "max_bytes"),
+    "maxVersionsPerRpc": (parse_positive_number, "max_versions"),
+    "queryTableVersionIntervalSeconds": (parse_seconds, "interval"),
+    "ignoreDeletes": (parse_boolean, "ignore_deletes"),
+    "ignoreChanges": (parse_boolean, "ignore_changes"),
+    "skipChangeCommits": (parse_boolean, "skip_change_commits"),
+    "schemaTrackingLocation": (parse_driver_folder, "schema_tracking"),
+    "allowSourceColumnRenameAndDrop": (parse_accepted_changes, "allow_changes"),
 }
 #: Fields of a profile that may be given as options, instead of a profile file.
 PROFILE_OPTIONS: Final = (
     *("shareCredentialsVersion", "type", "endpoint", "bearerToken", "expirationTime"),
     *("tokenEndpoint", "clientId", "clientSecret", "scope", "audience", "username", "password"),
 )
-_PARSERS: Final[Mapping[str, Parser]] = {**OPTIONS, **STREAM_OPTIONS, **dict.fromkeys(PROFILE_OPTIONS, str)}
-_KNOWN: Final = {name.lower(): name for name in _PARSERS} | {"readchangedata": "readChangeFeed"}
-_CHANGES_ONLY: Final = ("startingVersion", "endingVersion", "startingTimestamp", "endingTimestamp")
-_SNAPSHOT_ONLY: Final = ("versionAsOf", "timestampAsOf", "filters", "limit")
+_ALL: Final[Options] = {**OPTIONS, **STREAM_OPTIONS, **{name: (str, name) for name in PROFILE_OPTIONS}}
+_KNOWN: Final = {name.lower(): name for name in _ALL} | {"readchangedata": "readChangeFeed"}
+#: Options that exclude each other.
+_EXCLUSIVE: Final = (
+    ("versionAsOf", "timestampAsOf"),
+    ("startingVersion", "startingTimestamp"),
+    ("endingVersion", "endingTimestamp"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,8 +117,8 @@ class SourceOptions:
         transport: options of the HTTP client.
         table: the table.
         query: a snapshot, or changes. Of a stream it has no version, time, filter or limit.
-        executor_credentials: whether executors may renew URLs.
         partition_size: bytes of files that make one partition.
+        executor_credentials: whether executors may renew URLs.
         min_partitions: minimum number of partitions, if the files are large enough; the number of cores if None.
     """
 
@@ -189,9 +126,9 @@ class SourceOptions:
     transport: TransportOptions
     table: Table
     query: ScanOptions | ChangeOptions
-    executor_credentials: bool
     partition_size: int
-    min_partitions: int | None
+    executor_credentials: bool = True
+    min_partitions: int | None = None
 
     @property
     def what(self) -> str:
@@ -202,6 +139,48 @@ class SourceOptions:
     def variant(self) -> VariantForm:
         """The form in which variants are read."""
         return self.query.variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions(SourceOptions):
+    """A streaming query.
+
+    Attributes:
+        starting_version: the first version to read, or ``latest`` for the next one; None begins with the whole
+            table.
+        starting_timestamp: the query begins with the first version at or after this time; excludes
+            `starting_version`.
+        max_files, max_bytes: limits of a batch.
+        max_versions: versions that one request covers.
+        interval: seconds between two requests for the table's version.
+        ignore_deletes: accept versions that only delete.
+        ignore_changes: accept versions that delete or rewrite, and read the files that they wrote, old rows
+            included.
+        skip_change_commits: skip versions that delete or rewrite.
+        schema_tracking: folder of the schema log.
+        allow_changes: ``always``, or the version whose renamed, dropped or retyped columns are accepted.
+    """
+
+    starting_version: int | Literal["latest"] | None = None
+    starting_timestamp: str | None = None
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_versions: int = MAX_VERSIONS
+    interval: float = INTERVAL
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    schema_tracking: Path | None = None
+    allow_changes: int | Literal["always"] | None = None
+
+    @property
+    def read_change_feed(self) -> bool:
+        """Whether the rows are those of the change feed, not those of added files."""
+        return isinstance(self.query, ChangeOptions)
+
+    def allows(self, version: int) -> bool:
+        """Whether the query accepts columns that a version renamed, dropped or retyped."""
+        return self.allow_changes in ("always", version)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -215,52 +194,59 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         TableNameError: `path` is missing or names no table.
         ProfileError: the profile cannot be used.
     """
-    values = parse_texts(given)
-    for name in STREAM_OPTIONS:
-        if name in values:
-            raise ValueError(f"the option {name} is for streams, spark.readStream; leave it out")
+    values = _parse_texts(given)
+    _refuse(values, STREAM_OPTIONS, "is for streams, spark.readStream; leave it out")
+    query: ScanOptions | ChangeOptions
+    if values.get("readChangeFeed", False):
+        _refuse(values, _SNAPSHOT, "means nothing with readChangeFeed; leave it out")
+        if values.keys().isdisjoint(_START):
+            raise ValueError(
+                "readChangeFeed takes exactly one of the options startingVersion and startingTimestamp"
+            )
+        if values.get("startingVersion") == "latest":
+            raise ValueError("the option startingVersion is 'latest', which only streams take; give a version")
+        query = ChangeOptions(commit_timestamp="timestamp", **_fields({**_READ, **_START, **_END}, values))
+    else:
+        _refuse(values, (*_START, *_END), "means nothing without readChangeFeed; leave it out")
+        query = ScanOptions(**_fields({**_READ, **_SNAPSHOT}, values))
+    return SourceOptions(query=query, **_common_fields(values))
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """Return the streaming query that options describe; raises as `parse_options`."""
+    values = _parse_texts(given)
+    _refuse(values, ("versionAsOf", "timestampAsOf", *_END), "means nothing to a stream; leave it out")
+    _refuse(values, ("filters",), "means nothing to a stream; use where() on the DataFrame")
+    _refuse(
+        values,
+        ("limit",),
+        "means nothing to a stream; limit a batch with maxFilesPerTrigger or maxBytesPerTrigger",
+    )
     changes = values.get("readChangeFeed", False)
-    refuse_together(values, "startingVersion", "startingTimestamp")
-    for name in _SNAPSHOT_ONLY if changes else _CHANGES_ONLY:
-        if name in values:
-            when = "with" if changes else "without"
-            raise ValueError(f"the option {name} means nothing {when} readChangeFeed; leave it out")
-    return SourceOptions(query=_changes(values) if changes else _snapshot(values), **common_options(values))
-
-
-def _snapshot(values: Mapping[str, Any]) -> ScanOptions:
-    refuse_together(values, "versionAsOf", "timestampAsOf")
-    return ScanOptions(
-        filters=values.get("filters"),
-        limit=values.get("limit"),
-        version=values.get("versionAsOf"),
-        timestamp=values.get("timestampAsOf"),
-        **read_options(values),
+    for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits"):
+        if changes and values.get(name, False):
+            raise ValueError(
+                f"the options {name} and readChangeFeed cannot be given together: the change feed has the rows "
+                "that were deleted or updated, so there is nothing to ignore"
+            )
+    if values.get("allowSourceColumnRenameAndDrop") is not None and "schemaTrackingLocation" not in values:
+        raise ValueError("the option allowSourceColumnRenameAndDrop needs schemaTrackingLocation")
+    read = _fields(_READ, values)
+    options = StreamOptions(
+        query=ChangeOptions(commit_timestamp="timestamp", **read) if changes else ScanOptions(**read),
+        **_fields({**_START, **STREAM_OPTIONS}, values),
+        **_common_fields(values),
     )
+    if options.interval < MIN_INTERVAL and not is_loopback(options.profile.endpoint):
+        raise ValueError(
+            f"the option queryTableVersionIntervalSeconds is {options.interval:g}; servers require at least "
+            f"{MIN_INTERVAL:g} seconds"
+        )
+    return options
 
 
-def _changes(values: Mapping[str, Any]) -> ChangeOptions:
-    refuse_together(values, "endingVersion", "endingTimestamp")
-    if values.keys().isdisjoint(("startingVersion", "startingTimestamp")):
-        raise ValueError("readChangeFeed takes exactly one of the options startingVersion and startingTimestamp")
-    if values.get("startingVersion") == "latest":
-        raise ValueError("the option startingVersion is 'latest', which only streams take; give a version")
-    return ChangeOptions(
-        starting_version=values.get("startingVersion"),
-        starting_timestamp=values.get("startingTimestamp"),
-        ending_version=values.get("endingVersion"),
-        ending_timestamp=values.get("endingTimestamp"),
-        commit_timestamp="timestamp",
-        **read_options(values),
-    )
-
-
-def parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of options by their exact names.
-
-    Raises:
-        ValueError: an option is unknown or malformed.
-    """
+def _parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of options by their exact names."""
     if "owner" in given:  # Spark adds the owner of the table that it would create
         raise ValueError(
             "CREATE TABLE does not work with deltaSharing, because Spark drops its options; use "
@@ -274,34 +260,35 @@ def parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
             hint = f"is {_KNOWN[close[0]]!r} meant?" if close else f"there are {', '.join(OPTIONS)}"
             raise ValueError(f"the option {key!r} is unknown; {hint}")
         try:
-            values[name] = _PARSERS[name](text)
+            values[name] = _ALL[name][0](text)
         except ValueError as error:
             raise ValueError(f"the option {name} is {text!r}; {error}") from None
+    for one, other in _EXCLUSIVE:
+        if one in values and other in values:
+            raise ValueError(f"the options {one} and {other} cannot be given together")
     return values
 
 
-def refuse_together(values: Mapping[str, Any], one: str, other: str) -> None:
-    """Raise if both of two options are given."""
-    if one in values and other in values:
-        raise ValueError(f"the options {one} and {other} cannot be given together")
+def _refuse(values: Mapping[str, Any], names: Iterable[str], problem: str) -> None:
+    for name in names:
+        if name in values:
+            raise ValueError(f"the option {name} {problem}")
 
 
-def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that `ScanOptions` and `ChangeOptions` share."""
-    names = {"columns": "columns", "response_format": "responseFormat", "variant": "variant"}
-    return {argument: values[name] for argument, name in names.items() if name in values}
+def _fields(options: Options, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of some options by the fields that they set."""
+    return {field: values[name] for name, (_, field) in options.items() if name in values}
 
 
-def common_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that `SourceOptions` and `StreamOptions` share, but for the query."""
+def _common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `SourceOptions`, but for the query."""
     profile, table = _profile_and_table(values)
     return {
         "profile": profile,
         "table": table,
         "transport": TransportOptions(asynchronous_queries=values.get("asynchronousQueries", False)),
-        "executor_credentials": values.get("executorCredentials", True),
         "partition_size": check_partition_size(values.get("partitionSize")),
-        "min_partitions": values.get("minPartitions"),
+        **_fields(_COMMON, values),
     }
 
 

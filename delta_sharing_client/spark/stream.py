@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.data_source_options import MAX_FILES, parse_stream_options
 from delta_sharing_client.spark.listing_cache import ListingCache
 from delta_sharing_client.spark.partition_plan import divide, encode_plan
 from delta_sharing_client.spark.schema_change_check import SchemaChangeCheck
@@ -22,7 +23,6 @@ from delta_sharing_client.spark.schema_log import SchemaLog
 from delta_sharing_client.spark.spark_schema import asked_columns
 from delta_sharing_client.spark.stream_files import Listing
 from delta_sharing_client.spark.stream_offsets import BEFORE, Admission, Offset, StreamFile, count_until, pending
-from delta_sharing_client.spark.stream_options import MAX_FILES, parse_stream_options
 from delta_sharing_client.spark.stream_table import StreamTable, open_stream
 from delta_sharing_client.spark.version_poller import VersionPoller
 from delta_sharing_client.wire.requests import QueryRequest

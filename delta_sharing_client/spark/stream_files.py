@@ -20,9 +20,9 @@ from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
+from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import mode_of
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset, StreamFile, count_until
-from delta_sharing_client.spark.stream_options import StreamOptions
 from delta_sharing_client.spark.stream_table import StreamTable
 from delta_sharing_client.wire.answers import TableInfo
 from delta_sharing_client.wire.file_block import FileBlock

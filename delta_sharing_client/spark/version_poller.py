@@ -16,7 +16,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.spark.stream_options import StreamOptions
+from delta_sharing_client.spark.data_source_options import StreamOptions
 
 logger = logging.getLogger("delta_sharing_client.spark")
 

@@ -15,8 +15,14 @@ from test_stream_planning import PASSES, deleting, rewriting
 import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
-from delta_sharing_client.spark.data_source_options import OPTIONS, STREAM_OPTIONS
-from delta_sharing_client.spark.stream_options import INTERVAL, MAX_FILES, MAX_VERSIONS, MIN_INTERVAL
+from delta_sharing_client.spark.data_source_options import (
+    INTERVAL,
+    MAX_FILES,
+    MAX_VERSIONS,
+    MIN_INTERVAL,
+    OPTIONS,
+    STREAM_OPTIONS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from change_tables import COLUMNS, FEED, ChangeTable, column, rows
 
 from delta_sharing_client.errors import SchemaChangedError, StreamError
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.stream_options import parse_stream_options
+from delta_sharing_client.spark.data_source_options import parse_stream_options
 
 ID, S = COLUMNS
 MORE = column("n", "integer")
