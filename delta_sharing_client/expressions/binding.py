@@ -17,6 +17,7 @@ from delta_sharing_client.expressions.literals import date_literal, is_null, pla
 from delta_sharing_client.expressions.predicates import (
     And,
     Compare,
+    Constant,
     In,
     IsNull,
     Not,
@@ -24,8 +25,9 @@ from delta_sharing_client.expressions.predicates import (
     Or,
     Predicate,
     is_float,
+    joined,
 )
-from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
+from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
 #: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; or SQL text.
@@ -85,39 +87,29 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
         ColumnError: a column is unknown.
         MissingDependencyError: `filters` is SQL text, and sqlglot is not installed.
     """
+    filters = freeze_filters(filters)
     if isinstance(filters, str):
         from delta_sharing_client.expressions.sql_filters import parse_sql_filter  # which builds on this module
 
         return parse_sql_filter(filters, schema)
-    if isinstance(filters, bytes) or not isinstance(filters, Iterable):
-        raise FilterError(
-            f"filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
-            f"not {type(filters).__name__}"
-        )
-    items = list(filters)
-    if not items:
-        return None
-    if all(_is_term(item) for item in items):
-        return _all([_bind_term(item, schema) for item in items])
-    groups: list[Predicate] = []
-    flat = any(_is_term(item) for item in items)
-    for group in items:
-        if flat and _is_term(group):
-            continue
-        if isinstance(group, str | bytes) or not isinstance(group, Iterable):
-            raise _not_a_term(group)
-        terms = list(group)
-        if flat:
-            if not terms or not all(_is_term(term) for term in terms):
-                raise _not_a_term(group)
+    items = () if filters is None else filters
+    if any(map(_is_term, items)):
+        if any(isinstance(item, list | tuple) and item and all(map(_is_term, item)) for item in items):
             raise FilterError(
                 "filters mixes tuples and lists of tuples: write [(column, operator, value), ...] for AND, or put "
                 "each alternative of an OR in a list of its own"
             )
-        if not terms:
-            raise FilterError("filters has an empty group; an empty AND would match every row")
-        groups.append(_all([_bind_term(term, schema) for term in terms]))
-    return groups[0] if len(groups) == 1 else Or(tuple(groups))
+        return joined(And, [_bind_term(item, schema) for item in items])
+    groups = [joined(And, [_bind_term(term, schema) for term in _terms_of(item)]) for item in items]
+    return joined(Or, groups) if groups else None
+
+
+def _terms_of(group: Any) -> Sequence[Any]:
+    if not isinstance(group, list | tuple):
+        raise _not_a_term(group)
+    if not group:
+        raise FilterError("filters has an empty group; an empty AND would match every row")
+    return group
 
 
 def _is_term(item: Any) -> bool:
@@ -128,10 +120,6 @@ def _is_term(item: Any) -> bool:
 
 def _not_a_term(item: Any) -> FilterError:
     return FilterError(f"{item!r} in filters is not a (column, operator, value) tuple")
-
-
-def _all(parts: list[Predicate]) -> Predicate:
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
 def _bind_term(term: Any, schema: StructType) -> Predicate:
@@ -152,7 +140,9 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise FilterError(f"filters: {operator!r} on {column.name!r} takes a list, not {value!r}")
-        return _bind_in(column, list(value), negated=op == "not in")
+        if op == "not in":
+            return Not(bind_membership(column, list(value)))
+        return bind_membership(column, [item for item in value if not is_null(item)])
     if op not in _OPERATORS:
         raise FilterError(
             f"filters: unknown operator {operator!r} on {column.name!r}; "
@@ -172,20 +162,18 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
     return bind_comparison(column, _OPERATORS[op], value)
 
 
-def _bind_in(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
+def bind_membership(column: StructField, values: list[Any]) -> Predicate:
+    """Bind ``column IN (values)``; with a null among the values the result is true or null.
+
+    Raises:
+        FilterError: a value does not fit the column's type, or the type cannot be compared.
+    """
     if column.type == PrimitiveType("variant"):
         raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
     known = [value for value in values if not is_null(value)]
-    bound: list[Value] = []
-    for value in known:
-        term = bind_comparison(column, "=", value)
-        if isinstance(term, Compare):
-            bound.append(term.value)
-    if len(known) < len(values) and negated:
-        # x NOT IN (..., NULL) is false or null in SQL: no row remains.
-        return And((IsNull(column), Not(IsNull(column))))
-    membership = In(column, tuple(dict.fromkeys(bound)))
-    return Not(membership) if negated else membership
+    terms = [bind_comparison(column, "=", value) for value in known]
+    membership = In(column, tuple(dict.fromkeys(term.value for term in terms if isinstance(term, Compare))))
+    return membership if len(known) == len(values) else Or((membership, Constant(None)))
 
 
 def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:

@@ -20,6 +20,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
+from delta_sharing_client.expressions.literals import following_text
 from delta_sharing_client.model.numbers import DOUBLE_ERROR, WIDE, is_saturated
 from delta_sharing_client.model.partition_values import (
     INTEGER_BITS,
@@ -142,15 +143,7 @@ def _text(value: str, *, upper: bool) -> str | None:
         pass  # truncated within a character
     half = _HALVES.search(value)
     whole = value[: half.start()] if half else value
-    return _after_cut(whole.rstrip("?")) if upper else whole
-
-
-def _after_cut(value: str) -> str | None:
-    """Return the least string after all strings with the prefix `value`; None if there is none."""
-    if not value:
-        return None
-    following = ord(value[-1]) + 1
-    return value[:-1] + chr(0xE000 if following == 0xD800 else following)
+    return following_text(whole.rstrip("?")) if upper else whole
 
 
 def _time(value: str, *, wall_clock: bool, upper: bool) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from delta_sharing_client.expressions.predicates import And, In, IsNull, Not, Or, Predicate, is_float
+from delta_sharing_client.expressions.predicates import And, Constant, In, IsNull, Not, Or, Predicate, is_float
 from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import StructField
 
@@ -68,6 +68,8 @@ def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBoun
     if isinstance(predicate, Not):
         inner = outcomes(predicate.part, bounds_of)
         return (FALSE if inner & TRUE else 0) | (TRUE if inner & FALSE else 0) | (inner & NULL)
+    if isinstance(predicate, Constant):
+        return NULL if predicate.value is None else TRUE if predicate.value else FALSE
     bounds = bounds_of(predicate.column)
     if bounds is None:
         if isinstance(predicate, In) and not predicate.values:

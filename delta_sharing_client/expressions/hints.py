@@ -33,6 +33,7 @@ from typing import Any, Final, TypeAlias
 from delta_sharing_client.expressions.predicates import (
     And,
     Compare,
+    Constant,
     In,
     IsNull,
     Not,
@@ -154,13 +155,16 @@ def _hint(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | Non
     if isinstance(node, Not):
         return _hint(node.part, columns, negated=not negated)
     if isinstance(node, And | Or):
-        # Partition columns first, for older servers. The sort is stable.
-        parts = sorted(node.parts, key=lambda part: not _on_partitions(part, columns))
+        # A part that is null makes no row match. Partition columns first, for older servers; the sort is stable.
+        known_parts = [part for part in node.parts if part != Constant(None)]
+        parts = sorted(known_parts, key=lambda part: not _on_partitions(part, columns))
         hints = [_hint(part, columns, negated=negated) for part in parts]
         known = [part for part in hints if part is not None]
         if isinstance(node, And) != negated:
             return _join("and", known)
         return _join("or", known) if len(known) == len(hints) else None
+    if isinstance(node, Constant):
+        return None
     if node.column.name in columns.partitions:
         return _partition_hint(node, negated=negated, renamed=node.column.name in columns.renamed)
     return _bounds_hint(node, negated=negated) if node.column.name in columns.data else None

@@ -83,3 +83,12 @@ def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
     if isinstance(value, date) and value == value:
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
     raise FilterError(f"filters: {value!r} ({type(value).__name__}) is not a time")
+
+
+def following_text(prefix: str) -> str | None:
+    """Return the least string after all strings with a prefix, by code points; None if there is none."""
+    rest = prefix.rstrip("\U0010ffff")
+    if not rest:
+        return None
+    following = ord(rest[-1]) + 1
+    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)

@@ -12,7 +12,7 @@ returned. NaN follows IEEE 754: it is not equal to any value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -47,6 +47,13 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """A condition without a column; None is SQL's NULL."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     """The conjunction of predicates."""
 
@@ -67,7 +74,17 @@ class Not:
     part: Predicate
 
 
-Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
+Predicate: TypeAlias = Compare | In | IsNull | Constant | And | Or | Not
+
+
+def joined(kind: type[And | Or], parts: Iterable[Predicate]) -> Predicate:
+    """Return the conjunction or the disjunction of predicates, flattened, without neutral constants."""
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,))]
+    neutral, decisive = Constant(kind is And), Constant(kind is Or)
+    if decisive in flat:
+        return decisive
+    rest = tuple(part for part in flat if part != neutral)
+    return kind(rest) if len(rest) > 1 else rest[0] if rest else neutral
 
 
 def columns_of(predicate: Predicate) -> Iterator[StructField]:
@@ -77,7 +94,7 @@ def columns_of(predicate: Predicate) -> Iterator[StructField]:
             yield from columns_of(part)
     elif isinstance(predicate, Not):
         yield from columns_of(predicate.part)
-    else:
+    elif not isinstance(predicate, Constant):
         yield predicate.column
 
 

@@ -8,8 +8,7 @@ Supported are comparisons of a column with a literal in either order (`=`, `==`,
 ``DATE '...'``, ``TIMESTAMP '...'``, ``TIMESTAMP_NTZ '...'``, ``X'...'``, `TRUE`, `FALSE`, `NULL`, and a
 `CAST` of these. Names that are no plain identifiers need backticks. Times without a zone are UTC.
 
-NULL follows SQL: a condition that is null matches no row. NOT is pushed down to the comparisons, where null stays
-null. A comparison that is null for all rows is then equivalent to false.
+NULL follows SQL: a condition that is null matches no row.
 """
 
 from __future__ import annotations
@@ -19,8 +18,19 @@ from decimal import Decimal
 from typing import Any, Final
 
 from delta_sharing_client.errors import ColumnError, FilterError
-from delta_sharing_client.expressions.binding import bind_comparison, bind_filters
-from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Operator, Or, Predicate
+from delta_sharing_client.expressions.binding import bind_comparison, bind_membership
+from delta_sharing_client.expressions.literals import following_text
+from delta_sharing_client.expressions.predicates import (
+    And,
+    Compare,
+    Constant,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    joined,
+)
 from delta_sharing_client.expressions.sql_syntax import Node, SqlText, bare
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 
@@ -42,7 +52,7 @@ def parse_sql_filter(text: str, schema: StructType) -> Predicate | None:
         schema: the table's columns.
 
     Returns:
-        The predicate; None if all rows match.
+        The predicate; None if the text has only comments.
 
     Raises:
         FilterError: the text is no SQL, or has an unsupported part.
@@ -51,76 +61,61 @@ def parse_sql_filter(text: str, schema: StructType) -> Predicate | None:
     """
     source = SqlText(text)
     node = source.parse()
-    if node is None:
-        return None
     try:
-        result = _Binder(source, schema).condition(node, negated=False)
+        return None if node is None else _Binder(source, schema).condition(node)
     except RecursionError:
         raise FilterError("filters: the SQL text is nested too deeply") from None
-    if not isinstance(result, bool):
-        return result
-    if result:
-        return None
-    if not schema.fields:
-        raise FilterError("filters: the table has no columns to filter by")
-    return In(schema.fields[0], ())
 
 
 class _Binder:
-    """Binds a syntax tree to a table's columns.
-
-    A condition becomes a predicate, or a bool if it is constant.
-    """
+    """Binds a syntax tree to a table's columns."""
 
     def __init__(self, source: SqlText, schema: StructType) -> None:
         self._source = source
         self._schema = schema
-        self._conditions: Mapping[str, Callable[[Node, bool], Predicate | bool]] = {
-            "and": self._connected,
-            "or": self._connected,
-            "not": lambda node, negated: self.condition(node.this, not negated),
+        self._conditions: Mapping[str, Callable[[Node], Predicate]] = {
+            "and": lambda node: joined(And, map(self.condition, _operands(node))),
+            "or": lambda node: joined(Or, map(self.condition, _operands(node))),
+            "not": lambda node: _negation(self.condition(node.this)),
             "nullsafeeq": self._null_safe,
-            "nullsafeneq": lambda node, negated: self._null_safe(node, not negated),
+            "nullsafeneq": lambda node: Not(self._null_safe(node)),
             "in": self._in,
             "between": self._between,
             "like": self._like,
             "escape": self._like,
             "is": self._is,
             "column": self._truth,
-            "boolean": lambda node, negated: bool(node.this) != negated,
-            "null": lambda node, negated: False,
+            "boolean": lambda node: Constant(bool(node.this)),
+            "null": lambda node: Constant(None),
             **dict.fromkeys(_OPERATORS, self._comparison),
         }
 
-    def condition(self, node: Node, negated: bool) -> Predicate | bool:
-        """Bind a condition or its negation."""
+    def condition(self, node: Node) -> Predicate:
+        """Bind a condition."""
         node = bare(node)
         bind = self._conditions.get(node.key)
         if bind is None:
             raise self._source.unsupported(node, "is not a condition that a filter can hold")
-        return bind(node, negated)
+        predicate = bind(node)
+        return _negation(predicate) if node.args.get("negate") else predicate
 
-    def _connected(self, node: Node, negated: bool) -> Predicate | bool:
-        conjunction = (node.key == "and") != negated
-        return _join([self.condition(operand, negated) for operand in _operands(node)], conjunction)
-
-    def _comparison(self, node: Node, negated: bool) -> Predicate | bool:
+    def _comparison(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expression")
-        return self._compare(node, node.this, _OPERATORS[node.key], node.expression, negated)
+        return self._compare(node, node.this, _OPERATORS[node.key], node.expression)
 
-    def _compare(self, node: Node, left: Node, op: Operator, right: Node, negated: bool) -> Predicate | bool:
+    def _compare(self, node: Node, left: Node, op: Operator, right: Node) -> Predicate:
         column, value = self._operand(left), self._operand(right)
         if not isinstance(column, StructField):
             column, value, op = value, column, _FLIPPED[op]
         if isinstance(value, StructField):
             raise self._source.unsupported(node, "compares two columns")
-        if isinstance(column, StructField):
-            return value is not None and _signed(bind_comparison(column, op, value), negated)
         if column is None or value is None:
-            return False
-        return self._constant(node, column, op, value) != negated
+            return Constant(None)
+        if isinstance(column, StructField):
+            return bind_comparison(column, op, value)
+        return self._constant(node, column, op, value)
 
-    def _constant(self, node: Node, left: Any, op: Operator, right: Any) -> bool:
+    def _constant(self, node: Node, left: Any, op: Operator, right: Any) -> Constant:
         """Compare two literals."""
         for side in (left, right):
             if isinstance(side, str) and self._schema.find(side) is not None:
@@ -137,45 +132,31 @@ class _Binder:
             results: Mapping[str, bool] = {"=": left == right, "<": left < right, ">": left > right}
         except ArithmeticError:  # a decimal against a NaN
             raise self._source.unsupported(node, "compares what has no order") from None
-        return not results["="] if op == "!=" else any(results.get(part, False) for part in op)
+        return Constant(not results["="] if op == "!=" else any(results.get(part, False) for part in op))
 
-    def _null_safe(self, node: Node, negated: bool) -> Predicate | bool:
+    def _null_safe(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expression")
-        column, value = self._operand(node.this), self._operand(node.expression)
-        if not isinstance(column, StructField):
-            column, value = value, column
-        if isinstance(value, StructField):
-            raise self._source.unsupported(node, "compares two columns")
-        if not isinstance(column, StructField):
-            if column is None or value is None:
-                return (column is value) != negated
-            return self._constant(node, column, "=", value) != negated
-        if value is None:
-            return _signed(IsNull(column), negated)
-        equal = bind_comparison(column, "=", value)
-        return Or((IsNull(column), _signed(equal, True))) if negated else equal
+        left, right = self._operand(node.this), self._operand(node.expression)
+        if left is not None and right is not None:
+            equal = self._compare(node, node.this, "=", node.expression)
+            column = left if isinstance(left, StructField) else right
+            return _not_null(column, equal) if isinstance(column, StructField) else equal
+        column = right if left is None else left
+        return IsNull(column) if isinstance(column, StructField) else Constant(left is right)
 
-    def _in(self, node: Node, negated: bool) -> Predicate | bool:
+    def _in(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expressions", "negate")
-        negated ^= bool(node.args.get("negate"))
         column = self._operand(node.this)
         if not isinstance(column, StructField) or not node.expressions:
             raise self._source.unsupported(node, "is not a column IN a list of literals")
-        values = [self._source.literal(item) for item in node.expressions]
-        known = [value for value in values if value is not None]
-        if not known or (negated and len(known) < len(values)):
-            return False
-        bound = bind_filters([(column.name, "in", known)], self._schema)
-        return bound is not None and _signed(bound, negated)
+        return bind_membership(column, [self._source.literal(item) for item in node.expressions])
 
-    def _between(self, node: Node, negated: bool) -> Predicate | bool:
+    def _between(self, node: Node) -> Predicate:
         self._source.check(node, "this", "low", "high", "negate")
-        negated ^= bool(node.args.get("negate"))
-        lower = self._compare(node, node.this, ">=", node.args["low"], negated)
-        upper = self._compare(node, node.this, "<=", node.args["high"], negated)
-        return _join([lower, upper], not negated)
+        lower = self._compare(node, node.this, ">=", node.args["low"])
+        return joined(And, [lower, self._compare(node, node.this, "<=", node.args["high"])])
 
-    def _like(self, node: Node, negated: bool) -> Predicate | bool:
+    def _like(self, node: Node) -> Predicate:
         like, escape = node, "\\"
         if node.key == "escape":
             self._source.check(node, "this", "expression")
@@ -183,48 +164,46 @@ class _Binder:
         if like.key != "like" or not isinstance(escape, str) or len(escape) != 1:
             raise self._source.unsupported(node, "is not a LIKE with one character as its escape")
         self._source.check(like, "this", "expression", "negate")
-        negated ^= bool(like.args.get("negate"))
         column, pattern = self._operand(like.this), self._operand(like.expression)
         if isinstance(pattern, StructField):
             raise self._source.unsupported(node, "has a column as its pattern")
         if not isinstance(column, StructField) or column.type != _STRING:
             raise self._source.unsupported(node, "has no column of strings before LIKE")
         if pattern is None:
-            return False
+            return Constant(None)
         prefix, more = _prefix(pattern, escape) if isinstance(pattern, str) else (None, False)
         if prefix is None:
             raise self._source.unsupported(node, "has a pattern other than a prefix: '...%' or no wildcard at all")
         if not more:
-            return _signed(Compare(column, "=", prefix), negated)
-        following = _after(prefix)
-        bounds: list[Predicate | bool] = [_signed(Compare(column, ">=", prefix), negated)]
-        if following is not None:
-            bounds.append(_signed(Compare(column, "<", following), negated))
-        return _join(bounds, not negated)
+            matches: Predicate = Compare(column, "=", prefix)
+        else:
+            matches, following = Compare(column, ">=", prefix), following_text(prefix)
+            if following is not None:
+                matches = And((matches, Compare(column, "<", following)))
+        # `condition` negates a LIKE itself, but not the LIKE within an ESCAPE.
+        return _negation(matches) if like is not node and like.args.get("negate") else matches
 
-    def _is(self, node: Node, negated: bool) -> Predicate | bool:
+    def _is(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expression", "negate")
-        negated ^= bool(node.args.get("negate"))
         wanted, column = bare(node.expression), self._operand(node.this)
         if wanted.key not in ("null", "boolean"):
             raise self._source.unsupported(node, "is not an IS NULL, IS TRUE or IS FALSE")
         value = None if wanted.key == "null" else bool(wanted.this)
         if not isinstance(column, StructField):
-            return (column is value) != negated
+            return Constant(column is value)
         if value is None:
-            return _signed(IsNull(column), negated)
+            return IsNull(column)
         if column.type != _BOOLEAN:
             raise self._source.unsupported(
                 node, f"takes a column of booleans, and {column.name!r} is {column.type}"
             )
-        equal = Compare(column, "=", value)
-        return Or((IsNull(column), Not(equal))) if negated else equal
+        return _not_null(column, Compare(column, "=", value))
 
-    def _truth(self, node: Node, negated: bool) -> Predicate:
+    def _truth(self, node: Node) -> Predicate:
         column = self._column(node)
         if column.type != _BOOLEAN:
             raise self._source.unsupported(node, f"is {column.type}, and not a condition by itself")
-        return _signed(Compare(column, "=", True), negated)
+        return Compare(column, "=", True)
 
     def _operand(self, node: Node) -> Any:
         """Return a column, or the value of a literal; None for NULL."""
@@ -250,22 +229,6 @@ class _Binder:
         return column
 
 
-def _join(parts: list[Predicate | bool], conjunction: bool) -> Predicate | bool:
-    """Return the conjunction or the disjunction of conditions."""
-    rest: list[Predicate] = []
-    for part in parts:
-        if isinstance(part, bool):
-            if part != conjunction:
-                return part
-        elif isinstance(part, And if conjunction else Or):
-            rest.extend(part.parts)
-        else:
-            rest.append(part)
-    if len(rest) < 2:
-        return rest[0] if rest else conjunction
-    return And(tuple(rest)) if conjunction else Or(tuple(rest))
-
-
 def _operands(node: Node) -> Iterator[Node]:
     """Yield the operands of a chain of ANDs or ORs of any length."""
     chain: list[Node] = []
@@ -277,10 +240,13 @@ def _operands(node: Node) -> Iterator[Node]:
     yield from reversed(chain)
 
 
-def _signed(predicate: Predicate, negated: bool) -> Predicate:
-    if not negated:
-        return predicate
+def _negation(predicate: Predicate) -> Predicate:
     return predicate.part if isinstance(predicate, Not) else Not(predicate)
+
+
+def _not_null(column: StructField, predicate: Predicate) -> Predicate:
+    """Return a predicate on a column, false instead of null."""
+    return And((Not(IsNull(column)), predicate))
 
 
 def _prefix(pattern: str, escape: str) -> tuple[str | None, bool]:
@@ -300,12 +266,3 @@ def _prefix(pattern: str, escape: str) -> tuple[str | None, bool]:
         characters.append(character)
         position += 1
     return "".join(characters), False
-
-
-def _after(prefix: str) -> str | None:
-    """Return the least string after all strings with a prefix, by code points; None if there is none."""
-    rest = prefix.rstrip("\U0010ffff")
-    if not rest:
-        return None
-    following = ord(rest[-1]) + 1
-    return rest[:-1] + chr(0xE000 if following == 0xD800 else following)

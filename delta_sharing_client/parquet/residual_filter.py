@@ -8,7 +8,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or, Predicate, is_float
+from delta_sharing_client.expressions.predicates import (
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    is_float,
+)
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.model.schema import PrimitiveType, StructField
 
@@ -42,6 +52,8 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
         return result
     if isinstance(predicate, Not):
         return pc.invert(_evaluate(predicate.part, batch))
+    if isinstance(predicate, Constant):
+        return pa.repeat(pa.scalar(predicate.value, pa.bool_()), len(batch))
     column = batch.column(batch.schema.get_field_index(predicate.column.name))
     if isinstance(predicate, IsNull):
         return pc.is_null(column)

@@ -11,7 +11,17 @@ import pytest
 
 from delta_sharing_client.errors import ColumnError, FilterError
 from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.expressions.predicates import And, Compare, In, IsNull, Not, Or, columns_of, is_float
+from delta_sharing_client.expressions.predicates import (
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Or,
+    columns_of,
+    is_float,
+)
 from delta_sharing_client.model.schema import (
     ArrayType,
     DecimalType,
@@ -96,7 +106,6 @@ class TestShape:
     def test_lists_and_tuples_are_all_the_same(self):
         assert bind_filters((["long", "=", 1],), SCHEMA) == bind(("long", "=", 1))
         assert bind_filters([(["long", "=", 1],)], SCHEMA) == bind(("long", "=", 1))
-        assert bind_filters(iter([("long", "=", 1)]), SCHEMA) == bind(("long", "=", 1))
 
     @pytest.mark.parametrize("flip", [1, -1])
     def test_a_mix_of_terms_and_groups_raises(self, flip):
@@ -108,7 +117,7 @@ class TestShape:
     def test_the_malformed_term_is_named(self, wrong):
         with pytest.raises(FilterError, match=r"is not a \(column, operator, value\) tuple") as caught:
             bind_filters([("long", ">", 3), wrong], SCHEMA)
-        assert str(caught.value).startswith(repr(wrong))
+        assert str(caught.value).startswith(repr(wrong or ()))
 
     def test_a_similar_column_is_suggested(self):
         with pytest.raises(ColumnError, match=r"'lnog'.*; did you mean 'long'\?"):
@@ -208,9 +217,9 @@ class TestIn:
         assert bind(("byte", "in", [1, 1000, 1.5, float("nan")])) == In(column("byte"), (1,))
 
     def test_null_in_a_list(self):
-        assert bind(("long", "in", [1, None])) == In(column("long"), (1,))
-        nothing = bind(("long", "not in", [1, None]))
-        assert nothing == And((IsNull(column("long")), Not(IsNull(column("long")))))
+        membership = In(column("long"), (1,))
+        assert bind(("long", "in", [1, None])) == membership
+        assert bind(("long", "not in", [1, None])) == Not(Or((membership, Constant(None))))
 
     @pytest.mark.parametrize(
         "values",
