@@ -11,7 +11,7 @@ from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
 from delta_sharing_client.scan.data_skipping import project
-from delta_sharing_client.wire.answers import ChangesAnswer
+from delta_sharing_client.wire.answers import Answer
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TableHistory:
     protocols: tuple[Protocol, ...]
 
     @classmethod
-    def of(cls, answer: ChangesAnswer[Any], ending_version: int | None, what: str) -> TableHistory:
+    def of(cls, answer: Answer[Any, Any], ending_version: int | None, what: str) -> TableHistory:
         """Return the history in an answer.
 
         Args:

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, QueryError
 from delta_sharing_client.options import TransportOptions
@@ -28,6 +28,8 @@ from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: Converts the decoded actions of an answer; called once per attempt.
+Read: TypeAlias = Callable[[Response, Iterator[Decoded]], T]
 
 #: The first and the longest wait between two polls, in seconds, and the ratio of each wait to the one before.
 _FIRST_WAIT: Final = 0.5
@@ -61,7 +63,7 @@ class TableQuery:
         self._key = ""
         self._query_id: str | None = None
 
-    def page(self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]) -> T:
+    def page(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T:
         """Return a page of the answer; waits for an asynchronous one.
 
         Args:
@@ -90,9 +92,7 @@ class TableQuery:
         self.hints_refused = True
         return answer
 
-    def _page(
-        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
-    ) -> T:
+    def _page(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T:
         if request.page_token is None:
             self._key, self._query_id = str(uuid.uuid4()), None
         try:
@@ -104,9 +104,7 @@ class TableQuery:
         self._asynchronous = False
         return self._poll(request, read)
 
-    def _poll(
-        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
-    ) -> T:
+    def _poll(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T:
         began = self._caller.retrier.clock()
         wait = _FIRST_WAIT
         while isinstance(answer := self._send(request, read), QueryStatus):
@@ -125,9 +123,7 @@ class TableQuery:
             wait = min(wait * _GROWTH, _LONGEST_WAIT)
         return answer
 
-    def _send(
-        self, request: QueryRequest | VersionsRequest, read: Callable[[Response, Iterator[Decoded]], T]
-    ) -> T | QueryStatus:
+    def _send(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T | QueryStatus:
         query_id, body = self._query_id, request.body()
         resource = self._table.at("query")
         if query_id is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
@@ -184,7 +183,7 @@ class Caller:
             duplicates: DuplicateFiles = DuplicateFiles(what, changes=changes)
 
             def fetch_page(token: str | None, known: DuplicateFiles = duplicates) -> tuple[Page[T], str | None]:
-                page = fetch(request if token is None else replace(request, page_token=token), known)
+                page = fetch(request if token is None else request.page(token), known)
                 return page, page.next_token
 
             pages = iter_pages(fetch_page, what)

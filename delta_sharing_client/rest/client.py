@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
 from delta_sharing_client.auth.external import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
@@ -35,10 +35,9 @@ from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Retrier
 from delta_sharing_client.wire.answers import (
-    ChangesAnswer,
+    Answer,
     Convert,
     Page,
-    QueryAnswer,
     TableInfo,
     keep_files,
     read_metadata,
@@ -53,12 +52,12 @@ from delta_sharing_client.wire.requests import (
     VersionsRequest,
     check_version,
     format_timestamp,
-    pinned,
-    wire_timestamp,
 )
 from delta_sharing_client.wire.time_travel import check_time_travel
 
 T = TypeVar("T")
+ChangeRequest: TypeAlias = ChangesRequest | VersionsRequest
+R = TypeVar("R", QueryRequest, ChangeRequest)
 
 #: Statuses of servers that lack an endpoint.
 _NO_ENDPOINT: Final = frozenset({404, 405, 501})
@@ -239,55 +238,35 @@ class RestClient:
         return self._caller.get_actions(resource.at("metadata"), formats, params, read)
 
     @overload
-    def query_table(self, table: Table, request: QueryRequest) -> QueryAnswer[FileAction]: ...
+    def query_table(self, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]: ...
     @overload
-    def query_table(self, table: Table, request: QueryRequest, convert: Convert[T]) -> QueryAnswer[T]: ...
+    def query_table(self, table: Table, request: QueryRequest, convert: Convert[T]) -> Answer[T, QueryRequest]: ...
     def query_table(
         self, table: Table, request: QueryRequest, convert: Convert[Any] = keep_files
-    ) -> QueryAnswer[Any]:
+    ) -> Answer[Any, QueryRequest]:
         """Return the files of a table's snapshot, of all pages ("Read Data from a Table").
 
         Args:
             table: the table.
             request: the query.
             convert: called once per page attempt with protocol and metadata; returns the function that converts
-                a file, or returns None to leave it out. By default the actions are returned.
+                the files. By default the actions are returned.
 
         Raises:
             VersionMismatchError: the answer is for another version or a later time than requested, or the table
                 changed between two pages.
         """
-        need_urls(table)
-        remedy = snapshot_advice(request.version, wire_timestamp(request.timestamp))
-        resource = table_resource(table).with_advice(400, remedy)
-        query = TableQuery(self._caller, resource, self.options)
-
-        def fetch(asked: QueryRequest, duplicates: DuplicateFiles) -> Page[Any]:
-            def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
-                version, what = version_of(response), resource.what
-                actions = check_time_travel(
-                    actions, version=asked.version, timestamp=asked.timestamp, answered=version, what=what
-                )
-                return read_page(actions, version=version, what=what, convert=convert, duplicates=duplicates)
-
-            return query.page(asked, read)
-
-        page = self._caller.all_pages(request, fetch, resource.what, changes=False)
-        protocol, metadata = page.head(resource.what)
-        asked = pinned(request.without_hints() if query.hints_refused else request, protocol.response_format)
-        return QueryAnswer(page.version, protocol, metadata, page.items, page.end, asked)
+        return self._files(table, request, convert, snapshot_advice(request.version, request.timestamp))
 
     @overload
-    def table_changes(
-        self, table: Table, request: ChangesRequest | VersionsRequest
-    ) -> ChangesAnswer[FileAction]: ...
+    def table_changes(self, table: Table, request: ChangeRequest) -> Answer[FileAction, ChangeRequest]: ...
     @overload
     def table_changes(
-        self, table: Table, request: ChangesRequest | VersionsRequest, convert: Convert[T]
-    ) -> ChangesAnswer[T]: ...
+        self, table: Table, request: ChangeRequest, convert: Convert[T]
+    ) -> Answer[T, ChangeRequest]: ...
     def table_changes(
-        self, table: Table, request: ChangesRequest | VersionsRequest, convert: Convert[Any] = keep_files
-    ) -> ChangesAnswer[Any]:
+        self, table: Table, request: ChangeRequest, convert: Convert[Any] = keep_files
+    ) -> Answer[Any, ChangeRequest]:
         """Return the files of a table's changes, of all pages.
 
         The request selects the change feed ("Read Change Data Feed from a Table"), or the files that versions
@@ -299,31 +278,46 @@ class RestClient:
             request: the range of changes.
             convert: as for `query_table`.
         """
+        return self._files(table, request, convert, changes_advice(request))
+
+    def _files(self, table: Table, request: R, convert: Convert[Any], remedy: str | None) -> Answer[Any, R]:
         need_urls(table)
-        resource = table_resource(table).with_advice(400, changes_advice(request))
+        resource = table_resource(table).with_advice(400, remedy)
+        what = resource.what
         query = TableQuery(self._caller, resource, self.options)
 
-        def fetch(asked: ChangesRequest | VersionsRequest, duplicates: DuplicateFiles) -> Page[Any]:
+        changes = not isinstance(request, QueryRequest)
+
+        def fetch(asked: R, duplicates: DuplicateFiles) -> Page[Any]:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
+                version, ending_version = version_of(response), None
+                if isinstance(asked, QueryRequest):
+                    actions = check_time_travel(
+                        actions, version=asked.version, timestamp=asked.timestamp, answered=version, what=what
+                    )
+                else:
+                    ending_version = asked.ending_version
                 return read_page(
                     actions,
-                    version=version_of(response),
-                    what=resource.what,
+                    version=version,
+                    what=what,
                     convert=convert,
                     duplicates=duplicates,
-                    changes=True,
-                    ending_version=asked.ending_version,
+                    changes=changes,
+                    ending_version=ending_version,
                 )
 
-            if isinstance(asked, VersionsRequest):
-                return query.page(asked, read)
-            return self._caller.get_actions(resource.at("changes"), asked.formats, asked.params(), read)
+            if isinstance(asked, ChangesRequest):
+                return self._caller.get_actions(resource.at("changes"), asked.formats, asked.params(), read)
+            return query.page(asked, read)
 
-        page: Page[Any] = self._caller.all_pages(request, fetch, resource.what, changes=True)
-        protocol, metadata = page.head(resource.what)
+        page = self._caller.all_pages(request, fetch, what, changes=changes)
+        protocol, metadata = page.head(what)
+        if query.hints_refused and isinstance(request, QueryRequest):
+            request = request.without_hints()
+        asked = request.pinned(protocol.response_format)
         history = tuple(page.historical), tuple(page.protocols)
-        asked = pinned(request, protocol.response_format)
-        return ChangesAnswer(page.version, protocol, metadata, page.items, page.end, asked, *history)
+        return Answer(page.version, protocol, metadata, page.items, page.end, asked, *history)
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return temporary credentials for a table's directory ("temporary-table-credentials").

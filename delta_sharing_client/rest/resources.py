@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from delta_sharing_client.model.names import Schema, Share, Table, check_name
-from delta_sharing_client.wire.requests import ChangesRequest, VersionsRequest, wire_timestamp
+from delta_sharing_client.wire.requests import (
+    ChangesRequest,
+    Timestamp,
+    VersionsRequest,
+    format_timestamp,
+    wire_timestamp,
+)
 
 _FORBIDDEN: Final = "The token is valid, but not for this; ask the provider for access"
 
@@ -57,7 +63,7 @@ def table_resource(table: Table) -> Resource:
     return replace(resource, what=f"table {table.full_name}", advice=advice)
 
 
-def snapshot_advice(version: int | None, timestamp: str | None) -> str | None:
+def snapshot_advice(version: int | None, timestamp: Timestamp | None) -> str | None:
     """Return the remedy if the server refuses to read a version or a time of a table; None for the latest."""
     if version is not None:
         return (
@@ -66,8 +72,8 @@ def snapshot_advice(version: int | None, timestamp: str | None) -> str | None:
         )
     if timestamp is not None:
         return (
-            f"The version at {timestamp} was requested: request a time from the first version of the table to its "
-            "latest; a table shared without its history has the latest version only"
+            f"The version at {format_timestamp(timestamp)} was requested: request a time from the first version "
+            "of the table to its latest; a table shared without its history has the latest version only"
         )
     return None
 

@@ -24,7 +24,7 @@ from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import Refresh, StorageReader
-from delta_sharing_client.wire.answers import QueryAnswer, TableInfo
+from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class ServerPlanner:
             specs.append(scan_spec(options, protocol, metadata, self._what))
             return TaskPlanner(specs[-1])
 
-        answer: QueryAnswer[FileScanTask | SkipReason] = self.rest.query_table(self.table, request, convert)
+        answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(
+            self.table, request, convert
+        )
         if described is not None:
             self._check_version(answer.version, described.version, options)
         tasks, skipped = split_skipped(answer.items)

@@ -22,7 +22,7 @@ from delta_sharing_client.model.actions import (
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
+from delta_sharing_client.wire.requests import AnyRequest
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ T = TypeVar("T")
 MAX_OTHERS: Final = 1_000_000
 
 
-#: Called once per page, as soon as its protocol and metadata are known. Returns what makes items of files; it may
-#: make fewer items than it is given files.
+#: Called once per page, as soon as its protocol and metadata are known. Returns the function that converts files
+#: to items; it may drop files.
 Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileBlock], list[T]]]
 
 
@@ -51,49 +51,21 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryAnswer(Generic[T]):
-    """A table's snapshot ("Read Data from a Table"), all pages of it.
+class Answer(TableInfo, Generic[T, AnyRequest]):
+    """All pages of an answer to /query or /changes; `version` is the first version of changes.
 
     Attributes:
-        version: the table version answered for, if the server reports it.
-        protocol: what a reader must support.
-        metadata: schema, partition columns, properties.
         items: the files, or what `Convert` made of them, in the server's order.
         end: refresh token of the first page and the earliest URL expiry of all pages, if known.
-        request: asks for the same files again: the request that was made, in the response format of the answer, on
-            which their ids depend, and less the hints if the server refused them.
+        request: requests the same files again: the request in the response format of the answer, on which their
+            ids depend, and without hints if the server refused them.
+        historical: the metadata of later versions of changes that changed it, each with its `version`.
+        protocols: the protocols of later versions of changes that changed it.
     """
 
-    version: int | None
-    protocol: Protocol
-    metadata: Metadata
     items: list[T] = field(repr=False)
     end: EndStreamAction | None
-    request: QueryRequest = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ChangesAnswer(Generic[T]):
-    """A table's changes ("Read Change Data Feed from a Table"), all pages of them.
-
-    Attributes:
-        version: the starting version of the files, if the server reports it.
-        protocol: what a reader must support.
-        metadata: schema, partition columns, properties.
-        items: the files, or what `Convert` made of them, in the server's order.
-        end: the earliest URL expiry of all pages, if known.
-        request: asks for the same files again: the request that was made, in the response format of the answer.
-        historical: the metadata of versions in the range that changed it, each with its `version`; only
-            where they were asked for.
-        protocols: the protocols of versions in the range that changed it; only where they were asked for.
-    """
-
-    version: int | None
-    protocol: Protocol
-    metadata: Metadata
-    items: list[T] = field(repr=False)
-    end: EndStreamAction | None
-    request: ChangesRequest | VersionsRequest = field(repr=False)
+    request: AnyRequest = field(repr=False)
     historical: tuple[Metadata, ...] = ()
     protocols: tuple[Protocol, ...] = ()
 
@@ -105,23 +77,17 @@ def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], 
 
 @dataclass(slots=True)
 class Page(Generic[T]):
-    """One page of an answer, read to its end; the first one grows into the whole.
+    """One page of an answer, read to its end; the first one grows into the whole (see `Answer`).
 
-    Attributes:
-        version: the answer's `Delta-Table-Version`.
-        protocol, metadata: None on a following page that has no files.
-        items: what `Convert` made of the files.
-        end: the last line.
-        historical: metadata after the first.
-        protocols: protocols after the first.
+    A later page without files has neither protocol nor metadata.
     """
 
     version: int | None
-    protocol: Protocol | None
-    metadata: Metadata | None
-    items: list[T]
-    end: EndStreamAction | None
-    historical: list[Metadata]
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    items: list[T] = field(default_factory=list)
+    end: EndStreamAction | None = None
+    historical: list[Metadata] = field(default_factory=list)
     protocols: list[Protocol] = field(default_factory=list)
 
     @property
@@ -130,22 +96,14 @@ class Page(Generic[T]):
         return self.end.next_page_token if self.end is not None else None
 
     def head(self, what: str) -> tuple[Protocol, Metadata]:
-        """Return protocol and metadata.
-
-        Raises:
-            ProtocolError: the page lacks them.
-        """
+        """Return protocol and metadata; raise `ProtocolError` if one is missing."""
         if self.protocol is None or self.metadata is None:
             missing = "protocol" if self.protocol is None else "metadata"
             raise ProtocolError(f"{what}: the answer has no {missing} line")
         return self.protocol, self.metadata
 
     def add_protocol(self, protocol: Protocol, what: str, *, changes: bool) -> None:
-        """Add a protocol line; in changes one after the metadata is that of a later version.
-
-        Raises:
-            ProtocolError: it differs from the first one.
-        """
+        """Add a protocol line; in changes, one after the metadata is that of a later version."""
         if changes and self.metadata is not None:
             self.protocols.append(protocol)
         elif self.protocol in (None, protocol):
@@ -154,11 +112,7 @@ class Page(Generic[T]):
             raise ProtocolError(f"{what}: the answer has two different protocol lines")
 
     def add_metadata(self, metadata: Metadata, what: str, *, changes: bool) -> None:
-        """Add a metadata line; in changes a second one is that of a later version.
-
-        Raises:
-            ProtocolError: it precedes the protocol line, or differs from the first one.
-        """
+        """Add a metadata line; in changes, a second one is that of a later version."""
         if self.protocol is None:
             raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
         if self.metadata is None:
@@ -169,12 +123,7 @@ class Page(Generic[T]):
             raise ProtocolError(f"{what}: the answer has two different metadata lines")
 
     def append(self, page: Page[T], what: str) -> None:
-        """Add a following page.
-
-        Raises:
-            VersionMismatchError: it is of another table version.
-            ProtocolError: it has another protocol or other metadata.
-        """
+        """Add a following page; raise if it is of another table version, or has another protocol or metadata."""
         if None not in (self.version, page.version) and page.version != self.version:
             raise VersionMismatchError(
                 f"{what}: the table moved from version {self.version} to {page.version} between two pages of "
@@ -215,13 +164,13 @@ def read_page(
         what: the requested object, for messages.
         convert: makes the items of files.
         duplicates: the files of the pages before.
-        changes: whether changes were asked for; a snapshot has nothing but added files.
-        ending_version: files of later versions are dropped; the server need not leave them out.
+        changes: whether changes were requested; a snapshot has only added files.
+        ending_version: the last version; files of later versions are dropped.
 
     Raises:
         ProtocolError: an action has no place in the answer.
     """
-    page: Page[T] = Page(version, None, None, [], None, [])
+    page: Page[T] = Page(version)
     duplicates.begin_page()
     make: Callable[[FileBlock], list[T]] | None = None
     others = 0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import repeat
-from typing import TypeAlias
+from collections.abc import Hashable, Sequence
+from itertools import count, repeat
+from typing import Any
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.wire.file_block import FileBlock
-
-#: What two entries of a file must agree in: size, partition values, and the identity of the deletion vector.
-_Contents: TypeAlias = tuple[int, Mapping[str, str | None], Hashable]
 
 
 class DuplicateFiles:
@@ -27,26 +24,25 @@ class DuplicateFiles:
     def __init__(self, what: str, *, changes: bool) -> None:
         self._what = what
         self._changes = changes
-        self._keys: set[Hashable] = set()
-        # The listed files as few long columns: the garbage collector looks at each tuple of 300,000.
-        self._order: list[Hashable] = []
-        self._sizes: list[int] = []
-        self._values: list[Mapping[str, str | None]] = []
-        self._vectors: list[Hashable] = []
-        #: The same by key, made for the first duplicate.
-        self._contents: dict[Hashable, _Contents] | None = None
+        #: The position of each file in the columns: sizes, partition values, identities of deletion vectors. One
+        #: tuple for each of 300,000 files would occupy the garbage collector.
+        self._positions: dict[Hashable, int] = {}
+        self._columns: tuple[list[Any], ...] = ([], [], [])
         self._committed = 0
 
     def begin_page(self) -> None:
         """Forget the files of an attempt that did not reach the end of its page."""
-        self._keys.difference_update(self._order[self._committed :])
-        for column in (self._order, self._sizes, self._values, self._vectors):
+        self._forget_from(self._committed)
+        for column in self._columns:
             del column[self._committed :]
-        self._contents = None
+
+    def _forget_from(self, position: int) -> None:
+        while len(self._positions) > position:
+            self._positions.popitem()
 
     def commit_page(self) -> None:
         """Keep the files of a page that was read to its end."""
-        self._committed = len(self._order)
+        self._committed = len(self._positions)
 
     def new_files(self, files: FileBlock) -> FileBlock:
         """Return the files of a block that were not listed before, and note them.
@@ -57,39 +53,27 @@ class DuplicateFiles:
         keys: Sequence[Hashable] = files.ids
         if self._changes:
             keys = list(zip(repeat(files.kind), files.ids, files.vector_ids, files.versions, strict=False))
-        before = len(self._keys)
-        self._keys.update(keys)
-        if len(self._keys) == before + len(keys):
-            self._note(keys, files)
+        listed: tuple[Sequence[Any], ...] = (files.sizes, files.partition_values, _identities(files))
+        before = len(self._positions)
+        if self._positions.keys().isdisjoint(keys):
+            self._positions.update(zip(keys, count(before), strict=False))
+        if len(self._positions) == before + len(keys):
+            for column, values in zip(self._columns, listed, strict=True):
+                column += values
             return files
-        if self._contents is None:
-            contents = zip(self._sizes, self._values, self._vectors, strict=True)
-            self._contents = dict(zip(self._order, contents, strict=True))
+        self._forget_from(before)
         new: list[int] = []
-        listed = zip(keys, zip(files.sizes, files.partition_values, _identities(files), strict=True), strict=True)
-        for position, (key, contents_of) in enumerate(listed):
-            known = self._contents.get(key)
-            if known is None:
-                self._contents[key] = contents_of
-                new.append(position)
-            elif known != contents_of:
+        for number, (key, *contents) in enumerate(zip(keys, *listed, strict=True)):
+            position = self._positions.setdefault(key, len(self._positions))
+            if position == len(self._columns[0]):
+                new.append(number)
+                for column, value in zip(self._columns, contents, strict=True):
+                    column.append(value)
+            elif [column[position] for column in self._columns] != contents:
                 raise ProtocolError(
-                    f"{self._what}: the server listed the file {files.ids[position]} twice, with different "
-                    "contents"
+                    f"{self._what}: the server listed the file {files.ids[number]} twice, with different contents"
                 )
-        fresh = files.take(new)
-        self._note([keys[position] for position in new], fresh)
-        return fresh
-
-    def _note(self, keys: Sequence[Hashable], files: FileBlock) -> None:
-        identities = _identities(files)
-        self._order += keys
-        self._sizes += files.sizes
-        self._values += files.partition_values
-        self._vectors += identities
-        if self._contents is not None:
-            contents = zip(files.sizes, files.partition_values, identities, strict=True)
-            self._contents.update(zip(keys, contents, strict=True))
+        return files.take(new)
 
 
 def _identities(files: FileBlock) -> Sequence[Hashable]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, ResponseFormatError
 from delta_sharing_client.model.actions import ResponseFormat
@@ -25,13 +25,14 @@ Timestamp: TypeAlias = str | datetime | date
 
 def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
     """Return the formats to accept for ``auto``, ``delta`` or ``parquet``; raise `ValueError` otherwise."""
-    if response_format == "auto":
-        return ANY_FORMAT
-    if response_format == "delta":
-        return ("delta",)
-    if response_format == "parquet":
-        return ("parquet",)
-    raise ValueError(f"response_format is {response_format!r}; it takes 'auto', 'delta' or 'parquet'")
+    accepted: dict[str, tuple[ResponseFormat, ...]] = {
+        "auto": ANY_FORMAT,
+        "delta": ("delta",),
+        "parquet": ("parquet",),
+    }
+    if response_format not in accepted:
+        raise ValueError(f"response_format is {response_format!r}; it takes 'auto', 'delta' or 'parquet'")
+    return accepted[response_format]
 
 
 def format_timestamp(value: str | datetime | date) -> str:
@@ -82,28 +83,58 @@ def check_version(value: int | None, name: str) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QueryRequest:
+class Request:
+    """Base of the requests for files.
+
+    Attributes:
+        formats: accepted response formats, best first.
+        max_files: files per page; by default the server decides.
+        page_token: the page to read.
+    """
+
+    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
+    max_files: int | None = None
+    page_token: str | None = field(default=None, repr=False)
+
+    def body(self) -> dict[str, Any]:
+        """Return the request's fields, without unset ones, under their names in the protocol."""
+        body: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "formats" or value is None or value is False or value == ():
+                continue
+            first, *words = item.name.split("_")
+            if item.name.endswith("timestamp"):
+                value = format_timestamp(value)
+            body[first + "".join(map(str.capitalize, words))] = list(value) if isinstance(value, tuple) else value
+        return body
+
+    def page(self, token: str) -> Self:
+        """Return the request for a later page."""
+        return replace(self, page_token=token)
+
+    def pinned(self, response_format: ResponseFormat) -> Self:
+        """Return the request for the format of its answer, on which the ids of files depend."""
+        return replace(self, formats=(response_format,))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRequest(Request):
     """A read of a table's snapshot: the body of POST /query ("Read Data from a Table").
 
     Attributes:
-        formats: response formats accepted, best first.
         predicate_hints: SQL comparisons, AND-ed; a hint.
         json_predicate_hints: the JSON predicate as text; a hint.
         limit_hint: how many rows will be read; a hint.
         version, timestamp: the snapshot to read; at most one of them, the latest without.
-        max_files: files to a page; the server decides without.
-        page_token: the page to read.
-        include_refresh_token, refresh_token: ask for a refresh token; use one.
+        include_refresh_token, refresh_token: ask for a refresh token; use one. Not sent for later pages.
     """
 
-    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     predicate_hints: tuple[str, ...] = ()
     json_predicate_hints: str | None = None
     limit_hint: int | None = None
     version: int | None = None
     timestamp: Timestamp | None = None
-    max_files: int | None = None
-    page_token: str | None = field(default=None, repr=False)
     include_refresh_token: bool = False
     refresh_token: str | None = field(default=None, repr=False)
 
@@ -111,59 +142,32 @@ class QueryRequest:
         if self.version is not None and self.timestamp is not None:
             raise ValueError("version and timestamp cannot be given together")
 
-    def body(self) -> dict[str, Any]:
-        """Return the request's JSON body, without unset fields.
-
-        Following pages carry neither `includeRefreshToken` nor `refreshToken`.
-        """
-        body: dict[str, Any] = {}
-        if self.predicate_hints:
-            body["predicateHints"] = list(self.predicate_hints)
-        for key, value in (
-            ("jsonPredicateHints", self.json_predicate_hints),
-            ("limitHint", self.limit_hint),
-            ("version", self.version),
-            ("timestamp", wire_timestamp(self.timestamp)),
-            ("maxFiles", self.max_files),
-            ("pageToken", self.page_token),
-        ):
-            if value is not None:
-                body[key] = value
-        if self.page_token is None:
-            if self.include_refresh_token:
-                body["includeRefreshToken"] = True
-            if self.refresh_token is not None:
-                body["refreshToken"] = self.refresh_token
-        return body
-
     def without_hints(self) -> QueryRequest:
         """Return the request without hints; it selects the same rows."""
         return replace(self, predicate_hints=(), json_predicate_hints=None, limit_hint=None)
 
+    def page(self, token: str) -> Self:
+        """Return the request for a later page, which takes no refresh token."""
+        return replace(self, page_token=token, include_refresh_token=False, refresh_token=None)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChangesRequest:
+class ChangesRequest(Request):
     """A read of a table's changes: the query string of GET /changes ("Read Change Data Feed from a Table").
 
     Attributes:
-        formats: response formats accepted, best first.
         starting_version, starting_timestamp: where to start, inclusive; exactly one of them.
         ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
         include_historical_metadata: ask for the metadata of each version that changed it.
         include_historical_protocol: ask for the protocol of each version that changed it (delta format).
-        max_files: files to a page; the server decides without.
-        page_token: the page to read.
     """
 
-    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     starting_version: int | None = None
     starting_timestamp: Timestamp | None = None
     ending_version: int | None = None
     ending_timestamp: Timestamp | None = None
     include_historical_metadata: bool = False
     include_historical_protocol: bool = False
-    max_files: int | None = None
-    page_token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if (self.starting_version is None) == (self.starting_timestamp is None):
@@ -172,74 +176,34 @@ class ChangesRequest:
             raise ValueError("give at most one of ending_version and ending_timestamp")
 
     def params(self) -> Mapping[str, str]:
-        """The request's query string; booleans in lower case."""
-        values = {
-            "startingVersion": self.starting_version,
-            "startingTimestamp": wire_timestamp(self.starting_timestamp),
-            "endingVersion": self.ending_version,
-            "endingTimestamp": wire_timestamp(self.ending_timestamp),
-            "maxFiles": self.max_files,
-            "pageToken": self.page_token,
-        }
-        params = {key: str(value) for key, value in values.items() if value is not None}
-        if self.include_historical_metadata:
-            params["includeHistoricalMetadata"] = "true"
-        if self.include_historical_protocol:
-            params["includeHistoricalProtocol"] = "true"
-        return params
+        """Return the request's query string; booleans in lower case."""
+        return {key: "true" if value is True else str(value) for key, value in self.body().items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VersionsRequest:
+class VersionsRequest(Request):
     """The files that versions of a table added and removed: POST /query with `startingVersion`.
 
     Unlike the change feed it needs no table property, and does not describe single rows. The answer has the
     metadata of each version that changed it ("Read Data from a Table").
 
     Attributes:
-        formats: response formats accepted, best first.
         starting_version: the first version.
         ending_version: the last version, inclusive; the latest without.
         include_historical_protocol: ask for the protocol of each version that changed it (delta format).
-        max_files: files to a page; the server decides without.
-        page_token: the page to read.
     """
 
-    formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     starting_version: int
     ending_version: int | None = None
     include_historical_protocol: bool = False
-    max_files: int | None = None
-    page_token: str | None = field(default=None, repr=False)
-
-    def body(self) -> dict[str, Any]:
-        """Return the request's JSON body, without unset fields."""
-        body: dict[str, Any] = {"startingVersion": self.starting_version}
-        for key, value in (
-            ("endingVersion", self.ending_version),
-            ("maxFiles", self.max_files),
-            ("pageToken", self.page_token),
-        ):
-            if value is not None:
-                body[key] = value
-        if self.include_historical_protocol:
-            body["includeHistoricalProtocol"] = True
-        return body
 
 
-Request = TypeVar("Request", bound=QueryRequest | ChangesRequest | VersionsRequest)
-
-
-def pinned(request: Request, response_format: ResponseFormat) -> Request:
-    """Return the request for the response format in which it was answered; ids of files depend on the format."""
-    return replace(request, formats=(response_format,))
-
-
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 Answer = TypeVar("Answer")
 
 
 def ask_again(
-    request: Request, response_format: ResponseFormat | None, ask: Callable[[Request], Answer]
+    request: AnyRequest, response_format: ResponseFormat | None, ask: Callable[[AnyRequest], Answer]
 ) -> Answer:
     """Send a request in the response format of known ids, or in any format if the server refuses that one.
 
@@ -253,7 +217,7 @@ def ask_again(
     """
     if response_format in request.formats:
         try:
-            return ask(pinned(request, response_format))
+            return ask(request.pinned(response_format))
         except (BadRequestError, ResponseFormatError) as error:
             # The table may have gained a feature that needs the other one.
             logger.info("the server does not answer in %s format any more: %s", response_format, error)

@@ -41,8 +41,8 @@ class TestQuery:
         }
 
     def test_following_pages_carry_no_refresh_token(self):
-        request = QueryRequest(include_refresh_token=True, refresh_token="r", page_token="p")
-        assert request.body() == {"pageToken": "p"}
+        request = QueryRequest(include_refresh_token=True, refresh_token="r")
+        assert request.page("p").body() == {"pageToken": "p"}
 
     def test_version_and_timestamp_exclude_each_other(self):
         with pytest.raises(ValueError, match="version and timestamp"):

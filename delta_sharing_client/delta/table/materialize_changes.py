@@ -37,7 +37,7 @@ from delta_sharing_client.scan.data_skipping import read_spec
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer, first_of
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.wire.answers import ChangesAnswer
+from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import ChangesRequest, ask_again
 
 #: Where engines keep files of change rows.
@@ -125,7 +125,7 @@ class _Commits:
         what: str,
         table: Table,
         history: TableHistory,
-        answer: ChangesAnswer[FileAction],
+        answer: Answer[FileAction, Any],
         request: ChangesRequest,
     ) -> None:
         self._what = what
