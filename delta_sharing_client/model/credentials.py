@@ -1,6 +1,6 @@
 """The kinds of credential that a profile can hold ("Profile File Format"): one class per kind.
 
-A kind is a class with a `from_dict`, and an entry in `KINDS`.
+A kind is a class with a method `read`, and an entry in `KINDS`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final, Self, TypeAlias
-from urllib.parse import urlsplit
+from typing import ClassVar, Final, Self, TypeAlias
 
-from delta_sharing_client.errors import ProfileError
-from delta_sharing_client.model.timestamps import parse_iso8601
-from delta_sharing_client.secrets import Secret, redact_url
+from delta_sharing_client.model.profile_fields import ProfileFields
+from delta_sharing_client.secrets import Secret
 
-#: What a token may consist of: whatever can stand in a header without spaces.
+#: The characters of a token: those of a header, without spaces.
 HEADER_SAFE: Final = re.compile(r"[\x21-\x7e]+")
 #: Algorithms that an assertion may be signed with: those with a private key.
 ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
+_EXAMPLE_URL: Final = "https://login.example.com/oauth2/token"
 
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """A bearer token, sent as it is with each request (type `bearer_token`, and every version 1 profile).
+    """A bearer token, sent with each request (type `bearer_token`, and every version 1 profile).
 
     Attributes:
         token: the token.
@@ -39,21 +38,16 @@ class BearerToken:
     expiration_time: datetime | None = None
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], source: str | None) -> Self:
-        """Take the credential's fields from a profile.
-
-        Raises:
-            ProfileError: one is missing, empty or of the wrong type.
-        """
-        token = text_field(fields, "bearerToken", source)
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
+        token = fields.text("bearerToken")
         if not HEADER_SAFE.fullmatch(token):
-            raise ProfileError(
+            raise fields.error(
+                "bearerToken",
                 "'bearerToken' has characters that no token has (spaces, line ends, or beyond ASCII); "
                 "download the profile again",
-                field="bearerToken",
-                source=source,
             )
-        return cls(Secret(token), _expiration_time(fields, source))
+        return cls(Secret(token), fields.time("expirationTime"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ class Basic:
     """A user name and a password, sent with each request as HTTP Basic authentication (type `basic`).
 
     Attributes:
-        username: the user name; it holds no colon.
+        username: the user name, without a colon.
         password: the password.
         expiration_time: when the two expire, in UTC; None if they do not.
     """
@@ -73,28 +67,23 @@ class Basic:
     expiration_time: datetime | None = None
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], source: str | None) -> Self:
-        """Take the credential's fields from a profile.
-
-        Raises:
-            ProfileError: one is missing, empty, malformed or of the wrong type.
-        """
-        username = text_field(fields, "username", source)
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
+        username = fields.text("username")
         if ":" in username or not username.isprintable():
-            raise ProfileError(
+            raise fields.error(
+                "username",
                 "'username' has a colon or a control character in it, which HTTP Basic authentication cannot send",
-                field="username",
-                source=source,
             )
-        return cls(username, _secret(fields, "password", source), _expiration_time(fields, source))
+        return cls(username, fields.secret("password"), fields.time("expirationTime"))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """An OAuth client's id and secret, traded for access tokens (type `oauth_client_credentials`).
+    """The id and secret of an OAuth client, exchanged for access tokens (type `oauth_client_credentials`).
 
     Attributes:
-        token_endpoint: the URL that gives the tokens.
+        token_endpoint: the URL that issues the tokens.
         client_id: the client's id.
         client_secret: its secret.
         scope: the requested scope, if the profile has one.
@@ -111,37 +100,33 @@ class ClientCredentials:
     audience: str | None = None
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], source: str | None) -> Self:
-        """Take the credential's fields from a profile.
-
-        Raises:
-            ProfileError: one is missing, empty, malformed or of the wrong type.
-        """
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
         return cls(
-            url_field(fields, "tokenEndpoint", source, example="https://login.example.com/oauth2/token"),
-            text_field(fields, "clientId", source),
-            _secret(fields, "clientSecret", source),
-            _optional_text(fields, "scope", source),
-            _optional_text(fields, "audience", source),
+            fields.url("tokenEndpoint", _EXAMPLE_URL),
+            fields.text("clientId"),
+            fields.secret("clientSecret"),
+            fields.optional_text("scope"),
+            fields.optional_text("audience"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateKeyJwt:
-    """An OAuth client's private key, which signs assertions that are traded for access tokens.
+    """The private key of an OAuth client, which signs assertions that are exchanged for access tokens.
 
     Type `oauth_jwt_bearer_private_key_jwt`; its fields are in the profile's object `auth`.
 
     Attributes:
-        token_endpoint: the URL that gives the tokens.
+        token_endpoint: the URL that issues the tokens.
         client_id: the client's id.
         issuer: the token issuer; the assertion's audience.
-        audience: whom the token is for.
-        key_id: names the key to the issuer.
+        audience: the audience of the token.
+        key_id: the id of the key at the issuer.
         scope: the requested scope, if the profile has one.
-        algorithm: what the assertion is signed with.
+        algorithm: the algorithm of the signature.
         private_key_file: the path of the key, a PEM file.
-        private_key: the key itself, in PEM, where the profile has it instead of a path.
+        private_key: the key in PEM, if the profile has it instead of a path.
     """
 
     TYPE: ClassVar[str] = "oauth_jwt_bearer_private_key_jwt"
@@ -158,46 +143,34 @@ class PrivateKeyJwt:
     private_key: Secret | None = None
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], source: str | None) -> Self:
-        """Take the credential's fields from a profile.
-
-        Raises:
-            ProfileError: one is missing, empty, malformed or of the wrong type.
-        """
-        auth = _object(fields, "auth", source)
-        key = _object(auth, "privateKey", source, inside="auth.")
-        algorithm = _optional_text(key, "algorithm", source) or "RS256"
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
+        auth = fields.inner("auth")
+        key = auth.inner("privateKey")
+        algorithm = key.optional_text("algorithm") or "RS256"
         if algorithm not in ALGORITHMS:
-            raise ProfileError(
-                f"'algorithm' is {algorithm[:20]!r}; it takes {', '.join(sorted(ALGORITHMS))}",
-                field="algorithm",
-                source=source,
-            )
-        pem = key.get("privateKey")
+            known = ", ".join(sorted(ALGORITHMS))
+            raise key.error("algorithm", f"'algorithm' is {algorithm[:20]!r}; it takes {known}")
+        inline = key.has("privateKey")
         return cls(
-            url_field(auth, "tokenEndpoint", source, example="https://login.example.com/oauth2/token"),
-            text_field(auth, "clientId", source),
-            text_field(auth, "issuer", source),
-            text_field(auth, "audience", source),
-            text_field(key, "keyId", source),
-            _optional_text(auth, "scope", source),
+            auth.url("tokenEndpoint", _EXAMPLE_URL),
+            auth.text("clientId"),
+            auth.text("issuer"),
+            auth.text("audience"),
+            key.text("keyId"),
+            auth.optional_text("scope"),
             algorithm,
-            text_field(key, "privateKeyFile", source) if pem is None else None,
-            None if pem is None else Secret(text_field(key, "privateKey", source)),
+            None if inline else key.text("privateKeyFile"),
+            Secret(key.text("privateKey")) if inline else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalCredential:
-    """Stands where tokens come from elsewhere: from the caller's own function, never from the profile."""
+    """The credential of a profile whose tokens a function of the caller returns."""
 
     TYPE: ClassVar[str] = "external"
     expiration_time: ClassVar[datetime | None] = None
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any], source: str | None) -> Self:
-        """Take nothing from the profile."""
-        return cls()
 
 
 Credential: TypeAlias = BearerToken | Basic | ClientCredentials | PrivateKeyJwt | ExternalCredential
@@ -206,115 +179,3 @@ Credential: TypeAlias = BearerToken | Basic | ClientCredentials | PrivateKeyJwt 
 KINDS: Final[Mapping[str, type[BearerToken | Basic | ClientCredentials | PrivateKeyJwt]]] = {
     kind.TYPE: kind for kind in (BearerToken, Basic, ClientCredentials, PrivateKeyJwt)
 }
-
-
-def required_field(fields: Mapping[str, Any], name: str, source: str | None) -> Any:
-    """Return a field of a profile.
-
-    Raises:
-        ProfileError: it is missing.
-    """
-    value = fields.get(name)
-    if value is None:
-        raise ProfileError(
-            f"the field {name!r} is missing; download the profile again, or add it", field=name, source=source
-        )
-    return value
-
-
-def text_field(fields: Mapping[str, Any], name: str, source: str | None) -> str:
-    """Return a field that has to be a text, without the space around it.
-
-    Raises:
-        ProfileError: it is missing, empty or no text.
-    """
-    value = required_field(fields, name, source)
-    if not isinstance(value, str):
-        raise ProfileError(f"{name!r} has to be a text, not {kind_of(value)}", field=name, source=source)
-    if not value.strip():
-        raise ProfileError(
-            f"{name!r} is empty; download the profile again, or fill it in", field=name, source=source
-        )
-    return value.strip()
-
-
-def url_field(fields: Mapping[str, Any], name: str, source: str | None, *, example: str) -> str:
-    """Return a field that has to be a URL of http or https, without user name, query and fragment.
-
-    Raises:
-        ProfileError: it is missing or something else.
-    """
-    value = text_field(fields, name, source)
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if usable and any(ord(char) <= 0x20 or ord(char) == 0x7F for char in value):
-        usable = False
-    if not usable:
-        raise ProfileError(
-            f"{name!r} is not a URL of http or https; it looks like {example}", field=name, source=source
-        )
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ProfileError(
-            f"{name!r} has a user name, a query or a fragment in it: {redact_url(value)}; leave those out",
-            field=name,
-            source=source,
-        )
-    return value
-
-
-def kind_of(value: Any) -> str:
-    """Return what kind of JSON value it is, for messages; never the value itself."""
-    names = {
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        str: "a text",
-        list: "a list",
-        dict: "an object",
-    }
-    return names.get(type(value), type(value).__name__)
-
-
-def _secret(fields: Mapping[str, Any], name: str, source: str | None) -> Secret:
-    """A secret, taken as it is: a space at its end may be part of it."""
-    text_field(fields, name, source)
-    value = str(fields[name])
-    if any(char in value for char in "\r\n\0"):
-        raise ProfileError(f"{name!r} has a line end in it; download the profile again", field=name, source=source)
-    return Secret(value)
-
-
-def _optional_text(fields: Mapping[str, Any], name: str, source: str | None) -> str | None:
-    value = fields.get(name)
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    return text_field(fields, name, source)
-
-
-def _object(fields: Mapping[str, Any], name: str, source: str | None, inside: str = "") -> Mapping[str, Any]:
-    value = required_field(fields, name, source)
-    if not isinstance(value, Mapping):
-        raise ProfileError(
-            f"'{inside}{name}' has to be an object, not {kind_of(value)}", field=name, source=source
-        )
-    return value
-
-
-def _expiration_time(fields: Mapping[str, Any], source: str | None) -> datetime | None:
-    value = fields.get("expirationTime")
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, str):
-        try:
-            return parse_iso8601(value.strip())
-        except ValueError:
-            pass
-    shown = repr(value)[:60] if isinstance(value, str) else kind_of(value)
-    raise ProfileError(
-        f"'expirationTime' is not a time in ISO 8601, such as 2030-01-31T00:00:00Z: {shown}",
-        field="expirationTime",
-        source=source,
-    )

@@ -17,12 +17,9 @@ from delta_sharing_client.model.credentials import (
     BearerToken,
     Credential,
     ExternalCredential,
-    kind_of,
-    required_field,
-    text_field,
-    url_field,
 )
 from delta_sharing_client.model.json_text import of_whole_characters
+from delta_sharing_client.model.profile_fields import ProfileFields
 from delta_sharing_client.secrets import Secret
 
 #: The newest `shareCredentialsVersion` that is known.
@@ -63,20 +60,20 @@ class Profile:
         if not isinstance(fields, Mapping):
             raise ProfileError(f"it is a JSON {type(fields).__name__}, not an object", source=source)
         if external:
-            version = _version({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
-            return cls(version, ExternalCredential.TYPE, _endpoint(fields, source), ExternalCredential(), source)
-        version = _version(fields, source)
-        kind = "bearer_token" if version == 1 else text_field(fields, "type", source)
+            known = ProfileFields({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
+            return cls(_version(known), ExternalCredential.TYPE, _endpoint(known), ExternalCredential(), source)
+        known = ProfileFields(fields, source)
+        version = _version(known)
+        kind = BearerToken.TYPE if version == 1 else known.text("type")
         credential_class = KINDS.get(kind)
         if credential_class is None:
-            raise UnsupportedProfileError(
+            raise known.error(
+                "type",
                 f"the credential type {kind[:60]!r} is unknown to this release (known: {', '.join(KINDS)}); "
                 "upgrade delta-sharing-client, or ask the provider for a bearer token",
-                field="type",
-                source=source,
+                UnsupportedProfileError,
             )
-        endpoint = _endpoint(fields, source)
-        return cls(version, kind, endpoint, credential_class.from_dict(fields, source), source)
+        return cls(version, kind, _endpoint(known), credential_class.read(known), source)
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str | None = None, *, external: bool = False) -> Self:
@@ -131,23 +128,23 @@ class Profile:
         return expires is not None and expires <= (datetime.now(UTC) if now is None else now)
 
 
-def _version(fields: Mapping[str, Any], source: str | None) -> int:
+def _version(fields: ProfileFields) -> int:
     name = "shareCredentialsVersion"
-    value = required_field(fields, name, source)
+    value = fields.required(name)
     if isinstance(value, bool) or not (
         isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     ):
-        raise ProfileError(f"{name!r} has to be a whole number, not {kind_of(value)}", field=name, source=source)
+        raise fields.wrong_type(name, "a whole number")
     if value > MAX_VERSION:
-        raise UnsupportedProfileError(
+        raise fields.error(
+            name,
             f"its {name} is {value}; this release reads up to {MAX_VERSION}: upgrade delta-sharing-client",
-            field=name,
-            source=source,
+            UnsupportedProfileError,
         )
     if value < 1:
-        raise ProfileError(f"its {name} is {value}; it starts at 1", field=name, source=source)
+        raise fields.error(name, f"its {name} is {value}; it starts at 1")
     return int(value)
 
 
-def _endpoint(fields: Mapping[str, Any], source: str | None) -> str:
-    return url_field(fields, "endpoint", source, example="https://host/delta-sharing").rstrip("/")
+def _endpoint(fields: ProfileFields) -> str:
+    return fields.url("endpoint", "https://host/delta-sharing").rstrip("/")
