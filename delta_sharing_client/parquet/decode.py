@@ -5,6 +5,7 @@ Row groups are decoded one at a time, large ones in steps of some rows, within `
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.parquet.assemble import reason
-from delta_sharing_client.parquet.column_lookup import LayoutCache, locate
+from delta_sharing_client.parquet.column_lookup import LayoutCache
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.footer import (
-    check_chunks,
-    check_values,
-    check_with_reader,
-    flat_leaf,
-    row_counts,
-)
+from delta_sharing_client.parquet.footer import check_chunks, row_counts
 from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, plan_read_units
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.page_headers import longest_text
@@ -60,36 +54,6 @@ class Decoded:
     last: bool
 
 
-def decode_file(
-    buffer: Any,
-    task: FileScanTask,
-    spec: ReadSpec,
-    *,
-    deleted: RowPositions | None = None,
-    use_threads: bool = True,
-    limits: DecodeLimits = _LIMITS,
-) -> Iterator[pa.RecordBatch]:
-    """Decode a whole Parquet file.
-
-    Args:
-        buffer: the file's bytes, anything with the buffer protocol.
-        task: the file.
-        spec: what to read of it.
-        deleted: positions of deleted rows.
-        use_threads: decode columns in parallel.
-        limits: how much is decoded at a time.
-
-    Yields:
-        Non-empty batches of the columns of `spec.output`, at most one row group each.
-
-    Raises:
-        DataError, UnsupportedTableError: see `ParquetSource` and its `decode`.
-    """
-    with ParquetSource(buffer, task, spec, deleted=deleted, limits=limits) as source:
-        for decoded in source.decode_all(use_threads=use_threads):
-            yield from decoded.batches
-
-
 class ParquetSource:
     """An open Parquet file, of which only the footer and the read units being decoded must be present.
 
@@ -121,17 +85,16 @@ class ParquetSource:
         self._buffer = pa.py_buffer(buffer)
         self._task = task
         self._spec = spec
+        self._predicate = None if task.all_rows_match else spec.predicate
         self._deleted = deleted
-        self._spare: dict[tuple[str, ...], list[pq.ParquetFile]] = {}
-        try:
+        self._spare: list[pq.ParquetFile] = []
+        with self._readable():
             file = self._open(None)
-            self._give_back(file)
+            self._spare.append(file)
             self._metadata = file.metadata
             layout = (layouts or LayoutCache()).of(file.schema_arrow)
-            self.columns, self._assembly = locate(layout, task, spec)
+            self.columns, self._assembly = layout.locate(task, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
-        except _READ_ERRORS as error:
-            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=task.file_id) from None
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
         if deleted is not None:
             deleted.check(self._starts[-1])
@@ -158,12 +121,8 @@ class ParquetSource:
         Raises:
             DataError: the footer contradicts itself.
         """
-        try:
-            file = self._borrow()
-            check_chunks(file, self.columns, self._task)
-            self._give_back(file)
-        except _READ_ERRORS as error:
-            raise DataError(f"not a readable Parquet file: {reason(error)}", file_id=self._task.file_id) from None
+        with self._readable(), self._reader() as reader:
+            check_chunks(self._metadata, reader, self.columns, self._task)
         return plan_read_units(
             self._metadata,
             self.columns,
@@ -181,22 +140,10 @@ class ParquetSource:
         groups = enumerate(itertools.pairwise(self._starts))
         return frozenset(n for n, (start, stop) in groups if not self._deleted.touches(start, stop - start))
 
-    @property
-    def _predicate(self) -> Predicate | None:
-        return None if self._task.all_rows_match else self._spec.predicate
-
     def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
         """Decode the whole file; see `decode`."""
-        flat = flat_leaf(self._metadata, self._assembly.leaves)
-        if self._predicate is not None or flat is None:
-            units = self.read_units(unit_size=1)
-            for unit in units:
-                for decoded in self.decode(unit, use_threads=use_threads):
-                    yield Decoded(decoded.batches, decoded.last and unit is units[-1])
-            return
-        # No row group can be skipped, so neither ranges nor statistics are needed.
-        whole = ReadUnit(tuple(range(self.group_count)), (), 0)
-        yield from self.decode(whole, use_threads=use_threads, unchecked=flat)
+        for unit in self.read_units(unit_size=self._buffer.size):
+            yield from self.decode(unit, use_threads=use_threads)
 
     def first(self, units: list[ReadUnit], rows: int) -> list[ReadUnit]:
         """Return the leading units that hold the first `rows` rows."""
@@ -207,15 +154,8 @@ class ParquetSource:
                 return units[:count]
         return units
 
-    def decode(
-        self, unit: ReadUnit, *, use_threads: bool = True, unchecked: int | None = None
-    ) -> Iterator[Decoded]:
-        """Decode a read unit whose bytes are present.
-
-        Args:
-            unit: the read unit.
-            use_threads: decode columns in parallel.
-            unchecked: a column with one value for each row, if the unit's chunks have not been checked yet.
+    def decode(self, unit: ReadUnit, *, use_threads: bool = True) -> Iterator[Decoded]:
+        """Decode a read unit whose bytes are present, with one thread or one for each column.
 
         Yields:
             Rows: some or all of a row group.
@@ -227,7 +167,7 @@ class ParquetSource:
         for group in unit.groups:
             start, stop = self._starts[group], self._starts[group + 1]
             done = start
-            for decoded in self._decode_group(group, stop - start, unchecked, use_threads=use_threads):
+            for decoded in self._decode_group(group, stop - start, use_threads=use_threads):
                 rows = decoded.num_rows
                 keep = self._deleted.keep_mask(done, rows) if self._deleted is not None else None
                 done += rows
@@ -238,17 +178,26 @@ class ParquetSource:
                 if batches or last:
                     yield Decoded(batches, last)
 
-    def _borrow(self, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
-        """Take an open file, which decodes `indexed` columns as dictionary indices, from the pool."""
+    @contextlib.contextmanager
+    def _readable(self, what: str = "not a readable Parquet file") -> Iterator[None]:
+        """Raise `DataError` for damaged bytes."""
         try:
-            return self._spare[indexed].pop()
-        except (KeyError, IndexError):
-            return self._open(self._metadata, indexed)
+            yield
+        except _READ_ERRORS as error:
+            raise DataError(f"{what}: {reason(error)}", file_id=self._task.file_id) from None
 
-    def _give_back(self, file: pq.ParquetFile, indexed: tuple[str, ...] = ()) -> None:
-        """Return a file to the pool after its last read."""
-        if self._buffer is not None:
-            self._spare.setdefault(indexed, []).append(file)
+    @contextlib.contextmanager
+    def _reader(self, indexed: tuple[str, ...] = ()) -> Iterator[Any]:
+        """Open a reader, which decodes `indexed` columns as dictionary indices; plain readers are used again."""
+        try:
+            if indexed:
+                raise IndexError
+            file = self._spare.pop()
+        except IndexError:
+            file = self._open(self._metadata, indexed)
+        yield file.reader
+        if not indexed and self._buffer is not None:
+            self._spare.append(file)
 
     def _open(self, metadata: pq.FileMetaData | None, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
         return pq.ParquetFile(
@@ -262,9 +211,7 @@ class ParquetSource:
             pre_buffer=False,
         )
 
-    def _decode_group(
-        self, group: int, rows: int, unchecked: int | None, *, use_threads: bool
-    ) -> Iterator[pa.Table | pa.RecordBatch]:
+    def _decode_group(self, group: int, rows: int, *, use_threads: bool) -> Iterator[pa.Table | pa.RecordBatch]:
         """Decode one row group to the table's columns."""
         columns, assembly = self.columns, self._assembly
         widths = assembly.widths(self._metadata.schema, columns)
@@ -276,46 +223,38 @@ class ParquetSource:
                 yield self._build(None, count) if columns else _no_columns(count)
             return
         decoded = 0
-        try:
-            plan = self._plan(group, unchecked, widths, extra)
+        with self._readable(f"row group {group} cannot be decoded"):
+            plan = self._plan(group, widths, extra)
             for table in self._tables(group, rows, plan, use_threads=use_threads):
                 decoded += table.num_rows
                 if decoded == rows or plan.rows < rows:
                     indexed = plan.indexed or assembly.indexed
                     for part in split_indexed(table, extra, self._limits) if indexed else (table,):
                         yield from self._build_parts(part)
-        except _READ_ERRORS as error:
-            raise DataError(
-                f"row group {group} cannot be decoded: {reason(error)}", file_id=self._task.file_id
-            ) from None
         if decoded != rows:
             raise DataError(
                 f"row group {group} holds {decoded} rows, its footer says {rows}", file_id=self._task.file_id
             )
 
-    def _plan(self, group: int, unchecked: int | None, widths: Widths, extra: int) -> Plan:
-        """Return how to decode a row group; check its chunks first if necessary."""
-        if unchecked is not None:
-            file = self._borrow()
-            check_with_reader(file, group, self._assembly.leaves)
-            self._give_back(file)
-            check_values(self._metadata, group, unchecked, self._task)
+    def _plan(self, group: int, widths: Widths, extra: int) -> Plan:
+        """Return how to decode a row group within the limits."""
         with memoryview(self._buffer) as view, view.cast("B") as data:
 
             def find(leaf: Leaf) -> int | None:
-                return longest_text(self._open(self._metadata, (leaf.path,)), group, leaf.number)
+                with self._reader((leaf.path,)) as reader:
+                    return longest_text(reader, group, leaf.number)
 
             return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits, find)
 
     def _tables(self, group: int, rows: int, plan: Plan, *, use_threads: bool) -> Iterator[pa.Table]:
         """Decode a row group by a plan."""
-        file, leaves = self._borrow(plan.indexed), self._assembly.leaves
-        if plan.rows >= rows:
-            yield file.reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
-        else:
-            for batch in file.reader.iter_batches(plan.rows, [group], leaves, use_threads):
-                yield pa.Table.from_batches([batch])
-        self._give_back(file, plan.indexed)
+        with self._reader(plan.indexed) as reader:
+            leaves = self._assembly.leaves
+            if plan.rows >= rows:
+                yield reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+            else:
+                for batch in reader.iter_batches(plan.rows, [group], leaves, use_threads):
+                    yield pa.Table.from_batches([batch])
 
     def _build_parts(self, table: pa.Table) -> Iterator[pa.Table]:
         """Build the table's columns from decoded rows, in halves if they would exceed the limit."""

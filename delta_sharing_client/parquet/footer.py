@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -20,48 +21,29 @@ def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
         yield rows
 
 
-def check_chunks(file: pq.ParquetFile, columns: Sequence[LocatedColumn], task: FileScanTask) -> None:
+def check_chunks(
+    metadata: pq.FileMetaData, reader: Any, columns: Sequence[LocatedColumn], task: FileScanTask
+) -> None:
     """Raise if the footer's descriptions of the columns' chunks are malformed or contradict each other."""
-    metadata = file.metadata
+    schema = metadata.schema
     leaves = {leaf for column in columns for leaf in column.leaves}
-    flat = flat_leaf(metadata, range(metadata.num_columns))
+    # A column with one value for each row; the decoder does not compare the number of its values with the rows.
+    flat = next((n for n in range(metadata.num_columns) if not schema.column(n).max_repetition_level), None)
     touched = sorted(leaves if flat is None else leaves | {flat})
     if not touched:
         return
-    types = [metadata.schema.column(leaf).physical_type for leaf in touched]
+    types = [schema.column(leaf).physical_type for leaf in touched]
     for number in range(metadata.num_row_groups):
+        # The reader checks the chunks without reading data. If Python code accessed a malformed chunk first,
+        # pyarrow would abort the process.
+        for _ in reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
+            pass
         group = metadata.row_group(number)
-        check_with_reader(file, number, touched)
         if [group.column(leaf).physical_type for leaf in touched] != types:
             raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
-        if flat is not None:
-            check_values(metadata, number, flat, task)
-
-
-def check_with_reader(file: pq.ParquetFile, group: int, leaves: Sequence[int]) -> None:
-    """Let the Parquet reader check the column chunks of a row group, without reading data.
-
-    pyarrow aborts the process if Python code accesses a malformed chunk first.
-
-    Raises:
-        pyarrow.ArrowException: a chunk is malformed.
-    """
-    for _ in file.reader.iter_batches(0, row_groups=[group], column_indices=leaves, use_threads=False):
-        pass
-
-
-def flat_leaf(metadata: pq.FileMetaData, leaves: Iterable[int]) -> int | None:
-    """Return the first Parquet column with one value for each row; None if there is none."""
-    return next((leaf for leaf in sorted(leaves) if not metadata.schema.column(leaf).max_repetition_level), None)
-
-
-def check_values(metadata: pq.FileMetaData, number: int, flat: int, task: FileScanTask) -> None:
-    """Compare the number of rows of a row group with the values of a column, which the decoder does not do."""
-    group = metadata.row_group(number)
-    values = group.column(flat).num_values
-    if values != group.num_rows:
-        raise DataError(
-            f"the footer says that row group {number} has {group.num_rows} rows "
-            f"and a column of it {values} values",
-            file_id=task.file_id,
-        )
+        if flat is not None and (values := group.column(flat).num_values) != group.num_rows:
+            raise DataError(
+                f"the footer says that row group {number} has {group.num_rows} rows "
+                f"and a column of it {values} values",
+                file_id=task.file_id,
+            )

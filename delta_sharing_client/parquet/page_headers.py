@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 #: Types of pages.
 DATA: Final = 0
@@ -160,18 +159,12 @@ def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     raise MalformedPageError("a number has more than 64 bits")
 
 
-def longest_text(file: pq.ParquetFile, group: int, column: int) -> int | None:
-    """Return the length of the longest text in a dictionary, which the reader loads for the first row.
+def longest_text(reader: Any, group: int, column: int) -> int | None:
+    """Return the length of the longest text in a column chunk's dictionary, which is loaded for the first row.
 
-    Args:
-        file: a file that reads the column as a dictionary.
-        group: the row group.
-        column: the Parquet column.
-
-    Returns:
-        The length; None if it is unknown.
+    The reader must decode the column as dictionary indices. The result is None if the length is unknown.
     """
-    batch = next(file.reader.iter_batches(1, [group], [column], False))
+    batch = next(reader.iter_batches(1, [group], [column], False))
     array = batch.column(0)
     while pa.types.is_nested(array.type):
         array = array.field(0) if pa.types.is_struct(array.type) else array.values

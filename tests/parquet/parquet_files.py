@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from delta_sharing_client.frames.arrow import to_table
 from delta_sharing_client.model.schema import parse_schema
-from delta_sharing_client.parquet.decode import decode_file
+from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
@@ -49,6 +49,13 @@ def parquet(table, **options):
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
+
+
+def decode_file(data, task, spec, *, use_threads=True, **more):
+    """Decode a whole file; `more` are `deleted` and `limits`."""
+    with ParquetSource(data, task, spec, **more) as source:
+        for decoded in source.decode_all(use_threads=use_threads):
+            yield from decoded.batches
 
 
 def batches(data, schema, *, deleted=None, use_threads=True, partition_columns=(), mapping="none", **more):

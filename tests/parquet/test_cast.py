@@ -3,8 +3,8 @@
 The Parquet reader gives a column in several chunks where one array cannot hold it: texts of 2 GB and more.
 """
 
+from contextlib import nullcontext
 from datetime import date
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -122,7 +122,7 @@ def test_chunks_are_cast_one_by_one(name, monkeypatch):
             return table
 
     source = ParquetSource(parquet(table), FileScanTask(SecretUrl("u"), "file-1", 1), ReadSpec(schema))
-    monkeypatch.setattr(source, "_borrow", lambda _indexed: SimpleNamespace(reader=Reader()))
+    monkeypatch.setattr(source, "_reader", lambda _indexed: nullcontext(Reader()))
     got = [batch for decoded in source.decode(ReadUnit((0,), (), 0)) for batch in decoded.batches]
     assert [batch.num_rows for batch in got] == [2, 3]
     rows = pa.Table.from_batches(got)

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parquet_files import decode_file
 from pyroaring import BitMap64
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
-from delta_sharing_client.parquet.decode import decode_file
 from delta_sharing_client.parquet.deletion_vector import (
     RowPositions,
     decode_inline,

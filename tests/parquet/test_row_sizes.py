@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parquet_files import FILE_ID, array_of, map_of, parquet, struct_of, table_schema
+from parquet_files import FILE_ID, array_of, decode_file, map_of, parquet, struct_of, table_schema
 from pyroaring import BitMap64
 from variant_encoder import array as variant_array
 from variant_encoder import mapping, metadata, primitive
@@ -18,7 +18,6 @@ from variant_encoder import mapping, metadata, primitive
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.parquet import page_headers, variant
-from delta_sharing_client.parquet.decode import decode_file
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.layout import chunk_range
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
@@ -193,7 +192,7 @@ def test_the_longest_text_of_a_dictionary_is_found_or_unknown(shape: str, first:
     }
     data = parquet({"c": nested[shape]}, dictionary_pagesize_limit=1 << 20)
     path = pq.ParquetFile(pa.BufferReader(data)).schema.column(0).path
-    found = page_headers.longest_text(pq.ParquetFile(pa.BufferReader(data), read_dictionary=[path]), 0, 0)
+    found = page_headers.longest_text(pq.ParquetFile(pa.BufferReader(data), read_dictionary=[path]).reader, 0, 0)
     assert found == 70_000 or (found is None and not first)
 
 

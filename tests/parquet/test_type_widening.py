@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from parquet_files import decode_file
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
@@ -24,7 +25,7 @@ from delta_sharing_client.model.schema import (
     parse_type_name,
 )
 from delta_sharing_client.parquet.arrow_types import arrow_type
-from delta_sharing_client.parquet.decode import ParquetSource, decode_file
+from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
 from delta_sharing_client.secrets import SecretUrl

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_files import decode_file
 from variant_encoder import array, mapping, metadata, number, primitive, text
 
 import delta_sharing_client as ds
@@ -32,7 +33,7 @@ from delta_sharing_client.model.schema import (
 from delta_sharing_client.parquet import assemble
 from delta_sharing_client.parquet.arrow_types import VARIANT, arrow_schema, arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, holds_variant
-from delta_sharing_client.parquet.decode import ParquetSource, decode_file
+from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, check_variant
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec
