@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.table_changes import TableChanges
     from delta_sharing_client.table.table_scan import TableScan
 
-#: Module of each public name; a module is listed under its own name.
-_HOMES = {
+#: Modules of the public classes. Functions are in `api`; a public module is a name of its own.
+_MODULES = {
     "ChangeBatch": "cdf.batch",
     "ChangePoller": "cdf.poller",
     "DeltaLog": "delta.log",
@@ -61,21 +61,6 @@ _HOMES = {
     "TableChanges": "table.table_changes",
     "TableScan": "table.table_scan",
     "TransportOptions": "options",
-    "errors": "errors",
-    "get_table_metadata": "api",
-    "get_table_protocol": "api",
-    "get_table_version": "api",
-    "load_as_arrow": "api",
-    "load_as_duckdb": "api",
-    "load_as_pandas": "api",
-    "load_as_polars": "api",
-    "load_as_spark": "api",
-    "load_table_changes_as_arrow": "api",
-    "load_table_changes_as_pandas": "api",
-    "load_table_changes_as_spark": "api",
-    "server": "server",
-    "sinks": "sinks",
-    "spark": "spark",
 }
 
 __all__ = [
@@ -117,9 +102,9 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = "api" if name.startswith(("get_", "load_")) else _MODULES.get(name, name)
         module = import_module(f"{__name__}.{home}")
         value = module if home == name else getattr(module, name)
         globals()[name] = value

@@ -72,16 +72,8 @@ def load_as_pandas(
         The rows, in the server's order.
     """
     with _table(url) as table:
-        scan = table.scan(
-            columns=columns,
-            filters=filters,
-            limit=limit,
-            version=version,
-            timestamp=timestamp,
-            response_format=_response_format(use_delta_format),
-            json_predicate_hints=jsonPredicateHints,
-            variant=variant,
-        )
+        given = columns, filters, limit, version, timestamp, _response_format(use_delta_format)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
@@ -104,16 +96,8 @@ def load_as_arrow(
 ) -> pa.Table:
     """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
     with _table(url) as table:
-        scan = table.scan(
-            columns=columns,
-            filters=filters,
-            limit=limit,
-            version=version,
-            timestamp=timestamp,
-            response_format=_response_format(use_delta_format),
-            json_predicate_hints=jsonPredicateHints,
-            variant=variant,
-        )
+        given = columns, filters, limit, version, timestamp, _response_format(use_delta_format)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_arrow(progress=progress)
 
@@ -206,15 +190,8 @@ def load_as_spark(
         SparkError: Spark cannot be started, is too old, or the table has too many files for one plan.
     """
     with _table(url, delta_sharing_profile) as table:
-        scan = table.scan(
-            columns=columns,
-            filters=filters,
-            limit=limit,
-            version=version,
-            timestamp=timestamp,
-            response_format=_response_format(use_delta_format),
-            variant=_spark_variant(variant),
-        )
+        given = columns, filters, limit, version, timestamp, _response_format(use_delta_format)
+        scan = table.scan(*given, variant=_spark_variant(variant))
         if mirror is not None:
             from delta_sharing_client.spark.mirror import mirror_dataframe
 
@@ -266,16 +243,9 @@ def load_table_changes_as_pandas(
         SchemaChangedError: a column was renamed or dropped, or its type changed, within the range.
     """
     with _table(url) as table:
-        changes = table.changes(
-            starting_version,
-            ending_version,
-            starting_timestamp,
-            ending_timestamp,
-            columns,
-            _response_format(use_delta_format),
-            commit_timestamp=commit_timestamp,
-            variant=variant,
-        )
+        response_format = _response_format(use_delta_format)
+        given = starting_version, ending_version, starting_timestamp, ending_timestamp, columns, response_format
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
         return changes.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
         )
@@ -296,16 +266,9 @@ def load_table_changes_as_arrow(
 ) -> pa.Table:
     """Load the changes of a shared table as an Arrow table; arguments as for `load_table_changes_as_pandas`."""
     with _table(url) as table:
-        changes = table.changes(
-            starting_version,
-            ending_version,
-            starting_timestamp,
-            ending_timestamp,
-            columns,
-            _response_format(use_delta_format),
-            commit_timestamp=commit_timestamp,
-            variant=variant,
-        )
+        response_format = _response_format(use_delta_format)
+        given = starting_version, ending_version, starting_timestamp, ending_timestamp, columns, response_format
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
         return changes.to_arrow(progress=progress)
 
 
@@ -331,16 +294,9 @@ def load_table_changes_as_spark(
     `_commit_timestamp` is a timestamp, or with ``commit_timestamp="long"`` milliseconds since the epoch.
     """
     with _table(url, delta_sharing_profile) as table:
-        changes = table.changes(
-            starting_version,
-            ending_version,
-            starting_timestamp,
-            ending_timestamp,
-            columns,
-            _response_format(use_delta_format),
-            commit_timestamp=commit_timestamp,
-            variant=_spark_variant(variant),
-        )
+        response_format = _response_format(use_delta_format)
+        given = starting_version, ending_version, starting_timestamp, ending_timestamp, columns, response_format
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=_spark_variant(variant))
         return changes.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
 
 

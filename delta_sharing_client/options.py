@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from types import MappingProxyType
-from typing import Any
 
 from delta_sharing_client._version import __version__
 
@@ -90,46 +88,22 @@ class TransportOptions:
     user_agent: str = field(default_factory=default_user_agent)
 
     def __post_init__(self) -> None:
-        for name in (
-            "connect_timeout",
-            "read_timeout",
-            "api_deadline",
-            "query_deadline",
-            "backoff_base",
-            "backoff_cap",
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, timedelta):
-                raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
-            if value <= timedelta(0):
-                raise ValueError(f"{name} is {value}; it has to be more than zero")
-        for name in (
-            "minimum_speed",
-            "api_attempts",
-            "storage_attempts",
-            "max_connections",
-            "memory_budget",
-            "batch_memory_limit",
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} is an int, not {type(value).__name__}")
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it has to be at least 1")
-        for name in ("asynchronous_queries", "allow_http"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} is True or False, not {getattr(self, name)!r}")
+        for item in fields(self):
+            name, value = item.name, getattr(self, item.name)
+            if item.type == "timedelta":
+                if not isinstance(value, timedelta):
+                    raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
+                if value <= timedelta(0):
+                    raise ValueError(f"{name} is {value}; it has to be more than zero")
+            elif item.type == "int":
+                if isinstance(value, bool) or not isinstance(value, int):
+                    raise TypeError(f"{name} is an int, not {type(value).__name__}")
+                if value < 1:
+                    raise ValueError(f"{name} is {value}; it has to be at least 1")
+            elif item.type == "bool" and not isinstance(value, bool):
+                raise TypeError(f"{name} is True or False, not {value!r}")
         if self.backoff_cap < self.backoff_base:
             raise ValueError(f"backoff_cap ({self.backoff_cap}) is less than backoff_base ({self.backoff_base})")
         if not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ValueError("user_agent has characters that cannot stand in a header")
-        object.__setattr__(self, "proxies", MappingProxyType(dict(self.proxies)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values["proxies"] = dict(self.proxies)
-        return _rebuild, (values,)
-
-
-def _rebuild(values: dict[str, Any]) -> TransportOptions:
-    return TransportOptions(**values)
+        object.__setattr__(self, "proxies", dict(self.proxies))
