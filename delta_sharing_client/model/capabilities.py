@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +15,11 @@ HEADER: Final = "delta-sharing-capabilities"
 def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: bool = False) -> str:
     """Return the header's value for a request that accepts these response formats, best first.
 
-    The end-of-stream line is always requested: it distinguishes a complete answer from a truncated one.
+    The EndStreamAction is always requested: it distinguishes a complete answer from a truncated one.
 
     Args:
         formats: the response formats.
-        asynchronous: whether the answer may be one that has to be asked for again later.
+        asynchronous: whether the server may answer asynchronously.
     """
     parts = [f"responseformat={','.join(formats)}"]
     if "delta" in formats:
@@ -36,8 +36,8 @@ class ResponseCapabilities:
 
     Attributes:
         response_format: the format of the lines; None if the header does not state it.
-        end_stream_action: whether the answer's last line is promised to be an EndStreamAction.
-        asynchronous: whether the server answers queries asynchronously and keeps what they ask for.
+        end_stream_action: whether the header promises an EndStreamAction as the last line.
+        asynchronous: whether the server answers asynchronously, and keeps the parameters of the query.
     """
 
     response_format: ResponseFormat | None = None
@@ -45,19 +45,15 @@ class ResponseCapabilities:
     asynchronous: bool = False
 
 
+_FORMATS: Final[Mapping[str | None, ResponseFormat]] = {"delta": "delta", "parquet": "parquet"}
+
+
 def parse_capabilities(value: str | None) -> ResponseCapabilities:
     """Decode the header of a response; keys and values are case-insensitive, unknown ones are ignored."""
-    known: dict[str, str] = {}
-    for part in (value or "").split(";"):
-        key, equals, text = part.partition("=")
-        if equals:
-            known[key.strip().lower()] = text.strip().lower()
-    answered = known.get("responseformat")
-    response_format: ResponseFormat | None = None
-    if answered == "delta":
-        response_format = "delta"
-    elif answered == "parquet":
-        response_format = "parquet"
+    parts = [part.partition("=") for part in (value or "").lower().split(";")]
+    known = {key.strip(): text.strip() for key, equals, text in parts if equals}
     return ResponseCapabilities(
-        response_format, known.get("includeendstreamaction") == "true", known.get("asyncquery") == "true"
+        _FORMATS.get(known.get("responseformat")),
+        known.get("includeendstreamaction") == "true",
+        known.get("asyncquery") == "true",
     )

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, QueryError
+from delta_sharing_client.model.capabilities import HEADER, parse_capabilities, request_capabilities
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller
-from delta_sharing_client.rest.headers import capabilities_of, capability_headers
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
@@ -138,7 +138,7 @@ class TableQuery:
             actions = decode_query(
                 response.chunks(),
                 formats=request.formats,
-                capabilities=capabilities_of(response),
+                capabilities=parse_capabilities(response.headers.get(HEADER)),
                 what=self._table.what,
                 query_id=query_id,
             )
@@ -146,5 +146,5 @@ class TableQuery:
                 return replace(actions, retry_after=parse_retry_after(response.headers))
             return read(response, actions)
 
-        headers = capability_headers(request.formats, asynchronous=self._asynchronous)
+        headers = {HEADER: request_capabilities(request.formats, asynchronous=self._asynchronous)}
         return self._caller.call("POST", resource, read_or_wait, headers=headers, body=body)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.model.actions import ResponseFormat
-from delta_sharing_client.rest.headers import capabilities_of, capability_headers
+from delta_sharing_client.model.capabilities import HEADER, parse_capabilities, request_capabilities
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
@@ -23,6 +23,7 @@ from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, Ver
 T = TypeVar("T")
 R = TypeVar("R", QueryRequest, ChangesRequest | VersionsRequest)
 
+VERSION_HEADER: Final = "Delta-Table-Version"
 #: The most pages of one answer; more are an error of the server.
 MAX_PAGES: Final = 10_000
 
@@ -127,12 +128,12 @@ class Caller:
         """Send a GET request with capabilities and return what `read` makes of the actions of its answer."""
 
         def decode(response: Response) -> T:
-            capabilities, what = capabilities_of(response), resource.what
+            capabilities, what = parse_capabilities(response.headers.get(HEADER)), resource.what
             return read(
                 response, decode_actions(response.chunks(), formats=formats, capabilities=capabilities, what=what)
             )
 
-        return self.call("GET", resource, decode, params=params, headers=capability_headers(formats))
+        return self.call("GET", resource, decode, params=params, headers={HEADER: request_capabilities(formats)})
 
     def items(
         self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None
@@ -200,6 +201,12 @@ class Caller:
             f"{what}: listing the files takes longer than their URLs live, twice in a row; ask for fewer files "
             "at once, or ask the provider for URLs that live longer"
         )
+
+
+def version_of(response: Response) -> int | None:
+    """Return the answer's `Delta-Table-Version`, or None if it is missing or malformed."""
+    text = (response.headers.get(VERSION_HEADER) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], what: str) -> Iterator[T]:

@@ -21,8 +21,7 @@ from delta_sharing_client.model.storage_credentials import TemporaryCredentials,
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
-from delta_sharing_client.rest.calls import Caller
-from delta_sharing_client.rest.headers import VERSION_HEADER, version_of
+from delta_sharing_client.rest.calls import VERSION_HEADER, Caller, version_of
 from delta_sharing_client.rest.resources import (
     Resource,
     changes_advice,

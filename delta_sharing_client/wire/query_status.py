@@ -13,6 +13,16 @@ from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.wire.decoder import Decoded, decode_actions
 from delta_sharing_client.wire.ndjson import parse_object
 
+#: Longer first lines are never a status.
+_MAX_STATUS: Final = 64 * 1024
+#: The number of chunks of the body that may follow it.
+_MAX_REST: Final = 4
+_MAX_NAME: Final = 1024
+_MESSAGES: Final = ("errorMessage", "message", "error", "statusMessage")
+_FAILED: Final = frozenset(
+    {"FAILED", "FAILURE", "ERROR", "CANCELED", "CANCELLED", "ABORTED", "EXPIRED", "TIMED_OUT"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
@@ -44,12 +54,7 @@ def decode_query(
 ) -> Iterator[Decoded] | QueryStatus:
     """Decode an answer to /query that may be asynchronous ("Asynchronous query").
 
-    Args:
-        chunks: the body, in pieces.
-        formats: the formats that were asked for.
-        capabilities: the capabilities in the answer's header.
-        what: the requested object, for messages.
-        query_id: the query's id, if known from an earlier answer.
+    The arguments are those of `decode_actions`, and the query's id if it is known from an earlier answer.
 
     Returns:
         The actions, as `decode_actions` yields them, or the status of a query that is pending.
@@ -57,7 +62,7 @@ def decode_query(
     Raises:
         QueryError: the query failed.
         UnannouncedStatusError: the answer is asynchronous, and its header does not announce it.
-        ProtocolError: the status lacks the query's name.
+        ProtocolError: the status has no usable `queryId`.
     """
     pieces = iter(chunks)
     head = b""
@@ -84,17 +89,6 @@ def decode_query(
     if not isinstance(name, str) or name.strip(".") == "" or len(name) > _MAX_NAME:
         raise ProtocolError(f"{what}: the server answers asynchronously and gives the query no usable queryId")
     return QueryStatus(name)
-
-
-#: Longer first lines are never a status.
-_MAX_STATUS: Final = 64 * 1024
-#: The number of chunks of the body that may follow it.
-_MAX_REST: Final = 4
-_MAX_NAME: Final = 1024
-_MESSAGES: Final = ("errorMessage", "message", "error", "statusMessage")
-_FAILED: Final = frozenset(
-    {"FAILED", "FAILURE", "ERROR", "CANCELED", "CANCELLED", "ABORTED", "EXPIRED", "TIMED_OUT"}
-)
 
 
 def _status_in(line: bytes) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ The checks compare the version in the answer's header, and the versions and comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -56,41 +56,27 @@ def check_time_travel(
 def _checked(
     actions: Iterator[Decoded], version: int | None, timestamp: str | None, what: str
 ) -> Iterator[Decoded]:
-    last = None if timestamp is None else _last_commit(timestamp)
     asked = (
         f"version {version}" if timestamp is None else f"{timestamp}, which is version {version} by its header,"
     )
+    # The last commit time in milliseconds; a server may round the time up.
+    last = None if timestamp is None else (parse_iso8601(timestamp) - _EPOCH) // _MILLISECOND + 1
     for action in actions:
-        newest = _newest(action)
+        versions: Sequence[int | None] = ()
+        times: Sequence[int | None] = ()
+        if isinstance(action, FileBlock):
+            versions, times = action.versions, action.timestamps
+        elif isinstance(action, Metadata):
+            versions = [action.version]
+        newest, committed = (max(filter(None, numbers), default=0) for numbers in (versions, times))
         if version is not None and newest > version:
             raise VersionMismatchError(
-                f"{what}: the answer for {asked} has a line of version {newest}",
-                expected=version,
-                actual=newest,
+                f"{what}: the answer for {asked} has a line of version {newest}", expected=version, actual=newest
             )
-        if last is not None and (committed := _committed(action)) > last:
+        if last is not None and committed > last:
             raise VersionMismatchError(
                 f"{what}: the answer for {timestamp} has a file of a version committed "
                 f"{(committed - last) / 1000:,.3f} s after that",
                 expected=version,
             )
         yield action
-
-
-def _last_commit(timestamp: str) -> int:
-    """Milliseconds since the epoch up to which a version may be committed; a server may round the time up."""
-    return (parse_iso8601(timestamp) - _EPOCH) // _MILLISECOND + 1
-
-
-def _newest(action: Decoded) -> int:
-    if isinstance(action, FileBlock):
-        return _greatest(action.versions)
-    return _greatest([action.version]) if isinstance(action, Metadata) else 0
-
-
-def _committed(action: Decoded) -> int:
-    return _greatest(action.timestamps) if isinstance(action, FileBlock) else 0
-
-
-def _greatest(numbers: Iterable[int | None]) -> int:
-    return max((number for number in numbers if number is not None), default=0)
