@@ -231,7 +231,7 @@ def read_plan(
     Yields:
         Batches of the plan's columns, filtered, in the server's order, at most `plan.limit` rows.
     """
-    storage, refresh = plan.source or (storage, UrlRenewer(rest, plan))
+    storage, refresh = _source(rest, storage, plan)
     try:
         yield from read_batches(
             plan.tasks,
@@ -250,7 +250,7 @@ def read_plan(
 
 def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
     """Return what reading a plan would fetch; fetches the footers of its large files."""
-    storage, refresh = plan.source or (storage, UrlRenewer(rest, plan))
+    storage, refresh = _source(rest, storage, plan)
     return estimate_fetch(
         plan.tasks,
         plan.spec,
@@ -258,3 +258,8 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
         refresh=refresh,
         table_columns=plan.metadata.schema,
     )
+
+
+def _source(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> tuple[StorageReader, Refresh | None]:
+    expirations = (task.expiration for task in plan.tasks)
+    return plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))

@@ -1,4 +1,4 @@
-"""Renewal of pre-signed URLs: one request for all files of a plan, matched by file id."""
+"""Renewal of pre-signed URLs: one request for all files of an answer, matched by file id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import (
     BadRequestError,
@@ -17,9 +17,11 @@ from delta_sharing_client.errors import (
     StorageError,
 )
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.storage.byte_source import UrlRenewal
+from delta_sharing_client.wire.answers import ChangesAnswer, QueryAnswer
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 
@@ -47,21 +49,29 @@ class UrlRenewer(UrlRenewal):
 
     Args:
         rest: the server.
-        plan: the plan whose URLs are renewed.
-        expires: the first expiration time in milliseconds since the epoch; by default that of the plan.
+        table: the table.
+        listing: the answer, or the plan made of it, whose URLs are renewed.
+        expirations: expiration times of its files in milliseconds since the epoch, if the answer has no first one.
     """
 
-    def __init__(self, rest: RestClient, plan: ScanPlan, expires: int | None = None) -> None:
+    def __init__(
+        self,
+        rest: RestClient,
+        table: Table,
+        listing: ScanPlan | QueryAnswer[Any] | ChangesAnswer[Any],
+        expirations: Iterable[int | None] = (),
+    ) -> None:
         self._rest = rest
-        self._plan = plan
+        self._table = table
+        self._listing = listing
         self._lock = threading.Lock()
         self._urls: dict[str, SecretUrl] = {}
-        self._token = plan.end.refresh_token if plan.end is not None else None
+        self._token = listing.end.refresh_token if listing.end is not None else None
         self._has_history = True
         #: The times of renewal and of expiration, by the clock of this machine.
         self._due: float | None = None
         self._dead = 0.0
-        self._expect(_end_of_life(plan.end) or expires or first_of(task.expiration for task in plan.tasks))
+        self._expect(_end_of_life(listing.end) or _first_of(expirations))
 
     def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
         """Return a fresh URL for a file.
@@ -81,7 +91,7 @@ class UrlRenewer(UrlRenewal):
         if known is None:
             raise StorageError(
                 f"its URL expired, and the server does not list the file any more: "
-                f"table {self._plan.table.full_name} moved on from version {self._plan.version}; load it again",
+                f"table {self._table.full_name} moved on from version {self._listing.version}; load it again",
                 file_id=file_id,
             )
         return known
@@ -99,18 +109,18 @@ class UrlRenewer(UrlRenewal):
                     self._due = None
                     self._urls = self.list_urls()
             except DeltaSharingError as error:
-                logger.info("URLs of %s could not be renewed ahead: %s", self._plan.table.full_name, error)
+                logger.info("URLs of %s could not be renewed ahead: %s", self._table.full_name, error)
             finally:
                 self._lock.release()
         return self._urls.get(file_id, url)
 
     def list_urls(self) -> dict[str, SecretUrl]:
         """List all files again; return the URLs by the ids of the files and of their deletion vectors."""
-        plan = self._plan
-        request = plan.request or QueryRequest()
+        version = self._listing.version
+        request = self._listing.request or QueryRequest()
         if isinstance(request, ChangesRequest | VersionsRequest):
             signed = _SignedUrls()
-            changes = self._rest.table_changes(plan.table, request, signed)
+            changes = self._rest.table_changes(self._table, request, signed)
             self._expect(_end_of_life(changes.end) or signed.expires)
             return dict(changes.items)
         if self._token is not None:
@@ -120,9 +130,9 @@ class UrlRenewer(UrlRenewal):
             except (BadRequestError, ResponseFormatError):
                 pass  # the token has expired, or the server does not accept it any more
         if request.version is None and request.timestamp is None:
-            if plan.version is not None and self._has_history:
+            if version is not None and self._has_history:
                 try:
-                    return self._urls_of(replace(request, version=plan.version, include_refresh_token=False))
+                    return self._urls_of(replace(request, version=version, include_refresh_token=False))
                 except (BadRequestError, ResponseFormatError):
                     self._has_history = False
             return self._latest_urls(replace(request, include_refresh_token=False))
@@ -137,14 +147,14 @@ class UrlRenewer(UrlRenewal):
             return self._urls_of(replace(request, formats=ANY_FORMAT))
 
     def _urls_of(self, request: QueryRequest) -> dict[str, SecretUrl]:
-        plan = self._plan
+        version = self._listing.version
         signed = _SignedUrls()
-        answer = self._rest.query_table(plan.table, request, signed)
+        answer = self._rest.query_table(self._table, request, signed)
         self._expect(_end_of_life(answer.end) or signed.expires)
-        if answer.end is not None and answer.end.refresh_token is not None and answer.version == plan.version:
+        if answer.end is not None and answer.end.refresh_token is not None and answer.version == version:
             self._token = answer.end.refresh_token
         urls = dict(answer.items)
-        if answer.version != plan.version:
+        if answer.version != version:
             # A vector without an id may have been replaced.
             urls = {key: url for key, url in urls.items() if not is_unnamed_vector(key)}
         return urls
@@ -196,10 +206,10 @@ class _SignedUrls:
             if file.deletion_vector is not None:
                 for vector_id in (file.deletion_vector_file_id, vector_file_id(file)):
                     found.append((vector_key(file.id, vector_id), file.deletion_vector.path_or_inline))
-        self.expires = first_of((self.expires, *files.expirations))
+        self.expires = _first_of((self.expires, *files.expirations))
         return found
 
 
-def first_of(times: Iterable[int | None]) -> int | None:
+def _first_of(times: Iterable[int | None]) -> int | None:
     """Return the earliest of the times that are known."""
     return min((time for time in times if time), default=None)

@@ -128,7 +128,7 @@ class HostUrlRenewer:
 
     def _list_urls(self) -> dict[str, SecretUrl]:
         with RestClient(self._profile, self._options) as rest:
-            return UrlRenewer(rest, self._plan).list_urls()
+            return UrlRenewer(rest, self._plan.table, self._plan).list_urls()
 
 
 def _private_folder() -> Path | None:

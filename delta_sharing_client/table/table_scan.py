@@ -69,7 +69,7 @@ class TableScan(SparkScan):
             ValueError: the scan has columns, filters or a limit.
             DeltaLogError: the directory contains a table, or cannot be written.
         """
-        from delta_sharing_client.delta.table.materialize_snapshot import check_data, materialize_snapshot
+        from delta_sharing_client.delta.table.materialize_snapshot import materialize_snapshot
 
         options = self.options
         narrowed = {"columns": options.columns, "filters": options.filters, "limit": options.limit}
@@ -81,7 +81,7 @@ class TableScan(SparkScan):
             )
         rest, storage = self._connections()
         return materialize_snapshot(
-            rest, storage, self.name, options.request(), directory, data=check_data(data), progress=progress
+            rest, storage, self.name, options.request(), directory, data=data, progress=progress
         )
 
     def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:

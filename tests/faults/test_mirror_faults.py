@@ -12,7 +12,7 @@ from faults.server import FaultServer, Reply, Request
 from waiting import BRIEFLY, FOREVER, NEVER
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.delta.table import partial_file
 from delta_sharing_client.errors import FileGoneError
 from delta_sharing_client.options import TransportOptions
 
@@ -26,7 +26,7 @@ def test_missing_file_ends_a_sync_with_waiting_ranges(
     server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sync cancels the remaining ranges."""
-    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 1000)
+    monkeypatch.setattr(partial_file, "CHUNK_SIZE", 1000)
     share = FaultyShare(server=server, versions=[[file(1), file(2)]])
     deleted = threading.Event()
     not_found = Reply(status=404, body=b"<Error><Code>NoSuchKey</Code></Error>")

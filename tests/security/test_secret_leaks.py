@@ -160,7 +160,7 @@ def test_reprs_leak_no_canary(share: FaultyShare, client: ds.SharingClient, tmp_
         plan.end,
         plan.request,
         plan.tasks,
-        UrlRenewer(client._rest, plan),
+        UrlRenewer(client._rest, plan.table, plan),
         poller,
         poller.pull(),
         mirror,

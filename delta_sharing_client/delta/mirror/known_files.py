@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import Snapshot
-from delta_sharing_client.delta.mirror.state import data_of, file_id_of, key_of, tags_of
-from delta_sharing_client.delta.table.file_download import Fetched
+from delta_sharing_client.delta.mirror.state import file_id_of, key_of, tags_of
 from delta_sharing_client.delta.table.local_actions import LOCATION, LocalFile, location_of
 from delta_sharing_client.model.actions import AddFile, FileAction
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,101 +29,80 @@ class Comparison:
         files: the listed files; those that the mirror has have its paths.
         new: the files that the mirror lacks, and those with another deletion vector.
         renamed: the files that the mirror has under another id.
-        gone: the mirror's files that are not listed any more.
-        fetched: size and checksum of the mirror's files, by path.
+        gone: the mirror's files that are no longer listed.
     """
 
     files: list[LocalFile]
     new: list[LocalFile]
     renamed: list[LocalFile]
     gone: list[AddFile]
-    fetched: dict[str, Fetched]
 
 
-def compare(
-    snapshot: Snapshot, directory: Path, listed: Iterable[LocalFile], locations: Mapping[str, str] | None
-) -> Comparison:
+def compare(snapshot: Snapshot, listed: Iterable[LocalFile], *, by_location: bool) -> Comparison:
     """Compare a mirror's version with a server's listing.
 
     Args:
         snapshot: the version.
-        directory: the mirror's directory.
         listed: the listed files.
-        locations: the locations of the mirror's files by id, for files whose location is not in the log; None if
-            the server lists files by the same kind of ids, so that a file with another id is another file.
+        by_location: whether a file may be listed under another id than that in the mirror's log.
     """
     by_key = {file.key: file for file in listed}
-    named = {file.action.id for file in by_key.values()}
-    ids = {file_id_of(add): add for add in snapshot.files}
-    places: dict[str, AddFile] = {}
-    if locations is not None:
-        # If URLs differ in their query strings alone, all files have one location.
-        once = _single((location_of(file.action), file.action) for file in by_key.values())
-        known = _single(
-            (tags_of(add).get(LOCATION) or locations.get(file_id_of(add)), add) for add in snapshot.files
-        )
-        places = {
-            once[place].id: add
-            for place, add in known.items()
-            if place in once and file_id_of(add) not in named and _may_be(add, once[place], sure=len(once) == 1)
-        }
-    data = {key_of(add): data_of(add, directory) for add in snapshot.files}
+    known = _renamed(snapshot, by_key.values()) if by_location else {}
+    known |= {file_id_of(add): add for add in snapshot.files}
     gone = {key_of(add): add for add in snapshot.files}
     files: list[LocalFile] = []
     new: list[LocalFile] = []
     renamed: list[LocalFile] = []
-    for key, file in by_key.items():
-        add = ids.get(file.action.id) or places.get(file.action.id)
+    for key, listed_file in by_key.items():
+        file = listed_file
+        add = known.get(file.action.id)
         if add is None or not _same_values(add, file):
-            files.append(file)
             new.append(file)
-            continue
-        there = replace(file, path=data[key_of(add)][0].path)
-        files.append(there)
-        # The local name of a vector's file contains both ids, so that another id makes another vector in the log.
-        if key_of(add)[1] != key[1] or (key_of(add) != key and there.vector_path is not None):
-            new.append(there)
-            continue
-        del gone[key_of(add)]
-        if key_of(add) != key:
-            renamed.append(there)
-    return Comparison(
-        files=files,
-        new=new,
-        renamed=renamed,
-        gone=list(gone.values()),
-        fetched={item.path: item.known for items in data.values() for item in items if item.known is not None},
-    )
+        else:
+            file = replace(file, path=unquote(add.path))
+            # The name of a vector's file contains both ids: under another id the vector is another one in the log.
+            if key_of(add)[1] != key[1] or (key_of(add) != key and file.vector_uuid is not None):
+                new.append(file)
+            else:
+                del gone[key_of(add)]
+                if key_of(add) != key:
+                    renamed.append(file)
+        files.append(file)
+    return Comparison(files=files, new=new, renamed=renamed, gone=list(gone.values()))
 
 
-def has_any_of(snapshot: Snapshot, files: Iterable[FileAction]) -> bool:
-    """Return whether a mirror has the id of any of the files."""
-    known = {file_id_of(add) for add in snapshot.files}
-    return any(file.id in known for file in files)
+def _renamed(snapshot: Snapshot, listed: Iterable[LocalFile]) -> dict[str, AddFile]:
+    """Return the mirror's files that are listed under another id, by that id."""
+    actions = [file.action for file in listed]
+    ids = {action.id for action in actions}
+    # If URLs differ in their query strings alone, all files have one location.
+    now = _unique((location_of(action), action) for action in actions)
+    before = _unique((tags_of(add).get(LOCATION), add) for add in snapshot.files)
+    return {
+        now[location].id: add
+        for location, add in before.items()
+        if location in now and file_id_of(add) not in ids and _may_be(add, now[location], single=len(now) == 1)
+    }
 
 
-T = TypeVar("T")
-
-
-def _single(items: Iterable[tuple[str | None, T]]) -> dict[str, T]:
+def _unique(items: Iterable[tuple[str | None, T]]) -> dict[str, T]:
     """Return the items by their keys, without items whose key is unknown or not unique."""
     pairs = [(key, item) for key, item in items if key is not None]
     counts = Counter(key for key, _ in pairs)
     return {key: item for key, item in pairs if counts[key] == 1}
 
 
-def _may_be(add: AddFile, action: FileAction, *, sure: bool) -> bool:
-    """Return whether two actions may be one file under two ids.
+def _may_be(add: AddFile, action: FileAction, *, single: bool) -> bool:
+    """Return whether two actions with one location may be the same file.
 
-    Args:
-        add: the file of the mirror.
-        action: the listed file.
-        sure: require equal statistics with bounds, because a single URL does not distinguish files.
+    A single URL does not distinguish files; equal statistics with bounds are required then.
     """
+    if not 0 < action.size == add.size:
+        return False
     before, now = _stats(add.stats), _stats(action.stats)
     if before is None or now is None:
-        return not sure and 0 < action.size == add.size
-    return 0 < action.size == add.size and before == now and (not sure or "minValues" in now)
+        return not single
+    return before == now and (not single or "minValues" in now)
 
 
 def _stats(text: str | None) -> dict[str, Any] | None:

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
+from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
 from delta_sharing_client.delta.mirror.state import check_source, local_version_of, shared_version
-from delta_sharing_client.delta.mirror.sync_lock import exclusive
+from delta_sharing_client.delta.mirror.sync import Syncer, SyncResult, exclusive
+from delta_sharing_client.delta.mirror.vacuum import VacuumResult, vacuum_files
+from delta_sharing_client.delta.mirror.verify import Verification, verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.expressions.binding import Filters
@@ -24,13 +26,8 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.local import LocalStorage
 from delta_sharing_client.wire.requests import check_version
-
-if TYPE_CHECKING:
-    from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
-    from delta_sharing_client.delta.mirror.sync import SyncResult
-    from delta_sharing_client.delta.mirror.vacuum import VacuumResult
-    from delta_sharing_client.delta.mirror.verify import Verification
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Mirror:
         """The version of the shared table that the newest local version holds; None before the first sync.
 
         Raises:
-            DeltaLogError: the directory holds something else than this table's mirror.
+            DeltaLogError: the directory contains another table.
         """
         return shared_version(self._snapshot())
 
@@ -80,7 +77,7 @@ class Mirror:
         """Return whether a local version has a version of the shared table.
 
         Raises:
-            DeltaLogError: the directory holds something else than this table's mirror.
+            DeltaLogError: the directory contains another table.
         """
         return shared_version(self._snapshot()) == version or local_version_of(self.log, version) is not None
 
@@ -99,57 +96,51 @@ class Mirror:
         the directory.
 
         Args:
-            at_version: the shared version to bring it to, newer or older (needs a table shared with its
-                history); the latest without.
-            every_version: append one commit for each shared version since the last sync, rather than one for all
-                of them (needs the history too).
-            repair: read all files first, as `verify` does, and fetch those again that are missing or damaged.
+            at_version: the shared version, newer or older than the local one; requires a table shared with its
+                history. By default the latest.
+            every_version: append one commit for each shared version since the last sync instead of one for all
+                of them; requires the history too.
+            repair: verify all files first, and fetch missing and damaged ones again.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
-            DeltaLogError: the directory holds something else, or cannot be written.
+            DeltaLogError: the directory contains another table, or cannot be written.
             DiskFullError: the disk is full; the local table is unchanged.
             DeltaSharingError: a request failed, or a file could not be fetched; the local table is unchanged, and
                 the next sync keeps the files that were fetched.
         """
-        from delta_sharing_client.delta.mirror.sync import Syncer
-
         version = check_version(at_version, "at_version")
         syncer = Syncer(self._rest, self._storage, self.table, self.directory, progress)
         return syncer.sync(at_version=version, every_version=every_version, repair=repair)
 
     def verify(self) -> Verification:
-        """Read all files of the newest local version, and compare sizes and checksums with the log's.
+        """Read all files of the newest local version, and compare their sizes and checksums with the log.
 
         Raises:
-            DeltaTableNotFoundError: the mirror was never synced.
+            DeltaTableNotFoundError: there was no sync yet.
             DeltaLogError: the log is damaged.
         """
-        from delta_sharing_client.delta.mirror.verify import verify_files
-
         return verify_files(self._synced(), self.directory)
 
     def vacuum(self, retain: timedelta = timedelta(days=7), *, dry_run: bool = False) -> VacuumResult:
-        """Remove files that only old local versions name; those versions can then no longer be read.
+        """Remove files that only old local versions need; these versions can then no longer be read.
 
-        Versions that have expired in the log (`delta.logRetentionDuration`, 30 days by default) cannot be read
-        anyway, and their files are removed however long they were to be kept.
+        Files of versions that have expired in the log (`delta.logRetentionDuration`, 30 days by default) are
+        removed whatever `retain` is.
 
         Args:
             retain: the files of versions that were current within this time are kept; 7 days by default.
-            dry_run: remove nothing, only count.
+            dry_run: count the files without removing them.
 
         Raises:
-            ValueError: `retain` is less than zero.
-            DeltaTableNotFoundError: the mirror was never synced.
+            ValueError: `retain` is negative.
+            DeltaTableNotFoundError: there was no sync yet.
             DeltaLogError: the log is damaged, or a file cannot be removed.
         """
-        from delta_sharing_client.delta.mirror.vacuum import vacuum_files
-
         if not isinstance(retain, timedelta):
             raise TypeError(f"retain is a timedelta, not {type(retain).__name__}")
         if retain < timedelta(0):
-            raise ValueError(f"retain is {retain}; it takes a time of zero or more")
+            raise ValueError(f"retain is {retain}; it must not be negative")
         self._synced()
         with exclusive(self.directory):
             return vacuum_files(self.log, retain, dry_run=dry_run)
@@ -163,33 +154,26 @@ class Mirror:
         *,
         variant: VariantForm = "struct",
     ) -> MirrorScan:
-        """Say what to read of the local table; the server is not asked.
+        """Return a scan of the local table, which sends no request to the server.
 
         Args:
-            columns: names of the columns to return, in that order; all without.
+            columns: names of the columns to return, in that order; by default all.
             filters: rows to return, as for `SharedTable.scan`.
-            limit: rows to return at the most.
-            version: the version of the shared table to read, if a sync stopped at it; the newest without.
+            limit: maximum number of rows to return.
+            version: a version of the shared table at which a sync stopped; by default the newest.
             variant: ``struct`` or ``json``, as for `SharedTable.scan`.
 
         Raises:
-            DeltaTableNotFoundError: the mirror was never synced.
+            DeltaTableNotFoundError: there was no sync yet.
             VersionNotFoundError: no sync stopped at that version, or it has expired in the log.
-            DeltaLogError: the directory holds something else, or its log is damaged.
+            DeltaLogError: the directory contains another table, or its log is damaged.
         """
         return self.scan_with(
             ScanOptions(columns=columns, filters=filters, limit=limit, version=version, variant=variant)
         )
 
     def scan_with(self, options: ScanOptions) -> MirrorScan:
-        """Return the scan of the local table that some options ask for; as `scan` otherwise.
-
-        Args:
-            options: what to read; hints for the server and the response format count for nothing.
-        """
-        from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
-        from delta_sharing_client.storage.local import LocalStorage
-
+        """Return a scan of the local table like `scan`; hints and response format of the options are ignored."""
         snapshot, wanted = self._synced(), options.version
         if wanted is not None and wanted != shared_version(snapshot):
             local = local_version_of(self.log, wanted)
@@ -217,7 +201,9 @@ class Mirror:
     def _synced(self) -> Snapshot:
         snapshot = self._snapshot()
         if snapshot.version < 0:
-            raise DeltaTableNotFoundError("the mirror was never synced; call sync()", path=str(self.directory))
+            raise DeltaTableNotFoundError(
+                "there was no sync of the mirror yet; call sync()", path=str(self.directory)
+            )
         return snapshot
 
     @representation

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from delta_sharing_client.delta.log import Snapshot, resolve_path
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
-from delta_sharing_client.delta.mirror.state import data_of, file_id_of, tags_of
+from delta_sharing_client.delta.mirror.state import file_id_of, stored_files, tags_of
 from delta_sharing_client.delta.table.local_actions import VECTOR_ID
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
@@ -25,7 +25,7 @@ from delta_sharing_client.storage.local import LocalStorage
 
 @dataclass(frozen=True)
 class MirrorScan(Scan):
-    """A scan of a mirror, which sends no request to the server; see `Mirror.scan` for the options."""
+    """A scan of a mirror; it sends no request to the server."""
 
     table: Table
     directory: Path
@@ -63,8 +63,8 @@ class MirrorScan(Scan):
         """Yield the files of the mirror; their URLs are local paths."""
         links = LinkCheck(self.directory)
         for file in self.snapshot.files:
-            for data in data_of(file, self.directory):
-                links.file(self.directory / data.path)
+            for stored in stored_files(file):
+                links.file(self.directory / stored.path)
             vector_id = tags_of(file).get(VECTOR_ID)
             yield located(file, self._url, file_id=file_id_of(file), vector_file_id=vector_id)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_path, resolve_path
+from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_uri
 from delta_sharing_client.delta.log.log_segment import list_log
-from delta_sharing_client.delta.table.file_download import Fetched
+from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.model.actions import AddFile, ResponseFormat
@@ -18,40 +18,19 @@ from delta_sharing_client.model.names import Table
 
 #: The application id of the `txn` action that records the shared version.
 APP_ID: Final = "delta-sharing-mirror"
-#: The table property that names the shared table.
+#: Table properties: the shared table, and the response format on which the ids of its files depend.
 SOURCE: Final = "deltaSharing.table"
-#: The table property that names the response format which the ids of the files are of.
 FORMAT: Final = "deltaSharing.responseFormat"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalData:
-    """A local file of a mirror's version.
-
-    Attributes:
-        path: relative to the mirror's directory, not encoded.
-        file_id: its id in the sharing protocol.
-        known: its size and checksum; None if the log has no checksum.
-    """
-
-    path: str
-    file_id: str
-    known: Fetched | None
-
-
 def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
-    """Raise if a directory holds a table that is not the mirror of the given table.
-
-    Raises:
-        DeltaLogError: it holds another table, or one that is no mirror.
-    """
+    """Raise `DeltaLogError` if a directory contains a table that is not the mirror of the given table."""
     if snapshot.version < 0:
         return
     source = snapshot.metadata.configuration.get(SOURCE)
     if source is None:
         raise DeltaLogError(
-            "there is a Delta table in this directory that is not a mirror; give another directory",
-            path=str(directory),
+            "the Delta table in this directory is not a mirror; give another directory", path=str(directory)
         )
     if source != table.full_name.lower():
         raise DeltaLogError(
@@ -60,7 +39,7 @@ def check_source(snapshot: Snapshot, table: Table, directory: Path) -> None:
 
 
 def shared_version(snapshot: Snapshot) -> int | None:
-    """Return the shared version that a mirror's version holds; None if there is no mirror yet."""
+    """Return the shared version that a mirror's version holds; None before the first sync."""
     transaction = snapshot.transactions.get(APP_ID)
     return None if transaction is None else transaction.version
 
@@ -77,33 +56,30 @@ def key_of(file: AddFile) -> tuple[str, str]:
 
 
 def file_id_of(file: AddFile) -> str:
-    """Return the id in the sharing protocol of a mirror's file."""
+    """Return the id of a mirror's file in the sharing protocol."""
     return tags_of(file).get(FILE_ID, file.path)
 
 
 def tags_of(file: AddFile) -> Mapping[str, str]:
-    """Return the tags of an add action."""
-    return dict(file.raw.get("tags") or {})
+    """Return the tags of an `add` action."""
+    return file.raw.get("tags") or {}
 
 
-def data_of(file: AddFile, directory: Path) -> list[LocalData]:
-    """Return the local files that an add action names: the data, and the deletion vector if it has a file."""
-    tags = tags_of(file)
-    file_id = tags.get(FILE_ID, file.path)
-    found = [_local(resolve_path(directory, file.path), directory, file_id, file.size, tags.get(SHA256))]
-    vector = file.deletion_vector
-    path = None if vector is None else deletion_vector_path(directory, vector)
-    if vector is not None and path is not None:
-        # Format version of the file (1 byte), size of the vector (4 bytes), the vector, its checksum (4 bytes).
-        size = vector.size_in_bytes + 9
-        found.append(_local(path, directory, f"{file_id} (deletion vector)", size, tags.get(VECTOR_SHA256)))
-    return found
+def stored_files(file: AddFile) -> list[StoredFile]:
+    """Return the local files of an `add` action: the data, and the deletion vector if it has a file."""
+    tags, file_id, vector = tags_of(file), file_id_of(file), file.deletion_vector
+    data = StoredFile(path=unquote(file.path), file_id=file_id, size=file.size, sha256=tags.get(SHA256))
+    uri = None if vector is None else deletion_vector_uri(vector)
+    if vector is None or uri is None:
+        return [data]
+    # Format version of the file (1 byte), size of the vector (4 bytes), the vector, its checksum (4 bytes).
+    size, vector_id = vector.size_in_bytes + 9, f"{file_id} (deletion vector)"
+    return [data, StoredFile(path=unquote(uri), file_id=vector_id, size=size, sha256=tags.get(VECTOR_SHA256))]
 
 
-def _local(path: Path, directory: Path, file_id: str, size: int, sha256: str | None) -> LocalData:
-    relative = path.relative_to(directory).as_posix()
-    known = None if sha256 is None or not size else Fetched(size=size, sha256=sha256, fetched=0)
-    return LocalData(path=relative, file_id=file_id, known=known)
+def all_stored_files(snapshot: Snapshot) -> dict[str, StoredFile]:
+    """Return the local files of a mirror's version by their paths."""
+    return {stored.path: stored for file in snapshot.files for stored in stored_files(file)}
 
 
 def local_version_of(log: DeltaLog, version: int) -> int | None:
@@ -112,14 +88,12 @@ def local_version_of(log: DeltaLog, version: int) -> int | None:
         commits = list_log(log.table_path).commits
     except DeltaTableNotFoundError:
         return None
-    for local in sorted(commits, reverse=True):
-        if _recorded(commits[local]) == version:
-            return local
-    return None
+    newest_first = sorted(commits, reverse=True)
+    return next((local for local in newest_first if _recorded_version(commits[local]) == version), None)
 
 
-def _recorded(commit: Path) -> int | None:
-    """Return the shared version that the first line of a mirror's commit records."""
+def _recorded_version(commit: Path) -> int | None:
+    """Return the shared version in the first line of a mirror's commit."""
     try:
         with commit.open("rb") as lines:
             info: Any = json.loads(lines.readline())["commitInfo"]

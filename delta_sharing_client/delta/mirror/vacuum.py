@@ -1,4 +1,4 @@
-"""Vacuum of a mirror: removal of files that only old versions name."""
+"""Removal of a mirror's files that no version needs: vacuum of old versions, and clean-up after a crashed sync."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
-from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path, resolve_path
-from delta_sharing_client.delta.log.durable_files import writing
-from delta_sharing_client.delta.log.log_segment import list_log
+from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
+from delta_sharing_client.delta.log.durable_files import TEMPORARY, writing
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
-from delta_sharing_client.delta.mirror.state import data_of
+from delta_sharing_client.delta.mirror.state import all_stored_files
+from delta_sharing_client.delta.table.file_download import PARTIAL, PRIVATE_FOLDER
 from delta_sharing_client.delta.table.local_actions import now_in_ms
 from delta_sharing_client.model.actions import RemoveFile
 
-#: Names of a mirror's files; files with other names are left alone.
-_OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
+#: Names of a mirror's files; files with other names are kept.
+_MIRROR_FILE: Final = re.compile(r"[0-9a-f]{32}\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +29,8 @@ class VacuumResult:
     """The result of a vacuum, or of a dry run.
 
     Attributes:
-        files: how many files were removed.
-        bytes: how many bytes they had.
+        files: the number of removed files.
+        bytes: their size in bytes.
     """
 
     files: int
@@ -36,7 +38,7 @@ class VacuumResult:
 
 
 def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumResult:
-    """Remove the files that are named only by versions older than the retention period.
+    """Remove the files that only versions older than the retention period need.
 
     Args:
         log: the mirror's log.
@@ -44,15 +46,12 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
         dry_run: count the files without removing them.
 
     Raises:
-        DeltaLogError: the log is damaged, there is a link in the directory, or a file cannot be removed.
+        DeltaLogError: the log is damaged, the directory contains a link, or a file cannot be removed.
     """
     directory = log.table_path
     refuse_links(directory)
-    kept = _needed(log, now_in_ms() - int(retain / timedelta(milliseconds=1)))
     files = size = 0
-    for path in _ours(directory):
-        if path.relative_to(directory).as_posix() in kept:
-            continue
+    for path in _unneeded_files(log, now_in_ms() - int(retain / timedelta(milliseconds=1))):
         with writing(path.name, directory):
             files += 1
             size += path.lstat().st_size
@@ -63,26 +62,42 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
     return VacuumResult(files=files, bytes=size)
 
 
-def _needed(log: DeltaLog, since: int) -> set[str]:
-    """Return the paths named by the newest version, or by a version that was replaced after `since`."""
+def clean_up(log: DeltaLog) -> int:
+    """Remove the files of a crashed sync; return the number of removed data files and deletion vectors.
+
+    No other sync of the mirror may be running.
+
+    Raises:
+        DeltaLogError: a file cannot be removed.
+    """
     directory = log.table_path
-    needed = {data.path for file in log.snapshot().files for data in data_of(file, directory)}
+    private, folder = directory / PRIVATE_FOLDER, directory / LOG_DIRECTORY
+    left_over = list(_unneeded_files(log, 0))
+    unfinished = list((private / PARTIAL).glob("*"))
+    for parent in (private, folder, folder / SIDECARS):
+        unfinished += parent.glob(f".*{TEMPORARY}")
+    with writing("the directory", directory):
+        for path in (*left_over, *unfinished):
+            path.unlink(missing_ok=True)
+    return len(left_over)
+
+
+def _unneeded_files(log: DeltaLog, since: int) -> Iterator[Path]:
+    """Yield files that neither the newest version names nor a version that was replaced after `since`."""
+    directory = log.table_path
+    needed = set(all_stored_files(log.snapshot()))
     for commit in log.changes(min(list_log(directory).commits)):
         for action in commit.actions:
             if isinstance(action, RemoveFile) and int(action.raw.get("deletionTimestamp") or 0) > since:
-                paths = [resolve_path(directory, action.path)]
-                if action.deletion_vector is not None:
-                    vector = deletion_vector_path(directory, action.deletion_vector)
-                    paths += [] if vector is None else [vector]
-                needed |= {path.relative_to(directory).as_posix() for path in paths}
-    return needed
-
-
-def _ours(directory: Path) -> Iterator[Path]:
+                vector = None if action.deletion_vector is None else deletion_vector_uri(action.deletion_vector)
+                needed |= {unquote(uri) for uri in (action.path, vector) if uri is not None}
     for folder, folders, names in os.walk(directory):
         if Path(folder) == directory:
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        yield from (Path(folder) / name for name in names if _OURS.fullmatch(name))
+        for name in filter(_MIRROR_FILE.fullmatch, names):
+            path = Path(folder) / name
+            if path.relative_to(directory).as_posix() not in needed:
+                yield path
 
 
 def _remove_empty_folders(directory: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from delta_sharing_client.delta.log import Snapshot
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
-from delta_sharing_client.delta.mirror.state import LocalData, data_of
-from delta_sharing_client.delta.table.file_download import sha256_of
+from delta_sharing_client.delta.mirror.state import all_stored_files
+from delta_sharing_client.delta.table.file_download import StoredFile, sha256_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Problem:
     Attributes:
         path: the file's path relative to the mirror's directory.
         file_id: the file's id in the sharing protocol.
-        reason: what is wrong with it.
+        reason: the defect.
     """
 
     path: str
@@ -61,33 +61,36 @@ def verify_files(snapshot: Snapshot, directory: Path) -> Verification:
         DeltaLogError: a folder of the mirror is a link.
     """
     links = LinkCheck(directory)
-    items = {data.path: data for file in snapshot.files for data in data_of(file, directory)}
-    for path in items:
+    files = all_stored_files(snapshot)
+    for path in files:
         links.folder((directory / path).parent)
     with ThreadPoolExecutor(os.cpu_count() or 1, "delta-sharing-verify") as pool:
-        reasons = list(pool.map(lambda data: _reason(directory, data), items.values()))
-    problems = tuple(
-        Problem(path=data.path, file_id=data.file_id, reason=reason)
-        for data, (reason, _) in zip(items.values(), reasons, strict=True)
-        if reason is not None
+        checked = list(pool.map(lambda file: _check(directory, file), files.values()))
+    return Verification(
+        version=snapshot.version,
+        files=len(files),
+        bytes=sum(size for size, _ in checked),
+        problems=tuple(
+            Problem(path=file.path, file_id=file.file_id, reason=reason)
+            for file, (_, reason) in zip(files.values(), checked, strict=True)
+            if reason is not None
+        ),
     )
-    total = sum(size for _, size in reasons)
-    return Verification(version=snapshot.version, files=len(items), bytes=total, problems=problems)
 
 
-def _reason(directory: Path, data: LocalData) -> tuple[str | None, int]:
-    """Return the defect of a file, or None, and its size in bytes."""
-    file = directory / data.path
+def _check(directory: Path, expected: StoredFile) -> tuple[int, str | None]:
+    """Return the size of a file in bytes, and its defect or None."""
+    file = directory / expected.path
     try:
         if is_link(file):
-            return "it is a symbolic link", 0
+            return 0, "it is a symbolic link"
         if not file.is_file():
-            return "it is missing", 0
+            return 0, "it is missing"
         size = file.stat().st_size
-        if data.known is not None and size != data.known.size:
-            return f"it has {size} bytes instead of {data.known.size}", size
-        if data.known is not None and sha256_of(file) != data.known.sha256:
-            return "its checksum is another one than when it was fetched", size
+        if expected.is_known and size != expected.size:
+            return size, f"it has {size} bytes instead of {expected.size}"
+        if expected.is_known and sha256_of(file) != expected.sha256:
+            return size, "its checksum differs from the downloaded file's"
     except OSError as error:
-        return f"it cannot be read: {error.strerror}", 0
-    return None, size
+        return 0, f"it cannot be read: {error.strerror}"
+    return size, None

@@ -18,8 +18,7 @@ from msgspec import structs
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.mirror.known_files import compare
 from delta_sharing_client.delta.mirror.mirror import Mirror
-from delta_sharing_client.delta.mirror.state import file_id_of
-from delta_sharing_client.delta.table.local_actions import Copier, LocalFile, location_of
+from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, location_of
 from delta_sharing_client.delta.table.local_names import digest
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.model.actions import AddFile, DeletionVector
@@ -181,7 +180,7 @@ def test_a_version_that_cannot_be_had_is_refused_as_before(
     check(mirror, source)
 
 
-# -- mirrors of the first releases, which do not say which format their ids are of
+# -- mirrors of the first releases, whose log records neither format nor locations
 
 
 def forget(mirror: Mirror) -> None:
@@ -207,24 +206,10 @@ def test_an_old_mirror_goes_on(source: Source, serve: Serve, connect: Connect, t
     check(mirror, source)
 
 
-def test_an_old_mirror_asks_for_the_ids_that_it_knows(
+def test_an_old_mirror_fetches_files_whose_ids_change(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
-    """Where history is shared, the files of the version that it holds tell which of the new ids are which."""
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
-    mirror.sync(progress=False)
-    forget(mirror)
-    gain_a_feature(source)
-    source.change([("z1", [7])])
-    result = mirror.sync(progress=False)
-    assert result.bytes_fetched == (source.root / "z1").stat().st_size
-    check(mirror, source)
-
-
-def test_an_old_mirror_without_history_fetches_what_it_cannot_tell(
-    source: Source, serve: Serve, connect: Connect, tmp_path: Path
-) -> None:
-    mirror = mirror_of(serve(source, history=False), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     forget(mirror)
     gain_a_feature(source)
@@ -250,7 +235,7 @@ def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
         }
         fields |= {name: value(number, add) for name, value in changes.items()}
         action = AddFile(**fields | {"url": SecretUrl(fields["url"])})
-        found.append(Copier(snapshot.protocol, snapshot.metadata).file(action))
+        found.append(LocalLayout(snapshot.protocol, snapshot.metadata).file(action))
     return found
 
 
@@ -281,13 +266,10 @@ def test_where_there_is_a_doubt_a_file_is_another_one(
     mirror.sync(progress=False)
     snapshot = mirror.log.snapshot()
     one_path = "url" in changes and "?" in changes["url"](0, None)
-    locations = {
-        file_id_of(add): digest("http://127.0.0.1/files" + ("" if one_path else f"/{number}"))
-        for number, add in enumerate(snapshot.files)
-    }
-    for add in snapshot.files:
-        del add.raw["tags"]["deltaSharing.location"]
-    found = compare(snapshot, mirror.directory, listed(mirror, **changes), locations)
+    for number, add in enumerate(snapshot.files):
+        location = "http://127.0.0.1/files" + ("" if one_path else f"/{number}")
+        add.raw["tags"]["deltaSharing.location"] = digest(location)
+    found = compare(snapshot, listed(mirror, **changes), by_location=True)
     assert len(found.files) == 2
     assert (len(found.renamed), len(found.new), len(found.gone)) == ((2, 0, 0) if known else (0, 2, 2))
 
@@ -303,10 +285,10 @@ def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
     vector = DeletionVector("p", SecretUrl("http://127.0.0.1/vector?signature=new"), 34, 1, 1)
     action = structs.replace(listed(mirror)[0].action, deletion_vector=vector, partition_values={"p": "x"})
     action = structs.replace(action, size=add.size, stats=add.stats)
-    file = Copier(snapshot.protocol, snapshot.metadata).file(action)
+    file = LocalLayout(snapshot.protocol, snapshot.metadata).file(action)
     add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
     add.raw["tags"]["deltaSharing.location"] = location_of(action)
-    found = compare(snapshot, mirror.directory, [file, listed(mirror)[1]], {})
+    found = compare(snapshot, [file, listed(mirror)[1]], by_location=True)
     assert not found.renamed
     assert found.new[0].action is action
     assert add in found.gone
@@ -341,5 +323,5 @@ def test_the_only_file_is_known_by_its_statistics_too(
     snapshot.files = (add,)
     file = listed(mirror, stats=lambda number, add: now)[0]
     add.raw["tags"]["deltaSharing.location"] = location_of(file.action)
-    assert bool(compare(snapshot, mirror.directory, [file], {}).renamed) == known
-    assert not compare(snapshot, mirror.directory, [file], None).renamed  # in the same format an id is enough
+    assert bool(compare(snapshot, [file], by_location=True).renamed) == known
+    assert not compare(snapshot, [file], by_location=False).renamed  # in the same format an id is enough

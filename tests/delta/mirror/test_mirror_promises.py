@@ -25,7 +25,7 @@ from waiting import wait_until
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path
 from delta_sharing_client.delta.mirror.mirror import Mirror
-from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.delta.table import file_download, partial_file
 from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
@@ -79,8 +79,8 @@ def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source)
 @pytest.fixture
 def large(faults: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Share:
     """A table of one file that is fetched in some twenty-five ranges, and recorded after every second one."""
-    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 64 * 1024)
-    monkeypatch.setattr(fetch_files, "_NOTE_INTERVAL", 128 * 1024)
+    monkeypatch.setattr(partial_file, "CHUNK_SIZE", 64 * 1024)
+    monkeypatch.setattr(partial_file, "_NOTE_INTERVAL", 128 * 1024)
     rows = pa.table({"a": np.random.default_rng(0).integers(0, 2**62, 200_000)})
     return Share(faults, [column("a", "long")], {"big": rows}, compression="none")
 
@@ -110,8 +110,8 @@ def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_
 def fetch(storage: Any, directory: Path, share: Share, url: SecretUrl, counts: list[int]) -> None:
     """Fetch the large file; record what a progress bar shows meanwhile."""
     size = len(share.data["big"])
-    wanted = fetch_files.Wanted(url=url, file_id="big", path="big.parquet", size=size)
-    fetch_files.fetch_files(storage, directory, [wanted], advance=counts.append)
+    file = file_download.RemoteFile(url=url, file_id="big", path="big.parquet", size=size)
+    file_download.fetch_files(storage, directory, [file], advance=counts.append)
 
 
 def in_steps(reports: Callable[[], int], asked: list[int], then: Callable[[], object] = bool) -> Any:

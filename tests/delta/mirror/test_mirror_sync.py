@@ -18,7 +18,7 @@ from growing_tables import Source, data_files, rows_of
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.mirror.mirror import Mirror
-from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.delta.table import file_download
 from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
@@ -74,7 +74,7 @@ def test_a_directory_with_other_things(mirror: Mirror, server: SharingServer, co
     (mirror.directory / name).mkdir()
     scan = connect(server).table("s.s.t").scan()
     for put in (mirror.sync, lambda: scan.materialize(mirror.directory)):
-        with pytest.raises(DeltaLogError, match=f"holds other things, such as '{name}'; give an empty one"):
+        with pytest.raises(DeltaLogError, match=f"contains other files, such as '{name}'; give an empty or new"):
             put()
     assert [path.name for path in mirror.directory.iterdir()] == [name]
     (mirror.directory / name).rmdir()
@@ -186,11 +186,11 @@ def test_a_directory_that_is_something_else(
         with pytest.raises(DeltaLogError, match=r"this directory mirrors s\.s\.t, not s\.s\.u"):
             ask()
     plain = connect(server).table("s.s.t").mirror(source.root)
-    with pytest.raises(DeltaLogError, match="a Delta table in this directory that is not a mirror"):
+    with pytest.raises(DeltaLogError, match="Delta table in this directory is not a mirror"):
         plain.sync()
     never = connect(server).table("s.s.t").mirror(tmp_path / "never")
     for ask in (never.verify, never.scan, never.vacuum):
-        with pytest.raises(DeltaTableNotFoundError, match="never synced"):
+        with pytest.raises(DeltaTableNotFoundError, match="no sync of the mirror yet"):
             ask()
     assert not (tmp_path / "never").exists()
 
@@ -311,8 +311,8 @@ def test_a_syncer_on_a_machine_without_the_lock(
     """Both see the same version; one commits first, and the other one finds that nothing is left to do."""
     mirror.sync()
     source.change([("z", [1])])
-    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync_lock.file_lock", no_locks)
-    original = fetch_files.fetch_files
+    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync.file_lock", no_locks)
+    original = file_download.fetch_files
     raced = []
 
     def fetch(*args: Any, **more: Any) -> Any:
@@ -321,7 +321,7 @@ def test_a_syncer_on_a_machine_without_the_lock(
             raced.append(mirror.sync().commits)
         return original(*args, **more)
 
-    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync.fetch_files", fetch)
+    monkeypatch.setattr("delta_sharing_client.delta.table.local_table.fetch_files", fetch)
     result = mirror.sync()
     assert raced == [True, 1]
     assert (result.version, result.commits) == (1, 0)
@@ -361,7 +361,7 @@ def test_what_a_failed_sync_left_is_collected(
     def fail(*args: Any, **more: Any) -> None:
         raise StorageError("broken")
 
-    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync._Change.actions", fail)
+    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync._actions", fail)
     with pytest.raises(StorageError):
         mirror.sync()
     monkeypatch.undo()

@@ -51,7 +51,7 @@ def test_a_copy_gives_the_same_changes(
     assert not (made.path / "_delta_sharing").exists()
     files = {path.name for path in (made.path / "_delta_log").iterdir()}
     assert (f"{first - 1:020}.checkpoint.parquet" in files) == (first > 0)
-    with pytest.raises(DeltaLogError, match="a Delta table in this directory already"):
+    with pytest.raises(DeltaLogError, match="already contains a Delta table"):
         changes.materialize(made.path)
 
 

@@ -19,7 +19,7 @@ from loading_tables import File, column, write_table
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
-from delta_sharing_client.delta.table import file_download as fetch_files
+from delta_sharing_client.delta.table import file_download, partial_file
 from delta_sharing_client.delta.table.local_names import data_file, encode_folder
 from delta_sharing_client.delta.table.materialize_snapshot import SignedUrlsWarning
 from delta_sharing_client.errors import (
@@ -87,7 +87,7 @@ def test_never_over_another_table(share: Share, connect: Connect, target: Path) 
     scan = connect(share.server).table("s.s.t").scan()
     scan.materialize(target)
     count = len(share.server.requests)
-    with pytest.raises(DeltaLogError, match="there is a Delta table in this directory already"):
+    with pytest.raises(DeltaLogError, match="already contains a Delta table"):
         scan.materialize(target)
     file = target.parent / "file"
     file.touch()
@@ -165,7 +165,7 @@ def test_a_disk_that_takes_no_more(
         raise OSError(code, os.strerror(code))
 
     if where == "write":
-        monkeypatch.setattr(fetch_files._Job, "_whole", fail)
+        monkeypatch.setattr(file_download, "_write_durably", fail)
     else:
         monkeypatch.setattr(os, where, fail)
     kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else DeltaLogError
@@ -179,8 +179,8 @@ def test_a_disk_that_takes_no_more(
 
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_files, "_CHUNK_SIZE", 64 * 1024)
-    monkeypatch.setattr(fetch_files, "_NOTE_INTERVAL", 128 * 1024)
+    monkeypatch.setattr(partial_file, "CHUNK_SIZE", 64 * 1024)
+    monkeypatch.setattr(partial_file, "_NOTE_INTERVAL", 128 * 1024)
 
 
 def large(seed: int = 0) -> pa.Table:
@@ -303,14 +303,14 @@ def test_partitions_whose_values_are_no_paths(serve: Serve, connect: Connect, tm
 
 def test_names() -> None:
     assert encode_folder("a-Z_0 ü/.") == "a-Z_0%20%C3%BC%2F%2E"
-    assert data_file("id", {"p": "v"}, ["p"]).startswith("p=v/")
-    assert data_file("id", {"p": None}, ["p"]).startswith("p=__HIVE_DEFAULT_PARTITION__/")
-    assert data_file("id", {"_p": "v"}, ["_p"]).startswith("-_p=v/")
-    longest = data_file("id", {"p": "ü" * 500}, ["p"])
+    assert data_file("id", {"p": "v"}).startswith("p=v/")
+    assert data_file("id", {"p": None}).startswith("p=__HIVE_DEFAULT_PARTITION__/")
+    assert data_file("id", {"_p": "v"}).startswith("-_p=v/")
+    longest = data_file("id", {"p": "ü" * 500})
     assert len(longest.split("/")[0]) <= 200
-    assert longest != data_file("id", {"p": "ü" * 501}, ["p"])
-    assert data_file("../x", {}, []) == data_file("../x", {}, [])
-    assert "/" not in data_file("../x", {}, [])
+    assert longest != data_file("id", {"p": "ü" * 501})
+    assert data_file("../x", {}) == data_file("../x", {})
+    assert "/" not in data_file("../x", {})
 
 
 def test_features_that_nobody_knows(faults: FaultServer, connect: Connect, target: Path) -> None:
@@ -329,9 +329,9 @@ def test_ctrl_c_leaves_no_table(
     def interrupt(item: Any) -> None:
         raise KeyboardInterrupt
 
-    original = fetch_files.fetch_files
+    original = file_download.fetch_files
     monkeypatch.setattr(
-        "delta_sharing_client.delta.table.materialize_snapshot.fetch_files",
+        "delta_sharing_client.delta.table.local_table.fetch_files",
         lambda *args, **more: original(*args, **(more | {"advance": interrupt})),
     )
     scan = connect(share.server).table("s.s.t").scan()
