@@ -21,7 +21,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.storage.byte_source import UrlRenewal
-from delta_sharing_client.wire.answers import ChangesAnswer, QueryAnswer
+from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, ChangesRequest, QueryRequest, VersionsRequest
 
@@ -58,7 +58,7 @@ class UrlRenewer(UrlRenewal):
         self,
         rest: RestClient,
         table: Table,
-        listing: ScanPlan | QueryAnswer[Any] | ChangesAnswer[Any],
+        listing: ScanPlan | Answer[Any, Any],
         expirations: Iterable[int | None] = (),
     ) -> None:
         self._rest = rest

@@ -40,7 +40,7 @@ from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.wire.answers import QueryAnswer
+from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest, ask_again
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
@@ -210,7 +210,7 @@ class Syncer:
             bytes_fetched=before.bytes_fetched + sum(file.fetched for file in stored.values()),
         )
 
-    def _changed_head(self, snapshot: Snapshot, answer: QueryAnswer[FileAction]) -> list[dict[str, Any]]:
+    def _changed_head(self, snapshot: Snapshot, answer: Answer[FileAction, QueryRequest]) -> list[dict[str, Any]]:
         """Return the protocol and the metadata, if they have changed."""
         properties = {SOURCE: self.table.full_name.lower(), FORMAT: answer.protocol.response_format}
         protocol = local_protocol(answer.protocol, answer.metadata)
@@ -223,7 +223,7 @@ class Syncer:
         return changed
 
     def _fetch(
-        self, snapshot: Snapshot, answer: QueryAnswer[FileAction], compared: Comparison
+        self, snapshot: Snapshot, answer: Answer[FileAction, QueryRequest], compared: Comparison
     ) -> dict[str, StoredFile]:
         """Fetch the listed files that are missing; return all files by their paths."""
         known = {path: file for path, file in all_stored_files(snapshot).items() if file.is_known}

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.log.durable_files import make_directories, remove_quietly, replace_file, writing
@@ -30,7 +30,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.wire.answers import ChangesAnswer, QueryAnswer
+from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import QueryRequest
 
 #: The response format in which the files of an unfinished table were listed.
@@ -79,7 +79,7 @@ def check_directory(log: DeltaLog) -> None:
         )
 
 
-def list_files(rest: RestClient, table: Table, request: QueryRequest) -> QueryAnswer[FileAction]:
+def list_files(rest: RestClient, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]:
     """Request a table's files.
 
     Serves "Read Data from a Table".
@@ -98,7 +98,7 @@ def download(
     rest: RestClient,
     storage: StorageReader,
     table: Table,
-    answer: QueryAnswer[FileAction] | ChangesAnswer[FileAction],
+    answer: Answer[FileAction, Any],
     files: Iterable[RemoteFile],
     directory: Path,
     *,
