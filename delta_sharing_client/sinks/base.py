@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from delta_sharing_client.errors import SinkError
+from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.representation import representation
 
@@ -54,30 +54,30 @@ class Incoming:
         poller_id: the id of the batch's poller.
         first_version, last_version: the range of versions, inclusive.
         is_snapshot: whether it is the whole table.
+        replaces: whether it replaces all rows of the target.
         schema: the columns to store; change columns only if they are stored too.
         variant: the form that variants were read in.
         keys: the key columns, spelled as in `schema`.
     """
 
-    def __init__(
-        self, batch: ChangeBatch, sink: str, *, mode: Mode, keys: Sequence[str], change_columns: bool
-    ) -> None:
+    def __init__(self, batch: ChangeBatch, sink: Sink) -> None:
         spec = batch.plan().spec
         self.poller_id = batch.poller_id
         self.first_version = batch.first_version
         self.last_version = batch.last_version
         self.is_snapshot = batch.is_snapshot
+        self.replaces = sink.mode == "apply" and batch.is_snapshot
         self.variant: VariantForm = spec.variant
         self._batch = batch
-        self._sink = sink
-        self._inserts_only = mode == "append" and not change_columns
-        kept = [field for field in spec.output if change_columns or field.name not in _CHANGE_COLUMNS]
+        self._target = sink.target
+        self._inserts_only = sink.mode == "append" and not sink.change_columns
+        kept = [field for field in spec.output if sink.change_columns or field.name not in _CHANGE_COLUMNS]
         self.schema = StructType(tuple(kept))
         self.keys: tuple[str, ...] = ()
-        if mode == "apply":
+        if sink.keys:
             from delta_sharing_client.sinks.keys import key_columns
 
-            self.keys = key_columns(self.schema, keys, sink)
+            self.keys = key_columns(self.schema, sink.keys, sink.target)
 
     def chunks(self, after: int) -> Iterator[pa.Table]:
         """Yield the rows of versions after `after` in order, with all columns, as tables of bounded size."""
@@ -98,9 +98,23 @@ class Incoming:
             yield pa.Table.from_batches(held)
 
     def rows(self, after: int) -> Iterator[pa.Table]:
-        """Yield the same rows with only the columns to store."""
+        """Yield the same rows with only the columns to store.
+
+        Raises:
+            SinkKeyError: a key of a snapshot that replaces the rows is null or not unique.
+        """
+        import pyarrow as pa
+
+        from delta_sharing_client.sinks.keys import check_no_nulls, check_unique
+
+        keys: list[pa.Table] = []
         for chunk in self.chunks(after):
+            if self.replaces:
+                check_no_nulls(chunk, self.keys, self._target)
+                keys.append(chunk.select(list(self.keys)))
             yield chunk.select(self.schema.names)
+        if keys:
+            check_unique(pa.concat_tables(keys), self._target)
 
     def net(self, after: int) -> NetChanges:
         """Return the net change per key; all changes are held in memory."""
@@ -110,7 +124,7 @@ class Incoming:
 
         chunks = list(self.chunks(after))
         changes = pa.concat_tables(chunks) if chunks else self._batch.schema.empty_table()
-        return net_changes(changes, self.keys, self.schema.names, self._sink)
+        return net_changes(changes, self.keys, self.schema.names, self._target)
 
     def _new(self, batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
         """Return the rows after a version; after a damaged checkpoint, a batch may have stored ones."""
@@ -125,7 +139,7 @@ class Incoming:
                 raise SinkError(
                     f"version {version} has a row with the change type {kind!r}, and only inserts can be appended "
                     "without the change columns; use change_columns=True, or mode='apply' with keys",
-                    target=self._sink,
+                    target=self._target,
                 )
         return batch
 
@@ -194,8 +208,7 @@ class Sink(ABC):
 
         if not isinstance(batch, ChangeBatch):
             raise TypeError(f"a sink takes the batches of a poller, not {type(batch).__name__}")
-        incoming = Incoming(batch, self.target, mode=self.mode, keys=self.keys, change_columns=self.change_columns)
-        return self._write(incoming)
+        return self._write(Incoming(batch, self))
 
     @property
     @abstractmethod
@@ -235,11 +248,7 @@ class Sink(ABC):
 
 
 def check_beginning(incoming: Incoming, sink: Sink) -> None:
-    """Check that a batch can be the first one of a new target.
-
-    Raises:
-        SinkError: the batch has only changes, and the table may have had rows before them (``apply``).
-    """
+    """Raise `SinkError` if a batch of changes cannot be the first one of a new target (``apply``)."""
     if sink.mode == "apply" and not incoming.is_snapshot and incoming.first_version > 0:
         raise SinkError(
             f"there is no table for mode='apply' yet, and the batch begins at version {incoming.first_version}: "
@@ -249,28 +258,63 @@ def check_beginning(incoming: Incoming, sink: Sink) -> None:
         )
 
 
-def check_columns(
-    incoming: StructType, target: Sequence[tuple[str, Any]], types: Sequence[Any], sink: Sink
-) -> tuple[dict[str, str], list[str]]:
+def fit_columns(
+    incoming: Incoming,
+    sink: Sink,
+    types: Sequence[str],
+    held: Sequence[tuple[str, str]],
+    *,
+    is_own: bool,
+    has_rows: Callable[[], bool],
+) -> tuple[dict[str, str], list[str]] | None:
     """Compare a batch's columns with those of a target; names ignore case.
 
     Args:
-        incoming: the batch's columns.
-        target: the target's columns with their types, as comparable values.
-        types: the types of `incoming` in the same form.
+        incoming: the batch.
         sink: the sink.
+        types: the types of the batch's columns, in the form of `held`.
+        held: the target's columns with their types.
+        is_own: whether a sink created the target; a snapshot may then replace its rows and columns.
+        has_rows: returns whether the target has rows.
 
     Returns:
-        The target's names by those of the batch, and the columns that the target lacks.
+        The target's names of the batch's columns, and the columns that the target lacks; None if the target must
+        be created again.
 
     Raises:
-        SinkError: a type differs, or one side lacks required columns.
+        SinkError: a type differs, one side lacks required columns, or a snapshot would replace rows of others.
+        SinkKeyError: the target has rows and lacks a key column.
     """
-    held = {name.lower(): (name, kind) for name, kind in target}
+    if incoming.replaces and not is_own and has_rows():
+        raise SinkError(
+            "it has rows, and no sink created it for mode='apply': a snapshot would replace the rows. Empty the "
+            "table first, or give the sink its own table",
+            target=sink.target,
+        )
+    try:
+        names, new = _matched(incoming.schema, types, held, sink)
+    except SinkError:
+        if not incoming.replaces or not is_own:
+            raise
+        return None
+    lost = [key for key in incoming.keys if key in new]
+    if lost and not incoming.replaces and has_rows():
+        raise SinkKeyError(
+            f"it lacks the key columns {', '.join(map(repr, lost))}, and has rows",
+            target=sink.target,
+            columns=lost,
+        )
+    return names, new
+
+
+def _matched(
+    schema: StructType, types: Sequence[str], held: Sequence[tuple[str, str]], sink: Sink
+) -> tuple[dict[str, str], list[str]]:
+    rest = {name.lower(): (name, kind) for name, kind in held}
     names: dict[str, str] = {}
     new: list[str] = []
-    for field, kind in zip(incoming, types, strict=True):
-        found = held.pop(field.name.lower(), None)
+    for field, kind in zip(schema, types, strict=True):
+        found = rest.pop(field.name.lower(), None)
         if found is None:
             new.append(field.name)
         elif found[1] != kind:
@@ -282,7 +326,7 @@ def check_columns(
             )
         else:
             names[field.name] = found[0]
-    _check_names(new, [name for name, _ in held.values()], bool(target), sink)
+    _check_names(new, [name for name, _ in rest.values()], bool(held), sink)
     return names, new
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 
-from delta_sharing_client.errors import DeltaLogError, SinkError, SinkKeyError, UnsupportedFeatureError
+from delta_sharing_client.errors import DeltaLogError, SinkError, UnsupportedFeatureError
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.schema import StructType, parse_schema
 from delta_sharing_client.parquet.cast import is_variant
-from delta_sharing_client.sinks.base import Incoming, WriteResult, check_beginning, check_columns
+from delta_sharing_client.sinks.base import Incoming, WriteResult, check_beginning, fit_columns
 from delta_sharing_client.sinks.delta_columns import (
     check_partitions,
     check_values,
@@ -27,7 +27,7 @@ from delta_sharing_client.sinks.delta_columns import (
     writer_properties,
 )
 from delta_sharing_client.sinks.delta_errors import typed_errors
-from delta_sharing_client.sinks.keys import KeySet, check_no_nulls, check_unique, duplicate
+from delta_sharing_client.sinks.keys import KeySet, check_unique, duplicate
 
 if TYPE_CHECKING:
     from delta_sharing_client.sinks.delta import DeltaSink
@@ -106,7 +106,7 @@ class DeltaWrite:
         self._fit()
         if self._sink.mode == "append":
             return self._append()
-        return self._replace() if self._incoming.is_snapshot else self._merge()
+        return self._replace() if self._incoming.replaces else self._merge()
 
     def _is_set(self, flag: str) -> bool:
         return self._configuration.get(flag, "").lower() == "true"
@@ -119,32 +119,20 @@ class DeltaWrite:
     def _fit(self) -> None:
         """Compare the batch's columns with the table's; add missing ones to the table."""
         sink, schema = self._sink, self._incoming_schema
-        replaces = sink.mode == "apply" and self._incoming.is_snapshot
-        made_by_sink = self._configuration.get(MADE_BY_SINK) == "apply"
-        has_rows = bool(self._table.file_uris())
-        if replaces and has_rows and not made_by_sink:
-            raise SinkError(
-                "it has rows, and no sink in mode 'apply' created it: a snapshot would replace the rows. "
-                "Empty the table first, or give the sink its own table",
-                target=sink.target,
-            )
-        held = [(field.name, str(field.type)) for field in self._columns]
-        try:
-            self._names, new = check_columns(schema, held, [str(field.type) for field in schema], sink)
-        except SinkError:
-            if not replaces or not made_by_sink:
-                raise
+        fit = fit_columns(
+            self._incoming,
+            sink,
+            [str(field.type) for field in schema],
+            [(field.name, str(field.type)) for field in self._columns],
+            is_own=self._configuration.get(MADE_BY_SINK) == "apply",
+            has_rows=lambda: bool(self._table.file_uris()),
+        )
+        if fit is None:
             self._check_evolution(schema, replaces=True)
             self._names = {name: name for name in schema.names}
             self._columns, self._overwrites_schema = schema, True
             return
-        missing = [key for key in self._incoming.keys if key in new]
-        if missing and has_rows:
-            raise SinkKeyError(
-                f"it lacks the key columns {', '.join(map(repr, missing))}, and has rows",
-                target=sink.target,
-                columns=missing,
-            )
+        self._names, new = fit
         if new:
             added = StructType(tuple(field for field in schema if field.name in new))
             self._check_evolution(added, replaces=False)
@@ -180,20 +168,8 @@ class DeltaWrite:
         return WriteResult(version=self._incoming.last_version, inserted=self._count)
 
     def _replace(self) -> WriteResult:
-        keys = list(self._incoming.keys)
-        target = self._sink.target
-        seen: list[pa.Table] = []
         deleted = sum(batch.num_rows for batch in self._scan(self._read_columns().names[:1]))
-
-        def checked() -> Iterator[pa.Table]:
-            for chunk in self._incoming.rows(self._after):
-                check_no_nulls(chunk, keys, target)
-                seen.append(chunk.select(keys))
-                yield chunk
-            if seen:
-                check_unique(pa.concat_tables(seen), target)
-
-        self._store(self._rows(checked()), "overwrite")
+        self._store(self._rows(self._incoming.rows(self._after)), "overwrite")
         return WriteResult(version=self._incoming.last_version, inserted=self._count, deleted=deleted)
 
     def _merge(self) -> WriteResult:

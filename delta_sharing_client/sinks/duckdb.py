@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.errors import MissingDependencyError, SinkError, UnsupportedTypeError
+from delta_sharing_client.errors import MissingDependencyError, UnsupportedTypeError
 from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
@@ -63,6 +64,9 @@ class DuckDBSink(SqlSink):
         ValueError, TypeError: the arguments contradict each other.
     """
 
+    _product = "DuckDB"
+    _begin = "BEGIN TRANSACTION"
+
     def __init__(
         self,
         database: str | os.PathLike[str] | duckdb.DuckDBPyConnection,
@@ -74,73 +78,51 @@ class DuckDBSink(SqlSink):
         change_columns: bool = True,
         add_columns: bool = True,
     ) -> None:
-        self._owned = False
-        super().__init__(table, mode=mode, keys=keys, change_columns=change_columns, add_columns=add_columns)
+        super().__init__(table, schema, mode, keys, change_columns, add_columns)
         try:
             import duckdb
         except ImportError:
             raise MissingDependencyError(package="duckdb", extra="duckdb", purpose="DuckDBSink") from None
-        self.schema = schema
         self._error = duckdb.Error
-        self._connection: duckdb.DuckDBPyConnection
         if isinstance(database, duckdb.DuckDBPyConnection):
             self._connection = database
         else:
-            with self._errors():
-                self._connection = duckdb.connect(os.fspath(database))
-            self._owned = True
+            self._open(lambda: duckdb.connect(os.fspath(database)))
 
     @property
     def target(self) -> str:
         """A description of the target, for messages."""
-        return f"DuckDB table {self.schema}.{self.table}"
-
-    def close(self) -> None:
-        """Close the database, unless it was given as a connection."""
-        if self._owned:
-            self._connection.close()
-
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        done = self._connection.execute(statement, list(values) or None)
-        return done.fetchall() if done.description else []
-
-    def _begin(self) -> None:
-        self._run("BEGIN TRANSACTION")
+        return f"DuckDB table {self._schema}.{self.table}"
 
     def _create_bookkeeping(self) -> None:
-        self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self.schema)}")
+        self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
         super()._create_bookkeeping()
 
-    def _failed(self, error: Exception) -> SinkError | None:
-        if not isinstance(error, self._error):
-            return None
-        return SinkError(f"DuckDB refuses: {error}", target=self.target)
-
-    def _name(self, table: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(table)}"
-
     def _columns(self) -> list[tuple[str, str]]:
-        there = self._run(
-            "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() "
-            "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)",
-            [self.schema, self.table],
+        found = self._run(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+            "AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) ORDER BY column_index",
+            self._schema,
+            self.table,
         )
-        if not there[0][0]:
-            return []
-        return [(row[0], row[1]) for row in self._run(f"DESCRIBE {self._name(self.table)}")]
+        return [(name, kind) for name, kind in found]
 
     def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
+        # DuckDB's text of a type; its quotes depend on the release.
+        return str(self._run(f"SELECT typeof(CAST(NULL AS {self._sql_type(kind, variant, column)}))")[0][0])
+
+    def _sql_type(self, kind: DataType, variant: VariantForm, column: str) -> str:
         if isinstance(kind, DecimalType):
             return f"DECIMAL({kind.precision},{kind.scale})"
         if isinstance(kind, ArrayType):
-            return f"{self._type(kind.element, variant, column)}[]"
+            return f"{self._sql_type(kind.element, variant, column)}[]"
         if isinstance(kind, MapType):
-            inner = (self._type(part, variant, column) for part in (kind.key, kind.value))
+            inner = (self._sql_type(part, variant, column) for part in (kind.key, kind.value))
             return f"MAP({', '.join(inner)})"
         if isinstance(kind, StructType):
             if not kind.fields:
                 raise self._no_type(kind, column)
-            fields = (f"{quoted(f.name)} {self._type(f.type, variant, column)}" for f in kind)
+            fields = (f"{quoted(f.name)} {self._sql_type(f.type, variant, column)}" for f in kind)
             return f"STRUCT({', '.join(fields)})"
         if isinstance(kind, UnknownType):
             raise kind.error()
@@ -158,24 +140,18 @@ class DuckDBSink(SqlSink):
             type_name=str(kind),
         )
 
-    def _shown(self, types: Sequence[str]) -> list[str]:
-        # DuckDB's text of a type; its quotes depend on the release.
-        return [str(self._run(f"SELECT typeof(CAST(NULL AS {kind}))")[0][0]) for kind in types]
-
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
-        self._connection.register(_CHUNK, rows)
-        try:
-            columns = ", ".join(map(quoted, names))
-            given = ", ".join(map(quoted, rows.column_names))
+        columns, given = (", ".join(map(quoted, part)) for part in (names, rows.column_names))
+        with self._staged(_CHUNK, rows):
             self._run(f"INSERT INTO {into} ({columns}) SELECT {given} FROM {_CHUNK}")
-        finally:
-            self._connection.unregister(_CHUNK)
 
-    def _stage(self, name: str, rows: pa.Table) -> None:
+    @contextmanager
+    def _staged(self, name: str, rows: pa.Table) -> Iterator[None]:
         self._connection.register(name, rows)
-
-    def _unstage(self, name: str) -> None:
-        self._connection.unregister(name)
+        try:
+            yield
+        finally:
+            self._connection.unregister(name)
 
     def _count_deleted(self, statement: str) -> int:
         return int(self._run(statement)[0][0])

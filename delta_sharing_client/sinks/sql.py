@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import string
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.model.schema import DataType, StructType
+from delta_sharing_client.model.schema import DataType
 from delta_sharing_client.parquet.tasks import VariantForm
-from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, check_columns
+from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, fit_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 BOOKKEEPING: Final = "_delta_sharing_sinks"
 #: The poller id of the row that marks targets created by a sink.
 _CREATED: Final = ""
-_TOUCHED: Final = "_delta_sharing_touched"
-_NEW: Final = "_delta_sharing_new"
+#: The temporary table of keys.
+_STAGED: Final = "_delta_sharing_keys"
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -36,45 +36,41 @@ def quoted(name: str) -> str:
 
 
 class SqlSink(Sink):
-    """A sink in a database with transactions.
+    """A sink in a database with transactions; the arguments are those of the public classes."""
 
-    Args:
-        table: the table; created if missing.
-        mode: ``append`` adds the rows of each batch; ``apply`` keeps the table equal to the shared one.
-        keys: the key columns, for ``apply``.
-        change_columns: whether ``append`` stores `_change_type`, `_commit_version` and `_commit_timestamp` too.
-        add_columns: whether new columns of a batch are added to the table.
-    """
+    #: The database's name, for messages.
+    _product: ClassVar[str]
+    #: The statement that begins a transaction that may write.
+    _begin: ClassVar[str]
+    #: The base class of the database module's errors.
+    _error: type[Exception]
+    _connection: Any
 
     def __init__(
-        self, table: str, *, mode: Mode, keys: Iterable[str], change_columns: bool, add_columns: bool
+        self, table: str, schema: str, mode: Mode, keys: Iterable[str], change_columns: bool, add_columns: bool
     ) -> None:
         super().__init__(mode, keys, change_columns=change_columns, add_columns=add_columns)
         if not isinstance(table, str) or not table or "\x00" in table:
             raise ValueError(f"table is {table!r}; it takes a name")
         if table.lower() == BOOKKEEPING:
-            raise ValueError(f"the table {BOOKKEEPING} is for what sinks note down")
+            raise ValueError(f"the table {BOOKKEEPING} has the stored versions of sinks; give another name")
         self.table = table
+        self._schema = schema
         # Names of tables ignore case, that of the letters A to Z.
         self._folded = table.translate(_LOWER)
+        self._owned = False
+
+    def _open(self, connect: Callable[[], Any]) -> None:
+        with self._errors():
+            self._connection = connect()
+        self._owned = True
+
+    def close(self) -> None:
+        """Close the database, unless the caller passed a connection."""
+        if self._owned:
+            self._connection.close()
 
     # -- methods of each database
-
-    @abstractmethod
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement, return its rows."""
-
-    @abstractmethod
-    def _begin(self) -> None:
-        """Begin a transaction that may write."""
-
-    @abstractmethod
-    def _failed(self, error: Exception) -> SinkError | None:
-        """Return the `SinkError` for an error of the database; None for other errors."""
-
-    @abstractmethod
-    def _name(self, table: str) -> str:
-        """Return a table's quoted name."""
 
     @abstractmethod
     def _columns(self) -> list[tuple[str, str]]:
@@ -82,31 +78,27 @@ class SqlSink(Sink):
 
     @abstractmethod
     def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        """Return the type of a column; raise `UnsupportedTypeError` if there is none."""
+        """Return the type of a column in the form of `_columns`; raise `UnsupportedTypeError` without one."""
 
     @abstractmethod
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
         """Insert rows into a table; `names` are its columns in the order of the rows."""
 
     @abstractmethod
-    def _stage(self, name: str, rows: pa.Table) -> None:
-        """Create a temporary table of rows."""
+    def _staged(self, name: str, rows: pa.Table) -> AbstractContextManager[None]:
+        """Return a context in which there is a temporary table of rows."""
 
     @abstractmethod
     def _count_deleted(self, statement: str) -> int:
         """Run a DELETE statement; return the number of deleted rows."""
 
-    @abstractmethod
-    def _unstage(self, name: str) -> None:
-        """Drop a temporary table."""
-
-    def _shown(self, types: Sequence[str]) -> list[str]:
-        """Return types in the form of `_columns`."""
-        return list(types)
-
     def _key_clause(self, keys: Sequence[str]) -> str:
         """Return the key constraint of a new table."""
         return ""
+
+    def _failed(self, error: Exception) -> SinkError:
+        """Return the `SinkError` for an error of the database."""
+        return SinkError(f"{self._product} refuses: {error}", target=self.target)
 
     # -- common methods
 
@@ -120,11 +112,18 @@ class SqlSink(Sink):
             self._create_bookkeeping()
             return self._stored_version(poller_id)
 
+    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        done = self._connection.execute(statement, values) if values else self._connection.execute(statement)
+        return list(done.fetchall()) if done.description else []
+
+    def _name(self, table: str) -> str:
+        return f"{quoted(self._schema)}.{quoted(table)}"
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Commit at the end, or roll back."""
         with self._errors():
-            self._begin()
+            self._run(self._begin)
         try:
             with self._errors():
                 yield
@@ -139,11 +138,8 @@ class SqlSink(Sink):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
-            ours = self._failed(error)
-            if ours is None:
-                raise
-            raise ours from None
+        except self._error as error:
+            raise self._failed(error) from None
 
     def _write(self, incoming: Incoming) -> WriteResult:
         with self._transaction():
@@ -152,13 +148,10 @@ class SqlSink(Sink):
             after = -1 if stored is None else stored
             if after >= incoming.last_version:
                 return WriteResult(version=after, skipped=True)
-            replaces = self.mode == "apply" and incoming.is_snapshot
-            deleted = self._count_rows() if replaces and self._columns() else 0
-            names = self._fit(incoming, known=stored is not None, replaces=replaces)
-            if self.mode == "append":
+            deleted = self._count_rows() if incoming.replaces and self._columns() else 0
+            names = self._fit(incoming, known=stored is not None)
+            if self.mode == "append" or incoming.replaces:
                 inserted = self._append(incoming.rows(after), names)
-            elif replaces:
-                inserted = self._append(self._checked(incoming, after), names)
             else:
                 net = incoming.net(after)
                 deleted = self._delete_touched(net, names)
@@ -177,21 +170,23 @@ class SqlSink(Sink):
     def _stored_version(self, poller_id: str) -> int | None:
         found = self._run(
             f"SELECT max(last_version) FROM {self._name(BOOKKEEPING)} WHERE target = ? AND poller_id = ?",
-            [self._folded, poller_id],
+            self._folded,
+            poller_id,
         )
         return None if found[0][0] is None else int(found[0][0])
 
     def _set_version(self, poller_id: str, version: int) -> None:
         books = self._name(BOOKKEEPING)
-        self._run(f"DELETE FROM {books} WHERE target = ? AND poller_id = ?", [self._folded, poller_id])
-        self._run(f"INSERT INTO {books} VALUES (?, ?, ?)", [self._folded, poller_id, version])
+        self._run(f"DELETE FROM {books} WHERE target = ? AND poller_id = ?", self._folded, poller_id)
+        self._run(f"INSERT INTO {books} VALUES (?, ?, ?)", self._folded, poller_id, version)
 
     # -- the table
 
-    def _fit(self, incoming: Incoming, *, known: bool, replaces: bool) -> dict[str, str]:
+    def _fit(self, incoming: Incoming, *, known: bool) -> dict[str, str]:
         """Create the target or add columns to it; return its names of the batch's columns."""
         types = [self._type(field.type, incoming.variant, field.name) for field in incoming.schema]
         held = self._columns()
+        table = self._name(self.table)
         if not held:
             if known:
                 raise SinkError(
@@ -201,46 +196,31 @@ class SqlSink(Sink):
                 )
             check_beginning(incoming, self)
             return self._create(incoming, types)
-        if replaces and not self._is_created_by_sink() and self._count_rows():
-            raise SinkError(
-                "it has rows, and a sink did not create it: a snapshot would replace the rows. Empty the table "
-                "first, or give the sink its own table",
-                target=self.target,
-            )
-        try:
-            names, new = check_columns(incoming.schema, held, self._shown(types), self)
-        except SinkError:
-            if not replaces or not self._is_created_by_sink():
-                raise
-            self._run(f"DROP TABLE {self._name(self.table)}")
+        is_own = self._stored_version(_CREATED) is not None
+        has_rows = lambda: self._count_rows() > 0  # noqa: E731
+        fit = fit_columns(incoming, self, types, held, is_own=is_own, has_rows=has_rows)
+        if fit is None:
+            self._run(f"DROP TABLE {table}")
             return self._create(incoming, types)
-        if replaces:
-            self._run(f"DELETE FROM {self._name(self.table)}")
-        lost = [key for key in incoming.keys if key in new]
-        if lost and not replaces:
-            raise SinkKeyError(
-                f"it lacks the key columns {', '.join(map(repr, lost))}", target=self.target, columns=lost
-            )
-        by_name = dict(zip(incoming.schema.names, types, strict=True))
-        for name in new:
-            self._run(f"ALTER TABLE {self._name(self.table)} ADD COLUMN {quoted(name)} {by_name[name]}")
-            names[name] = name
-        return names
+        names, new = fit
+        if incoming.replaces:
+            self._run(f"DELETE FROM {table}")
+        for field, kind in zip(incoming.schema, types, strict=True):
+            if field.name in new:
+                self._run(f"ALTER TABLE {table} ADD COLUMN {quoted(field.name)} {kind}")
+        return names | {name: name for name in new}
 
     def _create(self, incoming: Incoming, types: Sequence[str]) -> dict[str, str]:
-        schema: StructType = incoming.schema
-        if not schema.fields:
+        names = incoming.schema.names
+        if not names:
             raise SinkError("the batch has no columns, and a table needs one", target=self.target)
-        columns = [f"{quoted(name)} {kind}" for name, kind in zip(schema.names, types, strict=True)]
+        columns = [f"{quoted(name)} {kind}" for name, kind in zip(names, types, strict=True)]
         text = ", ".join([*columns, *filter(None, [self._key_clause(incoming.keys)])])
         self._run(f"CREATE TABLE {self._name(self.table)} ({text})")
         # Versions of a dropped table of this name do not apply.
-        self._run(f"DELETE FROM {self._name(BOOKKEEPING)} WHERE target = ?", [self._folded])
+        self._run(f"DELETE FROM {self._name(BOOKKEEPING)} WHERE target = ?", self._folded)
         self._set_version(_CREATED, -1)
-        return {name: name for name in schema.names}
-
-    def _is_created_by_sink(self) -> bool:
-        return self._stored_version(_CREATED) is not None
+        return {name: name for name in names}
 
     def _count_rows(self) -> int:
         return int(self._run(f"SELECT count(*) FROM {self._name(self.table)}")[0][0])
@@ -255,55 +235,25 @@ class SqlSink(Sink):
                 rows += table.num_rows
         return rows
 
-    def _checked(self, incoming: Incoming, after: int) -> Iterator[pa.Table]:
-        """Yield a snapshot's rows, and check at the end that their keys are unique."""
-        import pyarrow as pa
-
-        from delta_sharing_client.sinks.keys import check_no_nulls, check_unique
-
-        keys: list[pa.Table] = []
-        for chunk in incoming.rows(after):
-            check_no_nulls(chunk, incoming.keys, self.target)
-            keys.append(chunk.select(list(incoming.keys)))
-            check_unique(keys[-1], self.target)
-            yield chunk
-        if keys:
-            check_unique(pa.concat_tables(keys), self.target)
-
     def _delete_touched(self, net: NetChanges, names: dict[str, str]) -> int:
         """Delete the rows of changed keys, after a check that the target has no inserted key."""
+        keys = net.touched.column_names
+        held = [names[key] for key in keys]
+        from_table = f"FROM {self._name(self.table)} WHERE ({', '.join(map(quoted, held))}) IN"
+        staged = f"(SELECT {', '.join(map(quoted, keys))} FROM {_STAGED})"
+        if net.new.num_rows:
+            shown = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in held)
+            with self._staged(_STAGED, net.new):
+                found = self._run(f"SELECT {shown} {from_table} {staged} LIMIT 1")
+            if found:
+                key = ", ".join(f"{name}={str(value)[:100]}" for name, value in zip(held, found[0], strict=True))
+                raise SinkKeyError(
+                    f"a row with the key ({key}) is inserted, and there is one: {', '.join(held)} do not tell the "
+                    "rows of the shared table apart, or the target holds rows that are not the poller's",
+                    target=self.target,
+                    columns=held,
+                )
         if not net.touched.num_rows:
             return 0
-        table = self._name(self.table)
-        held = [quoted(names[key]) for key in net.touched.column_names]
-        staged = [quoted(key) for key in net.touched.column_names]
-        self._stage(_TOUCHED, net.touched)
-        try:
-            if net.new.num_rows:
-                self._stage(_NEW, net.new)
-                try:
-                    self._refuse_present(table, held, staged)
-                finally:
-                    self._unstage(_NEW)
-            return self._count_deleted(
-                f"DELETE FROM {table} WHERE ({', '.join(held)}) IN "
-                f"(SELECT {', '.join(staged)} FROM {quoted(_TOUCHED)})"
-            )
-        finally:
-            self._unstage(_TOUCHED)
-
-    def _refuse_present(self, table: str, held: Sequence[str], staged: Sequence[str]) -> None:
-        shown = ", ".join(f"CAST({name} AS VARCHAR)" for name in held)
-        found = self._run(
-            f"SELECT {shown} FROM {table} WHERE ({', '.join(held)}) IN "
-            f"(SELECT {', '.join(staged)} FROM {quoted(_NEW)}) LIMIT 1"
-        )
-        if found:
-            names = [name.strip('"') for name in held]
-            key = ", ".join(f"{name}={str(value)[:100]}" for name, value in zip(names, found[0], strict=True))
-            raise SinkKeyError(
-                f"a row with the key ({key}) is inserted, and there is one: {', '.join(names)} do not tell the "
-                "rows of the shared table apart, or the target holds rows that are not the poller's",
-                target=self.target,
-                columns=names,
-            )
+        with self._staged(_STAGED, net.touched):
+            return self._count_deleted(f"DELETE {from_table} {staged}")

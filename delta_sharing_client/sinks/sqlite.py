@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedTypeError
 from delta_sharing_client.model.schema import DataType, PrimitiveType, UnknownType
@@ -52,6 +53,10 @@ class SQLiteSink(SqlSink):
         ValueError, TypeError: the arguments contradict each other.
     """
 
+    _product = "SQLite"
+    _begin = "BEGIN IMMEDIATE"
+    _error = sqlite3.Error
+
     def __init__(
         self,
         database: str | os.PathLike[str] | sqlite3.Connection,
@@ -62,40 +67,19 @@ class SQLiteSink(SqlSink):
         change_columns: bool = True,
         add_columns: bool = True,
     ) -> None:
-        self._owned = False
-        super().__init__(table, mode=mode, keys=keys, change_columns=change_columns, add_columns=add_columns)
-        self._connection: sqlite3.Connection
+        super().__init__(table, "main", mode, keys, change_columns, add_columns)
         if isinstance(database, sqlite3.Connection):
             self._connection = database
         else:
-            with self._errors():
-                # The sink controls transactions, not the module.
-                self._connection = sqlite3.connect(
-                    os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None
-                )
-            self._owned = True
+            # The sink controls transactions, not the module.
+            self._open(lambda: sqlite3.connect(os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None))
 
     @property
     def target(self) -> str:
         """A description of the target, for messages."""
         return f"SQLite table {self.table}"
 
-    def close(self) -> None:
-        """Close the database, unless the caller passed a connection."""
-        if self._owned:
-            self._connection.close()
-
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(statement, tuple(values)).fetchall()
-
-    def _begin(self) -> None:
-        if self._connection.in_transaction:
-            raise SinkError(
-                "the connection is within a transaction; a sink needs one of its own", target=self.target
-            )
-        self._run("BEGIN IMMEDIATE")
-
-    def _failed(self, error: Exception) -> SinkError | None:
+    def _failed(self, error: Exception) -> SinkError:
         if isinstance(error, sqlite3.IntegrityError) and self.keys and "UNIQUE" in str(error):
             return SinkKeyError(
                 f"two rows have the same key ({error}): {', '.join(self.keys)} do not tell the rows of the shared "
@@ -103,12 +87,7 @@ class SQLiteSink(SqlSink):
                 target=self.target,
                 columns=self.keys,
             )
-        if not isinstance(error, sqlite3.Error):
-            return None
-        return SinkError(f"SQLite refuses: {error}", target=self.target)
-
-    def _name(self, table: str) -> str:
-        return f'"main".{quoted(table)}'
+        return super()._failed(error)
 
     def _columns(self) -> list[tuple[str, str]]:
         return [(row[1], row[2].upper()) for row in self._run(f"PRAGMA main.table_info({quoted(self.table)})")]
@@ -140,14 +119,16 @@ class SQLiteSink(SqlSink):
             ]
             self._connection.executemany(statement, zip(*columns, strict=True))
 
-    def _stage(self, name: str, rows: pa.Table) -> None:
+    @contextmanager
+    def _staged(self, name: str, rows: pa.Table) -> Iterator[None]:
         held = {column.lower(): kind for column, kind in self._columns()}
         columns = ", ".join(f"{quoted(column)} {held.get(column.lower(), '')}" for column in rows.column_names)
         self._run(f"CREATE TEMP TABLE {quoted(name)} ({columns})")
-        self._insert(f"temp.{quoted(name)}", rows, rows.column_names)
-
-    def _unstage(self, name: str) -> None:
-        self._run(f"DROP TABLE IF EXISTS temp.{quoted(name)}")
+        try:
+            self._insert(f"temp.{quoted(name)}", rows, rows.column_names)
+            yield
+        finally:
+            self._run(f"DROP TABLE temp.{quoted(name)}")
 
     def _count_deleted(self, statement: str) -> int:
-        return self._connection.execute(statement).rowcount
+        return int(self._connection.execute(statement).rowcount)

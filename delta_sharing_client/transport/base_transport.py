@@ -1,19 +1,29 @@
-"""Base class of the transports: connection pools with the certificates and time-outs of the options."""
+"""Base class of the transports: connection pools, one exchange with typed errors, and redirects."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Final, Self
+from urllib.parse import urljoin
 
 import urllib3
 
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport import log_redaction
+from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
-from delta_sharing_client.transport.tls import TlsFiles
+from delta_sharing_client.transport.proxies import proxy_for
+from delta_sharing_client.transport.response import Response
+from delta_sharing_client.transport.tls import existing_files, tls_context
+from delta_sharing_client.transport.url_rules import url_origin
+
+_MAX_REDIRECTS: Final = 5
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 class BaseTransport:
@@ -27,6 +37,9 @@ class BaseTransport:
         connections: factories of connections, by scheme.
     """
 
+    #: Advice for the error message of a failed connection.
+    _remedy: ClassVar[str] = ""
+
     def __init__(self, options: TransportOptions, connections: Mapping[str, Callable[..., Any]]) -> None:
         log_redaction.install()
         self.options = options
@@ -34,7 +47,7 @@ class BaseTransport:
         self._lock = threading.Lock()
         self._adapters: dict[str, PooledAdapter] = {}
         self._pid = os.getpid()
-        self._tls_files = TlsFiles.of(options)
+        self._tls_files = existing_files(options)
 
     def close(self) -> None:
         """Close the pooled connections; the transport can go on being used."""
@@ -52,6 +65,61 @@ class BaseTransport:
     ) -> None:
         self.close()
 
+    def _exchange(
+        self,
+        method: str,
+        url: SecretUrl,
+        headers: Mapping[str, str],
+        what: str,
+        send: Callable[[PooledAdapter, str, str | None], Any],
+    ) -> Response:
+        """Send a request, and return its response with an unread body.
+
+        Args:
+            method: its method.
+            url: its URL.
+            headers: its headers.
+            what: the requested object, for messages.
+            send: sends it by an adapter to an origin, over a proxy or None; returns the response of urllib3.
+
+        Raises:
+            TransportError: no response arrived.
+        """
+        origin = url_origin(url.reveal())
+        proxy = proxy_for(origin, self.options)
+        adapter = self._adapter_for(origin)
+        started = time.monotonic()
+        try:
+            with log_redaction.redacted():
+                response = Response(send(adapter, origin, proxy), url=url, sent=headers, what=what)
+        except NETWORK_ERRORS as error:
+            failure = translate(error, url=url, remedy=self._remedy)
+        else:
+            log_redaction.log_request(method, url, response.status, started)
+            return response
+        log_redaction.log_request(method, url, "failed after", started)
+        raise failure  # outside of `except`: the traceback must not hold the network library's frames
+
+    def _follow(self, url: SecretUrl, send: Callable[[SecretUrl, bool], Response]) -> Response:
+        """Return the response after all redirects.
+
+        Args:
+            url: the first URL.
+            send: checks a URL and sends a request to it, as GET if a redirect had the status 303.
+
+        Raises:
+            NonRetryableTransportError: a redirect's URL is malformed, or there are too many.
+        """
+        as_get = False
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = send(url, as_get)
+            if response.status not in _REDIRECTS or not response.headers.get("Location"):
+                return response
+            response.close()
+            as_get = as_get or response.status == 303
+            url = _redirect_target(response)
+        raise NonRetryableTransportError(f"more than {_MAX_REDIRECTS} redirects", url=url)
+
     def _adapter_for(self, origin: str) -> PooledAdapter:
         scheme = origin.partition(":")[0].lower()
         with self._lock:
@@ -60,7 +128,7 @@ class BaseTransport:
                 self._pid = os.getpid()
             adapter = self._adapters.get(scheme)
             if adapter is None:
-                context = self._tls_files.context() if scheme == "https" else None
+                context = tls_context(*self._tls_files) if scheme == "https" else None
                 adapter = PooledAdapter(self.options.max_connections, context, self._connections)
                 self._adapters[scheme] = adapter
             return adapter
@@ -71,3 +139,12 @@ class BaseTransport:
             connect=self.options.connect_timeout.total_seconds(),
             read=self.options.read_timeout.total_seconds(),
         )
+
+
+def _redirect_target(response: Response) -> SecretUrl:
+    # No variable holds the text of a URL: the frames of a traceback show their variables.
+    try:
+        return SecretUrl(urljoin(response.url.reveal(), response.headers["Location"]))
+    except ValueError:
+        pass
+    raise NonRetryableTransportError("the server redirects to a malformed URL", url=response.url)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from delta_sharing_client.secrets import MASK, SecretUrl, redact_text, redact_url
@@ -23,14 +25,22 @@ _LOGGERS: Final = (
     "urllib3.response",
     "urllib3.util.retry",
 )
-_sending = threading.local()
+
+
+class _Sending(threading.local):
+    """Number of `redacted` contexts that this thread is in."""
+
+    depth = 0
+
+
+_sending: Final = _Sending()
 
 
 class _RedactingFilter(logging.Filter):
     """Masks query strings in the records of requests of this package."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if getattr(_sending, "depth", 0):
+        if _sending.depth:
             if isinstance(record.args, tuple):
                 record.args = tuple(_masked(value) for value in record.args)
             elif not record.args:
@@ -48,29 +58,19 @@ def install() -> None:
 
 
 def log_request(method: str, url: SecretUrl, outcome: object, started: float) -> None:
-    """Log one request at DEBUG, without its query string.
-
-    Args:
-        method: the request's method.
-        url: its URL.
-        outcome: its status, or the word for a failure.
-        started: when it was sent, by the monotonic clock.
-    """
+    """Log one request at DEBUG, without its query string; `started` is a time of the monotonic clock."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s %s %s %.3f s", method, redact_url(url), outcome, time.monotonic() - started)
 
 
-class _Redacted:
-    """Context in which the filter masks a thread's records; one instance serves all threads."""
-
-    def __enter__(self) -> None:
-        _sending.depth = getattr(_sending, "depth", 0) + 1
-
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def redacted() -> Iterator[None]:
+    """Mask the log records of this thread."""
+    _sending.depth += 1
+    try:
+        yield
+    finally:
         _sending.depth -= 1
-
-
-redacted: Final = _Redacted()
 
 
 def _masked(value: object) -> object:

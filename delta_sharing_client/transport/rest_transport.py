@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 import requests
@@ -15,14 +14,11 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl, redact_url
-from delta_sharing_client.transport import log_redaction as logs
 from delta_sharing_client.transport.base_transport import BaseTransport
-from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.pace import PacedResponse
-from delta_sharing_client.transport.proxies import proxy_for
-from delta_sharing_client.transport.redirects import MAX_REDIRECTS, redirect_target
+from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
-from delta_sharing_client.transport.url_rules import check_endpoint, same_origin, url_origin
+from delta_sharing_client.transport.url_rules import check_endpoint, same_origin
 
 
 class Authorizer(Protocol):
@@ -38,68 +34,44 @@ class Authorizer(Protocol):
         """Return the advice for the error message of a 401."""
 
 
-class PacedConnection(HTTPConnection):
-    """A connection over http whose responses are `PacedResponse`s."""
-
-    def __init__(self, *arguments: Any, options: TransportOptions, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.response_class = PacedResponse.factory(options)  # type: ignore[assignment]
-
-
-class SecurePacedConnection(HTTPSConnection):
-    """A connection over https whose responses are `PacedResponse`s."""
-
-    def __init__(self, *arguments: Any, options: TransportOptions, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.response_class = PacedResponse.factory(options)  # type: ignore[assignment]
+def _paced_connection(kind: Callable[..., Any], options: TransportOptions, *arguments: Any, **named: Any) -> Any:
+    """Return a connection of urllib3 whose responses are `PacedResponse`s."""
+    connection = kind(*arguments, **named)
+    connection.response_class = PacedResponse.factory(options)
+    return connection
 
 
 class _CredentialTransport(BaseTransport):
     """Sends requests by the adapters of `requests`."""
 
-    #: Advice for the error message of a failed connection.
-    _remedy: ClassVar[str] = ""
-
     def __init__(self, options: TransportOptions) -> None:
-        connections: dict[str, Callable[..., Any]] = {
-            "http": partial(PacedConnection, options=options),
-            "https": partial(SecurePacedConnection, options=options),
-        }
-        super().__init__(options, connections)
+        kinds = {"http": HTTPConnection, "https": HTTPSConnection}
+        super().__init__(
+            options, {name: partial(_paced_connection, kind, options) for name, kind in kinds.items()}
+        )
 
     def _send(
         self,
         method: str,
         url: SecretUrl,
-        *,
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: float | None,
         what: str,
     ) -> Response:
-        origin = url_origin(url.reveal())
-        adapter = self._adapter_for(origin)
-        proxy = proxy_for(origin, self.options)
-        started = time.monotonic()
         sent = {"User-Agent": self.options.user_agent, **headers}
-        try:
-            with logs.redacted:
-                request = requests.PreparedRequest()
-                request.prepare(method, url.reveal(), headers=sent, data=body)
-                answer = adapter.send(
-                    request,
-                    stream=True,
-                    timeout=self._timeouts(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
-                    proxies={} if proxy is None else {"all": proxy},
-                )
-                response = Response(answer.raw, url=url, sent=sent, what=what)
-        except NETWORK_ERRORS as error:
-            failure = translate(error, url=url, remedy=self._remedy)
-        else:
-            logs.log_request(method, url, response.status, started)
-            return response
-        logs.log_request(method, url, "failed after", started)
-        raise failure  # outside of `except`: the traceback must not hold the network library's frames
+
+        def send(adapter: PooledAdapter, _: str, proxy: str | None) -> Any:
+            request = requests.PreparedRequest()
+            request.prepare(method, url.reveal(), headers=sent, data=body)
+            return adapter.send(
+                request,
+                stream=True,
+                timeout=self._timeouts(timeout),  # type: ignore[arg-type]  # the stubs know no urllib3.Timeout
+                proxies={} if proxy is None else {"all": proxy},
+            ).raw
+
+        return self._exchange(method, url, sent, what, send)
 
 
 class ApiTransport(_CredentialTransport):
@@ -152,47 +124,31 @@ class ApiTransport(_CredentialTransport):
         text = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
         url = SecretUrl(text + ("?" + urlencode(params, quote_via=quote) if params else ""))
         data = None if body is None else json.dumps(body).encode()
-        sent = {"Accept-Encoding": "gzip", **(headers or {})}
+        plain = {"Accept-Encoding": "gzip", **(headers or {})}
         if data is not None:
-            sent["Content-Type"] = "application/json; charset=utf-8"
-        response = self._follow(method, url, sent, data, timeout, what, force=False)
+            plain["Content-Type"] = "application/json; charset=utf-8"
+
+        def authorized(*, force: bool) -> Response:
+            sent = {**plain, **self.authorize.headers(force=force)}
+
+            def send(target: SecretUrl, as_get: bool) -> Response:
+                if not same_origin(target.reveal(), self.endpoint):
+                    raise InsecureUrlError(
+                        f"the server redirects to {redact_url(target)}; credentials are not sent to another host. "
+                        "If the server has moved there, correct the profile's endpoint",
+                        url=url,
+                    )
+                if as_get:
+                    return self._send("GET", target, sent, None, timeout, what)
+                return self._send(method, target, sent, data, timeout, what)
+
+            return self._follow(url, send)
+
+        response = authorized(force=False)
         if response.status == 401 and self.authorize.renewable:
             response.close()
-            response = self._follow(method, url, sent, data, timeout, what, force=True)
+            response = authorized(force=True)
         return response
-
-    def _follow(
-        self,
-        method: str,
-        url: SecretUrl,
-        headers: Mapping[str, str],
-        data: bytes | None,
-        timeout: float | None,
-        what: str,
-        *,
-        force: bool,
-    ) -> Response:
-        sent = {**headers, **self.authorize.headers(force=force)}
-        for _ in range(MAX_REDIRECTS + 1):
-            response = self._send(method, url, headers=sent, body=data, timeout=timeout, what=what)
-            try:
-                target = redirect_target(response)
-            except NonRetryableTransportError:
-                response.close()
-                raise
-            if target is None:
-                return response
-            response.close()
-            if not same_origin(target.reveal(), self.endpoint):
-                raise InsecureUrlError(
-                    f"the server redirects to {redact_url(target)}; credentials are not sent to another "
-                    "host. If that is where it lives now, correct the profile's endpoint",
-                    url=url,
-                )
-            url = target
-            if response.status == 303:
-                method, data = "GET", None
-        raise NonRetryableTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
 
 
 class TokenTransport(_CredentialTransport):
@@ -230,6 +186,5 @@ class TokenTransport(_CredentialTransport):
             "Content-Type": "application/x-www-form-urlencoded",
             **headers,
         }
-        body = urlencode(form).encode()
-        what = "the access token"
-        return self._send("POST", SecretUrl(self.endpoint), headers=sent, body=body, timeout=timeout, what=what)
+        url = SecretUrl(self.endpoint)
+        return self._send("POST", url, sent, urlencode(form).encode(), timeout, "the access token")

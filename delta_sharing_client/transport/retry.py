@@ -177,8 +177,8 @@ class Retrier:
         """
         run = _Run(self, function)
         retrying = tenacity.Retrying(
-            stop=run.stop,
             wait=run.wait,
+            stop=run.stop,
             retry=tenacity.retry_if_exception(is_retryable),
             sleep=self.sleep,
             before_sleep=run.log,
@@ -186,7 +186,7 @@ class Retrier:
         try:
             return retrying(run.attempt)
         except tenacity.RetryError as exhausted:
-            failure = run.final_error(exhausted.last_attempt.exception())
+            failure = run.final_error(exhausted.last_attempt)
         except DeltaSharingError as error:
             failure = error
         # The variables of the frames in its traceback, and in that of its context, hold the unredacted response
@@ -203,66 +203,54 @@ class _Run(Generic[T]):
         self._function = function
         self._started = retrier.clock()
         self._reading = 0.0
-        self._planned_for = 0
-        self._wait = 0.0
-        self._count = 0
         self._why = ""
 
     def attempt(self) -> T:
-        left = self._retrier.deadline - self._waited()
-        attempt = Attempt(max(left, _LEAST_TIMEOUT), self._retrier.clock)
-        self._count += 1
+        attempt = Attempt(max(self._left(), _LEAST_TIMEOUT), self._retrier.clock)
         try:
             return self._function(attempt)
         finally:
             self._reading += attempt.reading_time()
 
+    def wait(self, state: tenacity.RetryCallState) -> float:
+        error = _failure(state.outcome)
+        seconds = self._retrier.backoff.seconds(state.attempt_number)
+        return max(seconds, error.seconds) if isinstance(error, RetryLater) else seconds
+
     def stop(self, state: tenacity.RetryCallState) -> bool:
-        error = state.outcome.exception() if state.outcome is not None else None
-        self._plan(state.attempt_number, error)
+        error, left = _failure(state.outcome), self._left()
         if state.attempt_number >= self._retrier.attempts:
             return True
-        left = self._retrier.deadline - self._waited()
-        if self._wait < left:
+        if state.upcoming_sleep < left:
             return False
+        self._why = f": the deadline is {self._retrier.deadline:g} s"
         if isinstance(error, RetryLater) and error.seconds >= left:
             self._why = (
-                f"the server asks to wait {error.seconds:.0f} s, which is past the deadline of "
+                f": the server asks to wait {error.seconds:.0f} s, which is past the deadline of "
                 f"{self._retrier.deadline:g} s"
             )
-        else:
-            self._why = f"the deadline is {self._retrier.deadline:g} s"
         return True
 
-    def wait(self, state: tenacity.RetryCallState) -> float:
-        self._plan(state.attempt_number, state.outcome.exception() if state.outcome is not None else None)
-        return self._wait
-
     def log(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        logger.info("attempt %d failed, next in %.1f s: %s", state.attempt_number, self._wait, error)
+        error = _failure(state.outcome)
+        logger.info("attempt %d failed, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)
 
-    def final_error(self, error: BaseException | None) -> BaseException:
-        """The last error, with the attempts added to its message."""
+    def final_error(self, outcome: tenacity.Future) -> BaseException:
+        """Return the last error, with the attempts added to its message."""
+        error = _failure(outcome)
         if isinstance(error, RetryLater):
             error = error.error
-        if error is None:  # tenacity gives up on failures alone
-            return TransportError("no attempt was made")
-        elapsed = self._retrier.clock() - self._started
-        times = "1 attempt" if self._count == 1 else f"{self._count} attempts"
-        added = f"gave up after {times} over {elapsed:.1f} s" + (f": {self._why}" if self._why else "")
+        count, elapsed = outcome.attempt_number, self._retrier.clock() - self._started
+        times = "1 attempt" if count == 1 else f"{count} attempts"
         # Not a copy with another text: each class of errors takes other arguments, and callers may hold this one.
-        error.args = (f"{error} ({added})", *error.args[1:])
+        error.args = (f"{error} (gave up after {times} over {elapsed:.1f} s{self._why})", *error.args[1:])
         return error
 
-    def _plan(self, number: int, error: BaseException | None) -> None:
-        """Decide once per failure how long to wait; tenacity calls `stop` and `wait` in either order."""
-        if number != self._planned_for:
-            self._planned_for = number
-            self._wait = self._retrier.backoff.seconds(number)
-            if isinstance(error, RetryLater):
-                self._wait = max(self._wait, error.seconds)
+    def _left(self) -> float:
+        """Return the seconds until the deadline; those in which a response arrived do not count."""
+        return self._retrier.deadline - (self._retrier.clock() - self._started - self._reading)
 
-    def _waited(self) -> float:
-        """Seconds that count against the deadline: all but those in which a response arrived."""
-        return self._retrier.clock() - self._started - self._reading
+
+def _failure(outcome: tenacity.Future | None) -> BaseException:
+    error = None if outcome is None else outcome.exception()
+    return error or TransportError("no attempt was made")  # tenacity stops and waits after failures alone

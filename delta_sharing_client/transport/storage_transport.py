@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -14,13 +13,10 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.base_transport import BaseTransport
 from delta_sharing_client.transport.cancellation import Cancellation, SocketRegistry
-from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
-from delta_sharing_client.transport.log_redaction import log_request, redacted
-from delta_sharing_client.transport.proxies import proxy_for
-from delta_sharing_client.transport.redirects import MAX_REDIRECTS, redirect_target
+from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
-from delta_sharing_client.transport.url_rules import check_data_url, url_origin
+from delta_sharing_client.transport.url_rules import check_data_url
 
 _NO_RETRIES: Final = Retry(False, redirect=False)
 
@@ -72,54 +68,37 @@ class StorageTransport(BaseTransport):
             "Accept": "*/*",
             **(headers or {}),
         }
-        for _ in range(MAX_REDIRECTS + 1):
-            check_data_url(url, endpoint_is_loopback=self.endpoint_is_loopback, allow_http=self.options.allow_http)
+
+        def send(target: SecretUrl, _: bool) -> Response:
+            check_data_url(
+                target, endpoint_is_loopback=self.endpoint_is_loopback, allow_http=self.options.allow_http
+            )
             self._sockets.use_for(cancelled)
             try:
-                response = self._send(url, sent, f"file {file_id}")
+                return self._exchange("GET", target, sent, f"file {file_id}", partial(self._raw, target, sent))
             finally:
                 self._sockets.use_for(None)
-            try:
-                target = redirect_target(response)
-            except NonRetryableTransportError:
-                response.close()
-                raise
-            if target is None:
-                return response
-            response.close()
-            url = target
-        raise NonRetryableTransportError(f"more than {MAX_REDIRECTS} redirects", url=url)
 
-    def _send(self, url: SecretUrl, headers: Mapping[str, str], what: str) -> Response:
-        origin = url_origin(url.reveal())
-        proxy = proxy_for(origin, self.options)
-        adapter = self._adapter_for(origin)
-        started = time.monotonic()
-        try:
-            with redacted:
-                if proxy is None:
-                    pool, target = adapter.direct_pool(origin), url.reveal()[len(origin) :].partition("#")[0]
-                    target = target if target[:1] == "/" else f"/{target}"
-                else:
-                    pool, target = adapter.proxy_manager_for(proxy), url.reveal()
-                raw = pool.urlopen(
-                    "GET",
-                    target,
-                    headers=headers,
-                    redirect=False,
-                    retries=_NO_RETRIES,
-                    preload_content=False,
-                    decode_content=False,
-                    timeout=self._timeout,
-                )
-        except NETWORK_ERRORS as error:
-            failure = translate(error, url=url)
+        return self._follow(url, send)
+
+    def _raw(
+        self, url: SecretUrl, headers: Mapping[str, str], adapter: PooledAdapter, origin: str, proxy: str | None
+    ) -> Any:
+        if proxy is None:
+            pool, target = adapter.direct_pool(origin), url.reveal()[len(origin) :].partition("#")[0]
+            target = target if target[:1] == "/" else f"/{target}"
         else:
-            response = Response(raw, url=url, sent=headers, what=what)
-            log_request("GET", url, response.status, started)
-            return response
-        log_request("GET", url, "failed after", started)
-        raise failure  # outside of `except`: the traceback must not hold the network library's frames
+            pool, target = adapter.proxy_manager_for(proxy), url.reveal()
+        return pool.urlopen(
+            "GET",
+            target,
+            headers=headers,
+            redirect=False,
+            retries=_NO_RETRIES,
+            preload_content=False,
+            decode_content=False,
+            timeout=self._timeout,
+        )
 
     def abort(self) -> None:
         """Break every transfer under way, at once and from any thread."""
