@@ -45,11 +45,7 @@ _PRIMITIVES: Final[dict[str, pa.DataType]] = {
 
 
 def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataType:
-    """Return the Arrow type of a column's type.
-
-    Args:
-        data_type: the type in the table's schema.
-        variant: the form that variants are read in.
+    """Return the Arrow type of a type in a table's schema.
 
     Raises:
         UnsupportedTypeError: the type is unknown to this release, or contains an unknown type.
@@ -72,18 +68,10 @@ def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataT
 
 
 @lru_cache(maxsize=64)
-def _cached_schema(schema: StructType, variant: VariantForm) -> pa.Schema:
-    return pa.schema([pa.field(f.name, arrow_type(f.type, variant)) for f in schema.fields])
-
-
 def arrow_schema(schema: StructType, variant: VariantForm = "struct") -> pa.Schema:
     """Return the Arrow schema of a table or of a projection of it.
-
-    Args:
-        schema: the columns.
-        variant: the form that variants are read in.
 
     Raises:
         UnsupportedTypeError: a column has a type unknown to this release.
     """
-    return _cached_schema(schema, variant)
+    return pa.schema([pa.field(f.name, arrow_type(f.type, variant)) for f in schema.fields])

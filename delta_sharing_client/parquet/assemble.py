@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -70,12 +69,7 @@ class Assembly:
         self._widths: Widths | None = None
 
     def widths(self, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn]) -> Widths:
-        """Return the sizes of decoded rows.
-
-        Args:
-            schema: the file's Parquet schema.
-            columns: the table's columns, located in the file.
-        """
+        """Return the sizes of decoded rows of a file with that Parquet schema."""
         widths = self._widths
         if widths is None or not schema.equals(widths.schema):
             widths = self._widths = Widths.of(schema, columns, self._types)
@@ -90,15 +84,7 @@ class Assembly:
         calendar: LegacyCalendar | None,
         metadata: pq.FileMetaData,
     ) -> pa.Table:
-        """Return the table's columns.
-
-        Args:
-            table: a decoded row group; None if the file has none of the columns.
-            columns: the table's columns, located in the file.
-            rows: number of rows.
-            task: the file.
-            calendar: the legacy calendar of its times, if any.
-            metadata: its footer.
+        """Return the table's columns of decoded rows; `table` is None if the file has none of the columns.
 
         Raises:
             DataError: values do not fit the table's types.
@@ -198,11 +184,7 @@ def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Chunk
 def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
     """Return a partition value as an Arrow scalar of the column's type."""
     target = arrow_type(data_type)
-    if pa.types.is_timestamp(target):
-        return pa.scalar(value, pa.int64()).cast(target)
-    if pa.types.is_decimal(target) and isinstance(value, Decimal):
-        return pa.scalar(value, target)
-    return pa.scalar(value, target)
+    return pa.scalar(value, pa.int64()).cast(target) if pa.types.is_timestamp(target) else pa.scalar(value, target)
 
 
 def reason(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from delta_sharing_client.model.schema import (
     StructType,
 )
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
+from delta_sharing_client.parquet.variant_shredding import is_any_list
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 _OFFSET: Final = struct.Struct("=i")
@@ -77,13 +78,7 @@ class FieldFinder:
 
 
 def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
-    """Return `array` as the type `target`.
-
-    Args:
-        array: decoded values.
-        data_type: the column's type in the table's schema.
-        target: the Arrow type of `data_type`.
-        finder: finds nested fields.
+    """Return decoded values as `target`, the Arrow type of `data_type`; `finder` finds nested fields.
 
     Raises:
         pyarrow.ArrowInvalid: a value would change.
@@ -156,7 +151,7 @@ def _list(array: pa.Array, data_type: ArrayType, target: pa.DataType, finder: Fi
     if pa.types.is_null(source):
         return pa.nulls(len(array), target)
     if not pa.types.is_list(source):
-        if not _is_any_list(source):
+        if not is_any_list(source):
             raise pa.ArrowInvalid(f"{source} where a list is expected")
         array = _plain_list(array)
     values = cast_to_schema(array.values, data_type.element, target.value_type, finder)
@@ -172,12 +167,6 @@ def _plain_list(array: pa.Array) -> pa.ListArray:
         raise pa.ArrowInvalid(f"{offsets[-1]} elements in one array")
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array.flatten(), mask=mask)
-
-
-def _is_any_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    checks = (types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
-    return any(check(kind) for check in checks)
 
 
 def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: FieldFinder) -> pa.Array:

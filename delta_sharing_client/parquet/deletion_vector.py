@@ -98,11 +98,7 @@ def file_range(vector: DeletionVector, file_id: str) -> tuple[int, int]:
 
 
 def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
-    """Decode a vector from the Z85 text in its action.
-
-    Raises:
-        DataError: the text is damaged, or contradicts the descriptor.
-    """
+    """Decode a vector from the Z85 text in its action; raises `DataError` if the text is damaged."""
     try:
         data = z85_decode(vector.path_or_inline.reveal())
     except ValueError as error:

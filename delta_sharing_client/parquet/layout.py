@@ -26,6 +26,8 @@ READ_UNIT_SIZE: Final = 8 * 1024 * 1024
 #: Bytes fetched after each range: some old writers state too short chunks.
 PADDING: Final = 128
 _DAY: Final = 86_400_000_000
+#: Factor and divisor to microseconds by the unit of timestamps.
+_MICROS: Final = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 #: First offset, and the offset after the last byte.
 ByteRange: TypeAlias = tuple[int, int]
@@ -76,7 +78,7 @@ def plan_read_units(
     skipped: frozenset[int] = frozenset(),
     trust_times: bool = True,
 ) -> list[ReadUnit]:
-    """Return the row groups of a file to read, with their byte ranges.
+    """Return the row groups of a file to read, with their byte ranges, without those that cannot match.
 
     Args:
         metadata: the file's footer.
@@ -86,9 +88,6 @@ def plan_read_units(
         unit_size: maximum bytes of chunks of several row groups in one unit.
         skipped: row groups without any row to return.
         trust_times: use statistics of dates and times; False for files in another calendar.
-
-    Returns:
-        The read units in the file's order, without row groups that are empty or cannot match.
     """
     units: list[ReadUnit] = []
     groups: list[int] = []
@@ -188,42 +187,32 @@ def _column_bounds(
 def _bounds(
     statistics: Any, chunk: pq.ColumnChunkMetaData, field: StructField, *, trust_times: bool
 ) -> tuple[Value, Value]:
-    kind = field.type
     logical = statistics.logical_type.type if statistics.logical_type is not None else "NONE"
     physical = chunk.physical_type
-    if isinstance(kind, DecimalType):
-        if logical == "DECIMAL":
-            return statistics.min, statistics.max
-        if physical in ("INT32", "INT64") and logical in ("NONE", "INT"):
-            return _integers(statistics)
-        return None, None
-    if not isinstance(kind, PrimitiveType):
-        return None, None
-    name = kind.name
-    if name in INTEGER_BITS and physical in ("INT32", "INT64") and logical in ("NONE", "INT"):
-        return _integers(statistics)
-    if name in ("float", "double"):
-        if physical in ("INT32", "INT64") and logical in ("NONE", "INT"):
-            return _integers(statistics)
-        if physical in ("FLOAT", "DOUBLE"):
-            low, high = float(statistics.min), float(statistics.max)
-            # A NaN among the bounds means that the writer compared values with NaN.
-            return (None, None) if low != low or high != high else (low, high)
-    if name == "boolean" and physical == "BOOLEAN":
-        return bool(statistics.min), bool(statistics.max)
-    if name == "string" and physical == "BYTE_ARRAY" and logical in ("STRING", "NONE"):
-        return _text(statistics.min), _text(statistics.max)
-    if name == "date" and logical == "DATE" and trust_times:
-        return statistics.min, statistics.max
-    if name == "timestamp_ntz" and logical == "DATE" and trust_times:
-        return int(statistics.min_raw) * _DAY, int(statistics.max_raw) * _DAY
-    if name in ("timestamp", "timestamp_ntz") and logical == "TIMESTAMP" and physical == "INT64" and trust_times:
-        return _micros(statistics)
-    return None, None
-
-
-def _integers(statistics: Any) -> tuple[Value, Value]:
-    return int(statistics.min), int(statistics.max)
+    name = field.type.name if isinstance(field.type, PrimitiveType) else "decimal"
+    bounds: tuple[Value, Value] = (None, None)
+    if physical in ("INT32", "INT64") and logical in ("NONE", "INT"):
+        if name in INTEGER_BITS or name in ("decimal", "float", "double"):
+            bounds = int(statistics.min), int(statistics.max)
+    elif name in ("float", "double") and physical in ("FLOAT", "DOUBLE"):
+        low, high = float(statistics.min), float(statistics.max)
+        # A NaN among the bounds means that the writer compared values with NaN.
+        bounds = (None, None) if low != low or high != high else (low, high)
+    elif name == "string" and physical == "BYTE_ARRAY" and logical in ("STRING", "NONE"):
+        bounds = _text(statistics.min), _text(statistics.max)
+    elif (name == "decimal" and logical == "DECIMAL") or (name == "boolean" and physical == "BOOLEAN"):
+        bounds = statistics.min, statistics.max
+    elif trust_times and logical == "DATE":
+        if name == "date":
+            bounds = statistics.min, statistics.max
+        elif name == "timestamp_ntz":
+            bounds = int(statistics.min_raw) * _DAY, int(statistics.max_raw) * _DAY
+    elif trust_times and logical == "TIMESTAMP" and physical == "INT64" and name in ("timestamp", "timestamp_ntz"):
+        unit = statistics.logical_type.to_json()
+        for name, (times, over) in _MICROS.items():
+            if name in unit:
+                bounds = int(statistics.min_raw) * times // over, int(statistics.max_raw) * times // over
+    return bounds
 
 
 def _text(value: Any) -> str | None:
@@ -236,12 +225,3 @@ def _text(value: Any) -> str | None:
         except UnicodeDecodeError:
             return None
     return None
-
-
-def _micros(statistics: Any) -> tuple[Value, Value]:
-    text = statistics.logical_type.to_json()
-    factor = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
-    for unit, (times, over) in factor.items():
-        if unit in text:
-            return int(statistics.min_raw) * times // over, int(statistics.max_raw) * times // over
-    return None, None

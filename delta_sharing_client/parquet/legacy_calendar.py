@@ -99,13 +99,7 @@ def gregorian_days(days: Numbers) -> Numbers:
 
 
 def gregorian_times(times: Numbers, zone: Zone, per_second: int) -> Numbers:
-    """Rebase instants.
-
-    Args:
-        times: instants since the epoch.
-        zone: the writer's time zone.
-        per_second: units of `times` in a second.
-    """
+    """Rebase instants of the writer's time zone; `per_second` is the number of their units in a second."""
     changes = np.array([(at + to - zone.standard) * per_second for at, to in zone.changes], np.int64)
     offsets = np.array([zone.first, *(to for _, to in zone.changes)], np.int64)
     day = _DAY * per_second
@@ -149,12 +143,7 @@ class LegacyCalendar:
         return cls(times, int96, None if zone is None else zone.decode("utf-8", "replace"))
 
     def rebase(self, column: pa.ChunkedArray, physical_types: Sequence[str], what: str) -> pa.ChunkedArray:
-        """Return a column of the file in the Gregorian calendar.
-
-        Args:
-            column: the decoded column.
-            physical_types: the physical types of its leaves, in order.
-            what: the column, for messages.
+        """Return a decoded column, with the physical types of its leaves, in the Gregorian calendar.
 
         Raises:
             UnsupportedTableError: the column has times for which the calendar or time zone matters, and the file

@@ -68,16 +68,9 @@ class Page(NamedTuple):
 
 
 def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[Page]:
-    """Return the pages of a column chunk.
+    """Return the pages of the column chunk from `start` to `stop`; raises `MalformedPageError`.
 
-    Args:
-        data: the file's bytes.
-        start: the offset of the chunk.
-        stop: its end, by the footer.
-        values: its number of values by the footer; the Parquet reader stops after as many.
-
-    Raises:
-        MalformedPageError: a header is malformed.
+    The Parquet reader stops after the number of values in the footer, `values`.
     """
     pages: list[Page] = []
     seen = 0
@@ -177,17 +170,7 @@ def longest_text(reader: Any, group: int, column: int) -> int | None:
 def longest_row(data: memoryview, pages: Iterable[Page], codec: str, max_level: int) -> int | None:
     """Return the number of values of the longest row of a repeated column, from its repetition levels.
 
-    Args:
-        data: the file's bytes.
-        pages: the column chunk's data pages.
-        codec: its compression, as pyarrow names it.
-        max_level: its highest repetition level.
-
-    Returns:
-        The number; None if the levels cannot be decompressed here.
-
-    Raises:
-        MalformedPageError: the levels are damaged.
+    The result is None if the levels cannot be decompressed here. Raises `MalformedPageError` for damaged levels.
     """
     longest = current = 0
     for page in pages:
@@ -221,9 +204,8 @@ def _repetition_levels(data: memoryview, page: Page, codec: str) -> memoryview |
 def _level_runs(levels: memoryview, width: int, values: int) -> Iterator[tuple[int, int, int, int]]:
     """Decode the RLE and bit-packed hybrid encoding.
 
-    Yields:
-        The number of levels of a run, the first and the last index of a 0 in it (-1 if there is none), and the
-        widest gap between two.
+    Yields the number of levels of a run, the first and the last index of a 0 in it (-1 if there is none), and the
+    widest gap between two.
     """
     at = 0
     size = (width + 7) // 8

@@ -33,14 +33,8 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def filter_batch(batch: pa.RecordBatch, predicate: Predicate) -> pa.RecordBatch:
-    """Return the rows for which the predicate is true, in order.
-
-    Args:
-        batch: rows with all columns of the predicate.
-        predicate: a predicate bound to the table's schema.
-    """
-    mask = _evaluate(predicate, batch)
-    return batch.filter(mask, null_selection_behavior="drop")
+    """Return the rows for which a predicate that is bound to the table's schema is true, in order."""
+    return batch.filter(_evaluate(predicate, batch), null_selection_behavior="drop")
 
 
 def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
@@ -68,7 +62,7 @@ def _is_in(predicate: In, column: pa.Array) -> pa.Array:
     if is_float(predicate.column.type) and 0.0 in values:
         values += [0.0, -0.0]  # equal values, but not for pc.is_in
     if not values:
-        found = _falses(len(column))
+        found = pc.is_valid(pa.nulls(len(column)))
     else:
         scalars = [literal(value, predicate.column, column.type) for value in values]
         if column.type != scalars[0].type:
@@ -83,10 +77,6 @@ def _array(scalars: list[pa.Scalar]) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array([scalar.value for scalar in scalars], pa.int64()).cast(kind)
     return pa.array([scalar.as_py() for scalar in scalars], kind)
-
-
-def _falses(length: int) -> pa.Array:
-    return pc.is_valid(pa.nulls(length))
 
 
 def literal(value: Value, column: StructField, kind: pa.DataType) -> pa.Scalar:

@@ -40,7 +40,7 @@ _EXPANSIONS: Final = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 255, "GZIP": 1032}
 #: Lists that expand more than so many times have their longest row looked up; other lists are taken as even.
 _COMMON_EXPANSION: Final = 16
 
-#: Returns the length of the longest text in a column's dictionary; None if unknown. Takes the column.
+#: Returns the length of the longest text in the dictionary of a column; None if unknown.
 LongestText: TypeAlias = "Callable[[Leaf], int | None]"
 
 
@@ -62,13 +62,7 @@ class DecodeLimits:
 
     @classmethod
     def of(cls, memory_budget: int, batch: int, decoders: int) -> DecodeLimits:
-        """Return the limits of a load.
-
-        Args:
-            memory_budget: bytes in memory during the load.
-            batch: maximum bytes of rows that are decoded together.
-            decoders: number of row groups that are decoded in parallel.
-        """
+        """Return the limits of a load with a memory budget in bytes and a number of parallel decoders."""
         smallest, largest = _STEPS
         return cls(min(max(memory_budget // (4 * decoders), smallest), largest, batch), batch)
 
@@ -113,13 +107,7 @@ class Widths:
     def of(
         cls, schema: pq.ParquetSchema, columns: Sequence[LocatedColumn], types: Sequence[pa.DataType]
     ) -> Widths:
-        """Return the sizes.
-
-        Args:
-            schema: the files' schema.
-            columns: the table's columns, located in the files.
-            types: their types in the table.
-        """
+        """Return the sizes for columns that are located in the files, and their types in the table."""
         leaves: list[Leaf] = []
         row = 0
         for column, kind in zip(columns, types, strict=True):
@@ -177,13 +165,7 @@ def plan_steps(
 ) -> Plan:
     """Return how to decode a row group within the limits.
 
-    Args:
-        data: the file's bytes; those of the column chunks are present.
-        group: the row group.
-        leaves: the Parquet columns that are read.
-        extra: bytes of each row besides texts and list elements.
-        limits: how much is decoded at a time.
-        longest_text: looks up the longest text in a dictionary.
+    `extra` is the bytes of each row besides texts and list elements. The column chunks must be present.
 
     Raises:
         BeyondLimitError: a page or a row may exceed the limit.
@@ -218,10 +200,7 @@ def plan_steps(
 def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.Table]:
     """Cut rows that hold dictionary indices, so that each part stays within the limits with its texts.
 
-    Args:
-        table: decoded rows.
-        extra: bytes of each row besides its texts.
-        limits: how much is decoded at a time.
+    `extra` is the bytes of each row besides its texts.
 
     Raises:
         BeyondLimitError: a row exceeds the limit.
@@ -231,22 +210,17 @@ def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator
         yield table
         return
     rows = table.num_rows
-    lengths = [[pc.binary_length(chunk.dictionary) for chunk in column.chunks] for column in indexed]
-    bound = rows * extra
-    for column, texts in zip(indexed, lengths, strict=True):
-        for chunk, each in zip(column.chunks, texts, strict=True):
-            bound += len(chunk) * (pc.max(each).as_py() or 0)
-    if bound <= min(_STEPS_AT_ONCE * limits.step, limits.batch):
-        yield table
-        return
     sizes = np.full(rows, extra, np.int64)
-    for column, texts in zip(indexed, lengths, strict=True):
+    for column in indexed:
         start = 0
-        for chunk, each in zip(column.chunks, texts, strict=True):
-            taken = each.take(chunk.indices).fill_null(0)
+        for chunk in column.chunks:
+            taken = pc.binary_length(chunk.dictionary).take(chunk.indices).fill_null(0)
             sizes[start : start + len(chunk)] += taken.to_numpy(zero_copy_only=False)
             start += len(chunk)
     ends = np.cumsum(sizes)
+    if not rows or ends[-1] <= min(_STEPS_AT_ONCE * limits.step, limits.batch):
+        yield table
+        return
     start = before = 0
     while start < rows:
         stop = max(int(np.searchsorted(ends, before + limits.step, side="right")), start + 1)

@@ -29,16 +29,10 @@ _KEEP: Final = 1024 * 1024
 
 
 def cast_variant(array: pa.Array, *, file_id: str | None = None, column: str = "") -> pa.StructArray:
-    """Return variants in their Arrow form.
+    """Return variants in their Arrow form, `VARIANT`; values that are not shredded are not validated.
 
-    Args:
-        array: a struct of `metadata` and `value`, perhaps of an extension type; if shredded, with `typed_value`,
-            and with or without `value`.
-        file_id: the file, for messages.
-        column: the column, for messages.
-
-    Returns:
-        An array of `VARIANT`. Values that are not shredded are not validated.
+    The array is a struct of `metadata` and `value`, perhaps of an extension type; if shredded, with `typed_value`,
+    and with or without `value`. The other arguments are for messages.
 
     Raises:
         DataError: the column is no variant, or breaks the rules of shredding.
@@ -68,15 +62,7 @@ def cast_variant(array: pa.Array, *, file_id: str | None = None, column: str = "
 
 
 def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str = "") -> pa.StringArray:
-    """Return variants as JSON text in the format of Spark's `to_json`, in the time zone UTC.
-
-    Args:
-        array: variants in their Arrow form, or as in a file.
-        file_id: the file, for messages.
-        column: the column, for messages.
-
-    Returns:
-        A text for each variant; the text of JSON's null is ``null``.
+    """Return variants as JSON text in the format of Spark's `to_json`, in the time zone UTC; see `cast_variant`.
 
     Raises:
         DataError: a variant is malformed.

@@ -71,11 +71,7 @@ class Container(NamedTuple):
 
 
 def parse_metadata(metadata: bytes) -> list[bytes]:
-    """Return the names in a variant's dictionary, as UTF-8.
-
-    Raises:
-        MalformedVariantError: the bytes are malformed or of an unknown version.
-    """
+    """Return the names in a variant's dictionary, as UTF-8; raises `MalformedVariantError`."""
     if not metadata:
         raise MalformedVariantError("its metadata is empty")
     if metadata[0] & 0x0F != _VERSION:
@@ -95,11 +91,7 @@ def parse_metadata(metadata: bytes) -> list[bytes]:
 
 
 def unsigned(data: bytes, at: int, width: int) -> int:
-    """Return the little-endian number of `width` bytes at an offset.
-
-    Raises:
-        MalformedVariantError: the bytes are too short.
-    """
+    """Return the little-endian number of `width` bytes at an offset; raises `MalformedVariantError`."""
     part = data[at : at + width]
     if len(part) < width:
         raise MalformedVariantError("its bytes end too soon")
@@ -118,15 +110,7 @@ def unsigned_list(data: bytes, at: int, count: int, width: int) -> Sequence[int]
 
 
 def container(value: bytes, at: int) -> Container:
-    """Return the children of an object or array.
-
-    Args:
-        value: the variant's value.
-        at: the offset of the object or array.
-
-    Raises:
-        MalformedVariantError: its lists are longer than its bytes.
-    """
+    """Return the children of the object or array at an offset; raises `MalformedVariantError`."""
     ids_at, id_width, count, offset_width = _layout(value, at)
     offsets_at = ids_at + count * id_width
     data = offsets_at + (count + 1) * offset_width
@@ -145,11 +129,7 @@ def _layout(value: bytes, at: int) -> tuple[int, int, int, int]:
 
 
 def value_end(value: bytes, at: int) -> int:
-    """Return the end of the node at an offset.
-
-    Raises:
-        MalformedVariantError: the node is malformed or incomplete.
-    """
+    """Return the end of the node at an offset; raises `MalformedVariantError`."""
     if not 0 <= at < len(value):
         raise MalformedVariantError("an element lies outside of its bytes")
     kind, basic = value[at] >> 2, value[at] & 3
@@ -171,15 +151,7 @@ def value_end(value: bytes, at: int) -> int:
 
 
 def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the fields of an object: names and encoded values, in the object's order.
-
-    Args:
-        value: the object.
-        names: the dictionary.
-
-    Raises:
-        MalformedVariantError: the value is no object, or is malformed.
-    """
+    """Return the fields of an object: names and encoded values, in its order; raises `MalformedVariantError`."""
     if not value or value[0] & 3 != OBJECT:
         raise MalformedVariantError("its value is not an object, though its fields are stored apart")
     inside = container(value, 0)
@@ -197,14 +169,9 @@ def read_object(value: bytes, names: Sequence[bytes]) -> list[tuple[bytes, bytes
 
 
 def encode_object(fields: Sequence[tuple[bytes, bytes]], ids: Mapping[bytes, int]) -> bytes:
-    """Return an object.
+    """Return an object of names and encoded values, in the order of the names; `ids` are the dictionary's indices.
 
-    Args:
-        fields: names and encoded values, in the order of the names.
-        ids: the index of each name in the dictionary.
-
-    Raises:
-        MalformedVariantError: the dictionary lacks a name, or a name occurs twice.
+    Raises `MalformedVariantError` if the dictionary lacks a name, or a name occurs twice.
     """
     try:
         numbers = [ids[name] for name, _ in fields]

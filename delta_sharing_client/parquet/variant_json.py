@@ -47,11 +47,7 @@ _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(32)} | {
 
 
 def json_names(metadata: bytes) -> list[str]:
-    """Return the names of a dictionary in the form of an object's text: comma, quoted name, colon.
-
-    Raises:
-        MalformedVariantError: the bytes are malformed, or a name is not UTF-8.
-    """
+    """Return a dictionary's names as in an object's text: comma, quoted name, colon."""
     return [f",{_quoted(name)}:" for name in vb.parse_metadata(metadata)]
 
 

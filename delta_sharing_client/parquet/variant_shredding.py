@@ -48,11 +48,7 @@ class Dictionaries:
         self._kept = 0
 
     def of(self, row: int) -> tuple[list[bytes], Mapping[bytes, int]]:
-        """Return the names of a row's dictionary, and the index of each.
-
-        Raises:
-            MalformedVariantError: the dictionary is missing or malformed.
-        """
+        """Return the names of a row's dictionary, and the index of each; raises `MalformedVariantError`."""
         metadata = self._metadata[row - self.first] or b""
         found = self._known.get(metadata)
         if found is None:
@@ -68,14 +64,9 @@ class Dictionaries:
 
 
 def rebuild(group: pa.StructArray, dictionaries: Dictionaries) -> Encoded:
-    """Return the encoded value of each row of a shredded variant.
+    """Return the encoded value of each row of a shredded variant; None if both columns are null.
 
-    Args:
-        group: `value` and `typed_value`; other fields are ignored.
-        dictionaries: the rows' dictionaries.
-
-    Returns:
-        A value for each row; None if both columns are null.
+    `group` has the columns `value` and `typed_value`; other columns are ignored.
 
     Raises:
         MalformedVariantError: a row breaks the rules of shredding.
@@ -84,11 +75,7 @@ def rebuild(group: pa.StructArray, dictionaries: Dictionaries) -> Encoded:
 
 
 def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:
-    """Return the columns of a group by name; null where the group is null.
-
-    Raises:
-        MalformedVariantError: two columns have the same name.
-    """
+    """Return the columns of a group by name, null where the group is null; raises `MalformedVariantError`."""
     columns = {group.type.field(i).name: child for i, child in enumerate(group.flatten())}
     if len(columns) < group.type.num_fields:
         raise MalformedVariantError("a shredded group has two columns of the same name")
@@ -96,11 +83,7 @@ def columns_of(group: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def binaries(array: pa.Array) -> pa.Array:
-    """Return a column of bytes as the type `binary`.
-
-    Raises:
-        MalformedVariantError: the column has another type.
-    """
+    """Return a column of bytes as the type `binary`; raises `MalformedVariantError` for another type."""
     array = plain(array)
     kind = array.type
     if pa.types.is_binary(kind):
@@ -129,24 +112,24 @@ def _group(group: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionari
     if "typed_value" not in columns:
         if value is None:
             raise MalformedVariantError("a shredded group has neither value nor typed_value")
-        return _values(value)
+        return _values(value, len(group))
     typed = plain(columns["typed_value"])
     if typed.null_count == len(typed):
-        return _values(value) if value is not None else [None] * len(group)
+        return _values(value, len(group))
     if pa.types.is_struct(typed.type):
         return _objects(typed, value, rows, dictionaries, depth)
-    encoded = _arrays(typed, rows, dictionaries, depth) if _is_list(typed.type) else _scalars(typed)
+    encoded = _arrays(typed, rows, dictionaries, depth) if is_any_list(typed.type) else _scalars(typed)
     if value is None or value.null_count == len(value):
         return encoded
     both = pc.and_(value.is_valid(), typed.is_valid())
     if pc.any(both).as_py():
         row = rows[both.index(True).as_py()]
         raise MalformedVariantError(f"row {row} of its batch has both a value and a typed_value")
-    return [left if done is None else done for left, done in zip(_values(value), encoded, strict=True)]
+    return [left if done is None else done for left, done in zip(_values(value, len(group)), encoded, strict=True)]
 
 
-def _values(value: pa.Array) -> Encoded:
-    values: Encoded = value.to_pylist()
+def _values(value: pa.Array | None, rows: int) -> Encoded:
+    values: Encoded = [None] * rows if value is None else value.to_pylist()
     return values
 
 
@@ -161,7 +144,7 @@ def _objects(
     shredded = sorted((name.encode(), _group(column, rows, dictionaries, depth + 1)) for name, column in columns)
     names = [name for name, _ in shredded]
     known = frozenset(names)
-    left = _values(value) if value is not None else [None] * len(typed)
+    left = _values(value, len(typed))
     here = typed.is_valid().to_numpy(zero_copy_only=False).tolist()
     result: Encoded = []
     places = zip(*(column for _, column in shredded), strict=True) if shredded else [()] * len(typed)
@@ -197,16 +180,11 @@ def _arrays(array: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionar
     return result
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether a type is a list in any of Arrow's layouts; maps are not."""
     types = pa.types
-    lists = (
-        types.is_list,
-        types.is_large_list,
-        types.is_fixed_size_list,
-        types.is_list_view,
-        types.is_large_list_view,
-    )
-    return any(is_list(kind) for is_list in lists)
+    large = types.is_large_list(kind) or types.is_large_list_view(kind)
+    return bool(types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind) or large)
 
 
 def _scalars(array: pa.Array) -> Encoded:
