@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
-from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeOptions
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, FileAction, RemoveFile
@@ -19,60 +19,34 @@ from delta_sharing_client.parquet.tasks import FileScanTask, SelectionVector
 from delta_sharing_client.scan.url_renewal import vector_file_id
 from delta_sharing_client.secrets import unsigned_url
 
-CHANGE_TYPE: Final = "_change_type"
-COMMIT_VERSION: Final = "_commit_version"
-COMMIT_TIMESTAMP: Final = "_commit_timestamp"
-#: The columns of every change row, after those of the table.
-CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-
 INSERT: Final = "insert"
 DELETE: Final = "delete"
 
 
-def change_tasks(
-    files: Sequence[FileAction], query: ChangeOptions, what: str, first: int | None = None
-) -> Iterator[FileScanTask]:
-    """Yield the tasks of the files of changes, version by version, within a version in the server's order.
+class ChangeTasks:
+    """Makes the tasks of the files of a table's changes.
 
     A task's constants are `_commit_version` and `_commit_timestamp`, and `_change_type` unless the file has one.
 
     Args:
-        files: the answer's files.
+        what: the table, for messages.
         query: the options of the changes.
-        what: the table, for messages.
         first: the first version of the range, if the options have none.
-
-    Raises:
-        ProtocolError: the files break the protocol.
     """
-    yield from _ChangeTasks(what, query, first).of(files)
 
-
-def inserted_tasks(
-    files: Sequence[FileAction], version: int, query: ChangeOptions, what: str
-) -> Iterator[FileScanTask]:
-    """Yield the tasks of the files of a whole table, each row as one inserted by a version.
-
-    Args:
-        files: the answer's files.
-        version: the version.
-        query: the options of the changes; their range is ignored.
-        what: the table, for messages.
-    """
-    planner = _ChangeTasks(what, query, version)
-    return (planner.inserted(file, version) for file in files)
-
-
-class _ChangeTasks:
-    def __init__(self, what: str, query: ChangeOptions, first: int | None) -> None:
+    def __init__(self, what: str, query: ChangeOptions, first: int | None = None) -> None:
         self._what = what
         self._first = first if query.starting_version is None else query.starting_version
         self._micros = query.commit_timestamp == "timestamp"
         # The files of one kind of change in a version share one mapping.
         self._constants: dict[tuple[str | None, int, int | None], Mapping[str, str | int | None]] = {}
 
-    def of(self, files: Sequence[FileAction]) -> Iterator[FileScanTask]:
-        """Yield the tasks of the files of all versions."""
+    def of_changes(self, files: Sequence[FileAction]) -> list[FileScanTask]:
+        """Return the tasks of the files of changes, by version, within a version in the server's order.
+
+        Raises:
+            ProtocolError: the files break the protocol.
+        """
         versions: dict[int, list[FileAction]] = {}
         for file in files:
             if file.version is None:
@@ -83,12 +57,11 @@ class _ChangeTasks:
                     f"{file.id} of version {file.version}"
                 )
             versions.setdefault(file.version, []).append(file)
-        for version in sorted(versions):
-            yield from self._of_version(versions[version])
+        return [task for version in sorted(versions) for task in self._of_version(versions[version])]
 
-    def inserted(self, file: FileAction, version: int) -> FileScanTask:
-        """Return the task of a file of a snapshot."""
-        return self._task(structs.replace(file, version=version), INSERT, file.deletion_vector)
+    def of_snapshot(self, files: Sequence[FileAction], version: int) -> list[FileScanTask]:
+        """Return the tasks of the files of a whole table, each row as one inserted by a version."""
+        return [self._task(structs.replace(file, version=version), INSERT, file.deletion_vector) for file in files]
 
     def _of_version(self, files: Sequence[FileAction]) -> Iterator[FileScanTask]:
         written = [file for file in files if isinstance(file, CdcFile)]

@@ -11,15 +11,18 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import msgspec
+
+from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.delta.log.durable_files import make_directories, replace_file
 from delta_sharing_client.errors import CheckpointError
 from delta_sharing_client.locks import Timeout, file_lock, holder_of
 from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.column_mapping import MappingMode
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -58,7 +61,12 @@ class SchemaMark:
     """
 
     schema_string: str
-    mapping: Literal["none", "name", "id"]
+    mapping: MappingMode
+
+    @classmethod
+    def of(cls, history: TableHistory) -> SchemaMark:
+        """Return the columns at the end of a range of versions."""
+        return cls(history.last.schema_string, history.mapping)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +91,7 @@ class Position:
     schema: SchemaMark | None = None
     poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def handed_out(self, batch: BatchRange, table_id: str) -> Position:
+    def returned(self, batch: BatchRange, table_id: str) -> Position:
         """Return the position after a batch was returned."""
         return replace(self, pending=(*self.pending, batch), next_version=batch.last + 1, table_id=table_id)
 
@@ -91,7 +99,7 @@ class Position:
         """Return the position after a repeated batch was listed, perhaps in another response format."""
         return replace(self, pending=tuple(again if item == batch else item for item in self.pending))
 
-    def taken(self, batch: BatchRange, schema: SchemaMark) -> Position:
+    def processed(self, batch: BatchRange, schema: SchemaMark) -> Position:
         """Return the position after a batch and those before it were committed."""
         if self.committed is not None and self.committed >= batch.last:
             return self
@@ -160,7 +168,7 @@ class CheckpointFile:
         except FileNotFoundError:
             return None
         except IsADirectoryError:
-            raise self._error("it is a directory; name a file in it, which is made when it is not there") from None
+            raise self._error("it is a directory; name a file in it, which need not exist") from None
         except (ValueError, OSError) as error:
             position = self._load_previous(error)
         if position.table != table:
@@ -177,7 +185,7 @@ class CheckpointFile:
                 "delete it to start over from the starting version or the snapshot"
             ) from None
         _LOGGER.warning(
-            "checkpoint %s is damaged (%s): going on from its previous generation, the batches since come again",
+            "checkpoint %s is damaged (%s): its previous generation is used, and later batches are repeated",
             self.path,
             damage,
         )
@@ -234,10 +242,4 @@ def _decode(data: bytes) -> Position:
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("format") not in _READABLE:
         raise ValueError("it was written by another release")
-    pending: Sequence[dict[str, Any]] = fields.pop("pending")
-    schema: dict[str, Any] | None = fields.pop("schema")
-    return Position(
-        pending=tuple(BatchRange(**item) for item in pending),
-        schema=None if schema is None else SchemaMark(**schema),
-        **fields,
-    )
+    return msgspec.convert(fields, Position)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from delta_sharing_client.cdf.change_tasks import CHANGE_COLUMNS, COMMIT_VERSION, change_tasks, inserted_tasks
-from delta_sharing_client.cdf.options import ChangeOptions, CommitTimestamp
+from delta_sharing_client.cdf.change_tasks import ChangeTasks
+from delta_sharing_client.cdf.options import CHANGE_COLUMNS, COMMIT_VERSION, ChangeOptions
 from delta_sharing_client.cdf.table_history import TableHistory
-from delta_sharing_client.errors import ColumnError, UnsupportedTableError
-from delta_sharing_client.model.column_mapping import MappingMode
+from delta_sharing_client.errors import UnsupportedTableError
+from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
-from delta_sharing_client.parquet.tasks import ReadSpec
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.wire.answers import ChangesAnswer, QueryAnswer
 from delta_sharing_client.wire.requests import QueryRequest
 
 
@@ -46,7 +48,7 @@ class ChangeFeedPlanner:
     table: Table
 
     def plan(self, options: ChangeOptions) -> ChangesPlan:
-        """Ask the server for the files of the changes and plan what to read of them: one request.
+        """Request the files of the changes, and plan what to read of them: one request.
 
         The rows have the table's columns at the end of the range. A column that was added in the range is null
         before that.
@@ -57,31 +59,16 @@ class ChangeFeedPlanner:
             ColumnError: the projection does not fit the table.
             DeltaSharingError: the request failed, or its answer cannot be used.
         """
-        columns = _table_columns(options.columns)
         answer = self.rest.table_changes(self.table, options.request())
         history = TableHistory.of(answer, options.ending_version, self._what)
-        history.check(columns, self._what)
-        metadata, protocol = history.last, history.protocol
-        spec = read_spec(metadata, columns, None, options.variant, protocol)
-        tasks = list(change_tasks(answer.items, options, self._what, answer.version))
+        history.check(options.columns, self._what)
+        tasks = ChangeTasks(self._what, options, answer.version).of_changes(answer.items)
         request = answer.request
         versions = [int(task.constants[COMMIT_VERSION] or 0) for task in tasks]
         if versions and options.ending_version is None and options.ending_timestamp is None:
             # A renewal of URLs lists the files of the same versions.
             request = replace(request, ending_version=max(versions))
-        return ChangesPlan(
-            table=self.table,
-            version=answer.version,
-            protocol=protocol,
-            metadata=metadata,
-            spec=change_spec(spec, options.commit_timestamp, mapping=history.mapping, what=self._what),
-            tasks=tasks,
-            skipped={},
-            limit=None,
-            request=request,
-            end=answer.end,
-            history=history,
-        )
+        return self._plan(replace(answer, request=request), history, tasks, options, answer.version)
 
     def plan_snapshot(self, version: int, options: ChangeOptions) -> ChangesPlan:
         """Plan to read the whole table as of a version, each row as one inserted by it.
@@ -93,22 +80,33 @@ class ChangeFeedPlanner:
         Raises:
             As `plan`.
         """
-        columns = _table_columns(options.columns)
         answer = self.rest.query_table(self.table, QueryRequest(formats=options.formats, version=version))
         answer.protocol.check_readable(self._what)
-        spec = read_spec(answer.metadata, columns, None, options.variant, answer.protocol)
+        tasks = ChangeTasks(self._what, options, version).of_snapshot(answer.items, version)
+        history = TableHistory((answer.metadata,), (answer.protocol,))
+        return self._plan(answer, history, tasks, options, version)
+
+    def _plan(
+        self,
+        answer: QueryAnswer[Any] | ChangesAnswer[Any],
+        history: TableHistory,
+        tasks: Sequence[FileScanTask],
+        options: ChangeOptions,
+        version: int | None,
+    ) -> ChangesPlan:
+        spec = change_spec(options, history.protocol, history.last, self._what)
         return ChangesPlan(
             table=self.table,
             version=version,
-            protocol=answer.protocol,
-            metadata=answer.metadata,
-            spec=change_spec(spec, options.commit_timestamp, what=self._what),
-            tasks=list(inserted_tasks(answer.items, version, options, self._what)),
+            protocol=history.protocol,
+            metadata=history.last,
+            spec=replace(spec, mapping=history.mapping),
+            tasks=tasks,
             skipped={},
             limit=None,
             request=answer.request,
             end=answer.end,
-            history=TableHistory((answer.metadata,), (answer.protocol,)),
+            history=history,
         )
 
     @property
@@ -116,65 +114,27 @@ class ChangeFeedPlanner:
         return f"table {self.table.full_name}"
 
 
-def _table_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the names of the table's columns; raise `ColumnError` if a column of changes is among them."""
-    names = None if columns is None else tuple(columns)
-    taken = [name for name in names or () if isinstance(name, str) and name.lower() in CHANGE_COLUMNS]
-    if taken:
-        raise ColumnError(
-            f"columns names {', '.join(map(repr, taken))}, which every change has: leave it out of columns",
-            columns=taken,
-        )
-    return names
-
-
-def change_schema(columns: StructType, commit_timestamp: CommitTimestamp, what: str = "the table") -> StructType:
-    """Return columns of a table, followed by the columns of changes.
+def change_columns(schema: StructType, options: ChangeOptions, what: str = "the table") -> StructType:
+    """Return the columns of change rows: those of the table that the options name, and those of changes.
 
     Raises:
-        UnsupportedTableError: the table has a column of such a name itself.
+        ColumnError: the options name unknown columns.
+        UnsupportedTableError: the table has a column with a name that its changes need.
     """
+    columns = project(schema, options.columns)
     taken = [name for name in columns.names if name.lower() in CHANGE_COLUMNS]
     if taken:
         raise UnsupportedTableError(
             f"{what} has a column {taken[0]!r} of its own, a name that its changes need; "
             "choose the others with columns=[...]"
         )
-    types = ("string", "long", commit_timestamp)
+    types = ("string", "long", options.commit_timestamp)
     added = (StructField(name, PrimitiveType(kind)) for name, kind in zip(CHANGE_COLUMNS, types, strict=True))
     return StructType((*columns.fields, *added))
 
 
-def change_spec(
-    spec: ReadSpec,
-    commit_timestamp: CommitTimestamp,
-    *,
-    mapping: MappingMode | None = None,
-    what: str = "the table",
-) -> ReadSpec:
-    """Return what to read of the files of changes.
-
-    Args:
-        spec: what to read of the table's files.
-        commit_timestamp: the type of `_commit_timestamp`.
-        mapping: the column mapping, if not that of `spec`.
-        what: the table, for messages.
-
-    Raises:
-        UnsupportedTableError: the table has a column of a name that its changes need.
-    """
-    return replace(
-        spec,
-        output=change_schema(spec.output, commit_timestamp, what),
-        mapping=spec.mapping if mapping is None else mapping,
-        unmapped=frozenset(CHANGE_COLUMNS),
-    )
-
-
-def project_changes(columns: StructType, names: Iterable[str] | None) -> StructType:
-    """Return the table's columns that a query for changes asks for.
-
-    Raises:
-        ColumnError: a name is unknown, given twice, or one of those that every change has.
-    """
-    return project(columns, _table_columns(names))
+def change_spec(options: ChangeOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
+    """Return what to read of the files of changes; raises as `change_columns`."""
+    spec = read_spec(metadata, options.columns, None, options.variant, protocol)
+    output = change_columns(metadata.schema, options, what)
+    return replace(spec, output=output, unmapped=frozenset(CHANGE_COLUMNS))

@@ -6,14 +6,14 @@ import html
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from delta_sharing_client.cdf.batch import ChangeBatch
 from delta_sharing_client.cdf.batch_planner import BatchPlanner
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
 from delta_sharing_client.cdf.clock import Clock, StopSignal, SystemClock
-from delta_sharing_client.cdf.poll_options import MIN_INTERVAL, PollOptions
+from delta_sharing_client.cdf.options import MIN_INTERVAL, PollOptions
 from delta_sharing_client.errors import FutureVersionError, SchemaChangedError
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.representation import representation
@@ -71,18 +71,23 @@ class ChangePoller:
         self._query = query
         self._clock = clock or SystemClock()
         self._signal = StopSignal()
-        self._state = _State()
+        self._position: Position | None = None
+        self._repeated: deque[BatchRange] = deque()  # returned before a restart and not committed
+        self._latest: int | None = None
+        self._polled_at: float | None = None
+        self._prepared: ChangeBatch | None = None
+        self._schema: SchemaMark | None = None  # at the end of the last batch
         self._file: CheckpointFile | None = None
         if options.poll_interval < MIN_INTERVAL and not is_loopback(rest.profile.endpoint):
             raise ValueError(
-                f"poll_interval is {options.poll_interval.total_seconds():g} s; servers ask for at least "
+                f"poll_interval is {options.poll_interval.total_seconds():g} s; servers require at least "
                 f"{MIN_INTERVAL.total_seconds():g} s"
             )
         place = ""
         if checkpoint is not None:
             self._file = CheckpointFile(checkpoint)
             place = f"delete the checkpoint {self._file.path} and "
-        advice = f"To start over, {place}poll with starting_version='snapshot', replacing what was taken before"
+        advice = f"To start over, {place}poll with starting_version='snapshot', replacing the rows stored before"
         self._planner = BatchPlanner(rest, name, query, advice)
         # One thread at a time prepares a batch; a commit, which only writes the position, does not wait for it.
         self._preparing = threading.Lock()
@@ -116,10 +121,6 @@ class ChangePoller:
         self._prepare()
         return self._take()
 
-    def _take(self) -> ChangeBatch | None:
-        batch, self._state.prepared = self._state.prepared, None
-        return batch
-
     def stop(self) -> None:
         """End the iteration at once, even while it waits for the server; the last batch can still be committed."""
         self._signal.stop()
@@ -139,8 +140,7 @@ class ChangePoller:
     @property
     def committed_version(self) -> int | None:
         """The last committed version; None before the first commit, and before the first poll."""
-        position = self._state.position
-        return None if position is None else position.committed
+        return None if self._position is None else self._position.committed
 
     @representation
     def __repr__(self) -> str:
@@ -151,15 +151,19 @@ class ChangePoller:
         return f"<code>ChangePoller</code> <b>{html.escape(self.name.full_name)}</b> {self._position_text()}"
 
     def _position_text(self) -> str:
-        position = self._state.position
-        return "not started" if position is None else f"next version {position.next_version}"
+        return "not started" if self._position is None else f"next version {self._position.next_version}"
 
     def _seconds_to_wait(self) -> float:
         """Return the time until the next poll; 0 if a batch can be made without one."""
-        state = self._state
-        if state.polled_at is None or state.prepared or state.again or state.behind:
+        position, latest = self._position, self._latest
+        behind = position is not None and latest is not None and latest >= position.next_version
+        if self._polled_at is None or self._prepared or self._repeated or behind:
             return 0.0
-        return state.polled_at + self.options.poll_interval.total_seconds() - self._clock.now()
+        return self._polled_at + self.options.poll_interval.total_seconds() - self._clock.now()
+
+    def _take(self) -> ChangeBatch | None:
+        batch, self._prepared = self._prepared, None
+        return batch
 
     def _pull_unless_stopped(self) -> ChangeBatch | None:
         """Poll in another thread, so that `stop` need not wait; the next poll returns a batch that is late."""
@@ -186,28 +190,27 @@ class ChangePoller:
     def _prepare(self) -> None:
         """Prepare the next batch, if there is one."""
         with self._preparing:
-            if self._state.prepared is None:
+            if self._prepared is None:
                 self._prepare_next()
 
     def _prepare_next(self) -> None:
-        state = self._state
-        started = state.position is not None
-        position = self._position()
-        if state.again:
-            before = state.again[0]
+        started = self._position is not None
+        position = self._open()
+        if self._repeated:
+            before = self._repeated[0]
             plan = self._plan(before, position)
             batch_range = replace(before, response_format=plan.protocol.response_format)
             self._save(lambda now: now.listed(before, batch_range))
-            state.prepared = self._batch(batch_range, plan, position.poller_id)
-            state.again.popleft()
+            self._prepared = self._batch(batch_range, plan, position.poller_id)
+            self._repeated.popleft()
             return
         first = position.next_version
-        if state.latest is None or (state.latest < first and started):
-            state.latest = self._ask_version()
-        if state.latest < first:
-            self._planner.check_latest(position, state.latest)
+        if self._latest is None or (self._latest < first and started):
+            self._latest = self._poll_version()
+        if self._latest < first:
+            self._planner.check_latest(position, self._latest)
             return
-        batch_range = BatchRange(first, min(first + self.options.max_versions - 1, state.latest))
+        batch_range = BatchRange(first, min(first + self.options.max_versions - 1, self._latest))
         try:
             plan = self._plan(batch_range, position)
         except SchemaChangedError as error:
@@ -218,23 +221,22 @@ class ChangePoller:
             plan = self._plan(batch_range, position)
         batch_range = replace(batch_range, response_format=plan.protocol.response_format)
         batch = self._batch(batch_range, plan, position.poller_id)
-        self._save(lambda now: now.handed_out(batch_range, plan.metadata.id))
-        state.prepared = batch
+        self._save(lambda now: now.returned(batch_range, plan.metadata.id))
+        self._prepared = batch
 
-    def _position(self) -> Position:
+    def _open(self) -> Position:
         """Return the position, read from the checkpoint on first use."""
-        state = self._state
         if self._file is not None:
             self._file.lock()
-        if state.position is not None:
-            return state.position
+        if self._position is not None:
+            return self._position
         position = None if self._file is None else self._file.load(self.name.full_name)
         if position is None:
             position = self._start()
             if self._file is not None:
                 self._file.save(position)
-        state.position, state.schema = position, position.schema
-        state.again.extend(position.pending)
+        self._position, self._schema = position, position.schema
+        self._repeated.extend(position.pending)
         return position
 
     def _start(self) -> Position:
@@ -250,7 +252,7 @@ class ChangePoller:
             return Position(
                 table=name, next_version=self._rest.table_version(self.name, options.starting_timestamp)
             )
-        latest = self._state.latest = self._ask_version()
+        latest = self._latest = self._poll_version()
         if start == "snapshot":
             whole = BatchRange(latest, latest, "snapshot")
             return Position(table=name, next_version=latest + 1, pending=(whole,))
@@ -266,17 +268,16 @@ class ChangePoller:
             )
         return Position(table=name, next_version=first)
 
-    def _ask_version(self) -> int:
-        self._state.polled_at = self._clock.now()
+    def _poll_version(self) -> int:
+        self._polled_at = self._clock.now()
         return self._rest.table_version(self.name)
 
     def _plan(self, batch_range: BatchRange, position: Position) -> ChangesPlan:
-        before = self._state.schema if self.options.schema_changes == "raise" else None
+        before = self._schema if self.options.schema_changes == "raise" else None
         return self._planner.plan(batch_range, position, before)
 
     def _batch(self, batch_range: BatchRange, plan: ChangesPlan, poller_id: str) -> ChangeBatch:
-        history = plan.history
-        self._state.schema = SchemaMark(history.last.schema_string, history.modes[-1])
+        self._schema = SchemaMark.of(plan.history)
         return ChangeBatch(
             plan,
             batch_range,
@@ -287,41 +288,13 @@ class ChangePoller:
         )
 
     def _commit(self, batch: ChangeBatch) -> None:
-        history = batch.plan().history
-        mark = SchemaMark(history.last.schema_string, history.modes[-1])
-        self._save(lambda now: now.taken(batch.range, mark))
+        self._save(lambda now: now.processed(batch.range, SchemaMark.of(batch.plan().history)))
 
     def _save(self, change: Callable[[Position], Position]) -> None:
         """Change the position, in the file first."""
         with self._writing:
-            before = self._state.position
+            before = self._position
             if before is not None and (after := change(before)) != before:
                 if self._file is not None:
                     self._file.save(after)
-                self._state.position = after
-
-
-@dataclass(eq=False)
-class _State:
-    """The state of a running poller.
-
-    Attributes:
-        position: the position; None before its first use.
-        again: batches that were returned before a restart and not committed.
-        latest: the table's latest version at the last poll.
-        polled_at: the clock's time of the last poll.
-        prepared: the next batch, if it is ready.
-        schema: the columns at the end of the last batch.
-    """
-
-    position: Position | None = None
-    again: deque[BatchRange] = field(default_factory=deque)
-    latest: int | None = None
-    polled_at: float | None = None
-    prepared: ChangeBatch | None = None
-    schema: SchemaMark | None = None
-
-    @property
-    def behind(self) -> bool:
-        """Whether known versions are in no batch yet."""
-        return self.position is not None and self.latest is not None and self.latest >= self.position.next_version
+                self._position = after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ class TableHistory:
             if changed:
                 yield after, changed
 
-    def check(self, columns: Sequence[str] | None, what: str) -> None:
+    def check(self, columns: Iterable[str] | None, what: str) -> None:
         """Check that one schema fits the rows of the whole range.
 
         Args:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.cdf.options import ChangeOptions
-from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_schema, project_changes
+from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_columns
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.model.schema import StructType
@@ -121,8 +121,7 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
         return ChangeFeedPlanner(rest, table).plan(query).spec.output, None
     info = rest.table_metadata(table, query.formats)
     info.protocol.check_readable(options.what)
-    columns = project_changes(info.metadata.schema, query.columns)
-    return change_schema(columns, query.commit_timestamp, options.what), info.version
+    return change_columns(info.metadata.schema, query, options.what), info.version
 
 
 def plan(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delta_sharing_client.cdf.change_tasks import CHANGE_TYPE, change_tasks, inserted_tasks
-from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.change_tasks import ChangeTasks
+from delta_sharing_client.cdf.options import CHANGE_TYPE, ChangeOptions
 from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.errors import DeltaSharingError, ProtocolError, StreamError
 from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile, ResponseFormat
@@ -128,7 +128,7 @@ def list_snapshot(
         return Listing(True, version, version - 1, (), answer.request, Stop(version, changed, info))
     files = sorted(answer.items, key=lambda file: file.id)
     if isinstance(options.query, ChangeOptions):
-        tasks = list(inserted_tasks(files, version, options.query, options.what))
+        tasks = ChangeTasks(options.what, options.query).of_snapshot(files, version)
     else:
         tasks = _added(files, table.spec)
     listed = [StreamFile(version, index, task) for index, task in enumerate(tasks)]
@@ -159,7 +159,7 @@ def list_versions(
             break
         actions = by_version[version]
         if isinstance(options.query, ChangeOptions):
-            tasks = list(change_tasks(actions, options.query, options.what, version))
+            tasks = ChangeTasks(options.what, options.query, version).of_changes(actions)
         else:
             error = _forbidden(actions, version, options)
             if error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from delta_sharing_client.cdf.change_tasks import CHANGE_COLUMNS
+from delta_sharing_client.cdf.options import CHANGE_COLUMNS, ChangeOptions
 from delta_sharing_client.cdf.planner import change_spec
 from delta_sharing_client.errors import (
     BadRequestError,
@@ -49,11 +49,12 @@ class StreamTable:
             ColumnError: the options name columns that the table lacks.
         """
         info.protocol.check_readable(options.what)
-        columns = options.query.columns
-        spec = read_spec(info.metadata, columns, None, options.variant, info.protocol)
-        if options.read_change_feed:
-            spec = change_spec(spec, "timestamp", what=options.what)
-        return cls(options, info, spec, None if columns is None else _table_columns(spec.output.names))
+        query = options.query
+        if isinstance(query, ChangeOptions):
+            spec = change_spec(query, info.protocol, info.metadata, options.what)
+        else:
+            spec = read_spec(info.metadata, query.columns, None, query.variant, info.protocol)
+        return cls(options, info, spec, None if query.columns is None else _table_columns(spec.output.names))
 
     def narrowed(self, names: Sequence[str]) -> StreamTable:
         """Return the table with fewer columns."""

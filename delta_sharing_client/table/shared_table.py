@@ -20,8 +20,7 @@ from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, forma
 
 if TYPE_CHECKING:
     from delta_sharing_client.cdf.clock import Clock
-    from delta_sharing_client.cdf.options import CommitTimestamp
-    from delta_sharing_client.cdf.poll_options import SchemaChanges, StartingVersion
+    from delta_sharing_client.cdf.options import CommitTimestamp, SchemaChanges, StartingVersion
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
@@ -218,8 +217,7 @@ class SharedTable:
             ValueError: an argument is out of range, or arguments exclude each other.
             TypeError: an argument is of the wrong type.
         """
-        from delta_sharing_client.cdf.options import ChangeOptions
-        from delta_sharing_client.cdf.poll_options import PollOptions
+        from delta_sharing_client.cdf.options import ChangeOptions, PollOptions
         from delta_sharing_client.cdf.poller import ChangePoller
 
         query = ChangeOptions(

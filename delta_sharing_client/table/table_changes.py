@@ -53,15 +53,14 @@ class TableChanges(SparkScan):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows; requests the table's metadata at the end of the range."""
-        from delta_sharing_client.cdf.planner import change_schema, project_changes
+        from delta_sharing_client.cdf.planner import change_columns
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         options = self.options
         metadata = self.table.metadata(
             options.ending_version, options.ending_timestamp, response_format=options.response_format
         )
-        columns = project_changes(metadata.schema, options.columns)
-        return arrow_schema(change_schema(columns, options.commit_timestamp), options.variant)
+        return arrow_schema(change_columns(metadata.schema, options), options.variant)
 
     def materialize(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> Materialized:
         """Write the changes to disk as a Delta table, from which any Delta engine reads the same change rows.
@@ -93,7 +92,7 @@ class TableChanges(SparkScan):
 
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
-        from delta_sharing_client.cdf.change_tasks import CHANGE_TYPE, COMMIT_VERSION
+        from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_VERSION
         from delta_sharing_client.scan.planner import estimate_plan
 
         plan = self.plan()

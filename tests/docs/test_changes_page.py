@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from test_readme import python_blocks
 
-from delta_sharing_client.cdf.change_tasks import CHANGE_COLUMNS
-from delta_sharing_client.cdf.poll_options import MIN_INTERVAL
+from delta_sharing_client.cdf.options import CHANGE_COLUMNS, MIN_INTERVAL
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 

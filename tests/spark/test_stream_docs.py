@@ -56,7 +56,7 @@ def test_the_page_lists_every_option() -> None:
 
 
 def test_the_minimum_interval_is_that_of_pollers() -> None:
-    from delta_sharing_client.cdf.poll_options import MIN_INTERVAL as OF_POLLERS
+    from delta_sharing_client.cdf.options import MIN_INTERVAL as OF_POLLERS
 
     assert OF_POLLERS.total_seconds() == MIN_INTERVAL
 

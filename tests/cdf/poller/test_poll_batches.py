@@ -192,7 +192,7 @@ class TestStart:
         profile = {"shareCredentialsVersion": 1, "endpoint": "https://sharing.invalid", "bearerToken": "t"}
         with ds.SharingClient(profile) as client:
             table = client.table("s.s.t")
-            with pytest.raises(ValueError, match=r"poll_interval is 9\.5 s; servers ask for at least 10 s"):
+            with pytest.raises(ValueError, match=r"poll_interval is 9\.5 s; servers require at least 10 s"):
                 table.poll_changes(starting_version=0, poll_interval=timedelta(seconds=9.5))
             assert table.poll_changes(poll_interval=timedelta(seconds=10)).options.max_versions == 100
 

@@ -135,7 +135,7 @@ class TestFile:
             assert spans(batches)[0] == (2, 3)
             assert [i for batch in batches for i in ids(batch)] == list(range(2, 10))
             batches[0].commit()
-        assert "going on from its previous generation" in caplog.text
+        assert "its previous generation is used" in caplog.text
         assert CheckpointFile(kept).load("s.s.t") is not None
 
     @pytest.mark.parametrize("gone", [False, True])

@@ -1,4 +1,4 @@
-"""A poller that is killed again and again: every change arrives, and batches come again as they were."""
+"""A poller that is killed repeatedly: every change arrives, and unfinished batches are repeated unchanged."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def check(lines: list[list[object]], last: int) -> None:
             continue
         first, end, found = line
         span = (int(first), int(end))  # type: ignore[call-overload]
-        # A commit may have been made and not written down by us; then the batch does not come again.
+        # A commit may have succeeded before this process recorded it; then the batch is not repeated.
         assert span[0] > committed
         assert batches.setdefault(span, found) == found
         if span not in order:
