@@ -248,6 +248,8 @@ class Tour:
         customers = self._folder / "retail" / "sales" / "customers"
         copy, checkpoint = str(self._folder / "copy"), str(self._folder / "stream")
 
+        ds.spark.register(spark)
+
         def catch_up() -> int:
             stream = spark.readStream.format("deltaSharing").load(url)
             writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)

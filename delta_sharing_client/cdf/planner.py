@@ -17,7 +17,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
 from delta_sharing_client.scan.planner import ScanPlan
-from delta_sharing_client.wire.answers import ChangesAnswer, QueryAnswer
+from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import QueryRequest
 
 
@@ -88,7 +88,7 @@ class ChangeFeedPlanner:
 
     def _plan(
         self,
-        answer: QueryAnswer[Any] | ChangesAnswer[Any],
+        answer: Answer[Any, Any],
         history: TableHistory,
         tasks: Sequence[FileScanTask],
         options: ChangeOptions,

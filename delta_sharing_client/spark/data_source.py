@@ -6,12 +6,9 @@ Spark calls `describe` in one process and `plan` in another; see `python_data_so
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
-import weakref
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_columns
@@ -29,7 +26,7 @@ from delta_sharing_client.spark.data_source_options import (
     parse_options,
     parse_stream_options,
 )
-from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.partition_plan import encode_plan
 from delta_sharing_client.spark.session import (
     DATA_SOURCE_SINCE,
     core_count,
@@ -45,8 +42,6 @@ from delta_sharing_client.spark.stream_table import describe_stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
-
-_registered: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def register(spark: SparkSession | None = None) -> None:
@@ -71,21 +66,6 @@ def register(spark: SparkSession | None = None) -> None:
         # Spark 4.0 refuses to replace the data source that it has found by itself, which is the same.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
-
-
-def register_if_missing(session: SparkSession) -> None:
-    """Register the data source with a session that would not find it by itself, for SQL after `load_as_spark`.
-
-    Does nothing on a server that refuses data sources.
-    """
-    from pyspark.errors import PySparkException
-
-    found = not is_connect(session) and importlib.util.find_spec("pyspark_delta_sharing") is not None
-    if found or session in _registered or spark_version(session) < DATA_SOURCE_SINCE:
-        return
-    _registered.add(session)
-    with contextlib.suppress(PySparkException):
-        register(session)
 
 
 def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
@@ -144,8 +124,7 @@ def plan(
         filtered = columns_of(spec.predicate) if spec.predicate is not None else ()
         extra = dict.fromkeys(column for column in filtered if column not in output.fields)
         planned = replace(planned, spec=replace(spec, output=output, extra=tuple(extra)))
-        parts = divide(planned, options.min_partitions or cores or os.cpu_count() or 1, options.partition_size)
-        return encode_plan(rest, planned, parts, executor_credentials=options.executor_credentials, names=names)
+        return encode_plan(rest, planned, options.executors, cores, names)
 
 
 def _plan(rest: RestClient, options: SourceOptions, pinned: int | None) -> ScanPlan:

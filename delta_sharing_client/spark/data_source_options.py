@@ -32,7 +32,7 @@ from delta_sharing_client.spark.option_parsers import (
     parse_variant,
     parse_version_or_latest,
 )
-from delta_sharing_client.spark.partition_plan import check_partition_size
+from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Files of a batch of a stream if no limit is given.
@@ -65,8 +65,9 @@ _END: Final[Options] = {
     "endingVersion": (parse_number, "ending_version"),
     "endingTimestamp": (parse_time, "ending_timestamp"),
 }
-_COMMON: Final[Options] = {
-    "executorCredentials": (parse_boolean, "executor_credentials"),
+_EXECUTORS: Final[Options] = {
+    "executorCredentials": (parse_boolean, "credentials"),
+    "partitionSize": (parse_number, "partition_size"),
     "minPartitions": (parse_number, "min_partitions"),
 }
 #: Options of batch queries, some of them of streams too.
@@ -74,8 +75,7 @@ OPTIONS: Final[Options] = {
     "path": (str, "table"),
     "readChangeFeed": (parse_boolean, "query"),
     "asynchronousQueries": (parse_boolean, "transport"),
-    "partitionSize": (parse_number, "partition_size"),
-    **_COMMON,
+    **_EXECUTORS,
     **_READ,
     **_SNAPSHOT,
     **_START,
@@ -117,18 +117,14 @@ class SourceOptions:
         transport: options of the HTTP client.
         table: the table.
         query: a snapshot, or changes. Of a stream it has no version, time, filter or limit.
-        partition_size: bytes of files that make one partition.
-        executor_credentials: whether executors may renew URLs.
-        min_partitions: minimum number of partitions, if the files are large enough; the number of cores if None.
+        executors: how executors read the files.
     """
 
     profile: Profile = field(repr=False)
     transport: TransportOptions
     table: Table
     query: ScanOptions | ChangeOptions
-    partition_size: int
-    executor_credentials: bool = True
-    min_partitions: int | None = None
+    executors: ExecutorOptions
 
     @property
     def what(self) -> str:
@@ -287,8 +283,7 @@ def _common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         "profile": profile,
         "table": table,
         "transport": TransportOptions(asynchronous_queries=values.get("asynchronousQueries", False)),
-        "partition_size": check_partition_size(values.get("partitionSize")),
-        **_fields(_COMMON, values),
+        "executors": ExecutorOptions(**_fields(_EXECUTORS, values)),
     }
 
 

@@ -13,9 +13,8 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.arrow_schema import NO_COLUMN
 from delta_sharing_client.spark.code_distribution import distribute_code
-from delta_sharing_client.spark.data_source import register_if_missing
 from delta_sharing_client.spark.entry_points import partition_reader
-from delta_sharing_client.spark.partition_plan import check_partition_size, divide, encode_plan
+from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 from delta_sharing_client.spark.session import core_count, session_for, spark_version, worker_python
 from delta_sharing_client.spark.spark_schema import spark_schema
 
@@ -25,35 +24,22 @@ if TYPE_CHECKING:
 
 
 def to_dataframe(
-    rest: RestClient,
-    plan_files: Callable[[], ScanPlan],
-    *,
-    spark: SparkSession | None = None,
-    executor_credentials: bool = True,
-    partition_size: int | None = None,
+    rest: RestClient, plan_files: Callable[[], ScanPlan], spark: SparkSession | None, options: ExecutorOptions
 ) -> DataFrame:
-    """Return a DataFrame that reads a plan's files each time Spark runs it.
+    """Return a DataFrame that reads a plan's files each time Spark runs it; see `SparkScan.to_spark`.
 
-    `plan_files` is called once the session is there. For the options see `SparkScan.to_spark`.
+    `plan_files` is called once the session is there.
 
     Raises:
         MissingDependencyError: PySpark is not installed.
         SparkError: Spark cannot be started, is too old, or the plan is too large for it.
         UnsupportedTypeError: a column has a type that this Spark lacks.
     """
-    size = check_partition_size(partition_size)
     session = session_for(spark)
     plan = plan_files()
     spec = plan.spec
-    job, parts = encode_plan(
-        rest,
-        plan,
-        divide(plan, core_count(session) if len(plan.tasks) > 1 else 1, size),
-        executor_credentials=executor_credentials,
-    )
-    frame = batches_frame(session, job, parts, spark_schema(spec.output, spec.variant, spark_version(session)))
-    register_if_missing(session)
-    return frame
+    job, parts = encode_plan(rest, plan, options, core_count(session) if len(plan.tasks) > 1 else 1)
+    return batches_frame(session, job, parts, spark_schema(spec.output, spec.variant, spark_version(session)))
 
 
 def batches_frame(session: SparkSession, job: bytes, parts: Sequence[bytes], schema: SparkStruct) -> DataFrame:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delta_sharing_client.errors import SparkError
@@ -27,6 +28,30 @@ MIN_PARTITION_SIZE: Final = 4 * 1024 * 1024
 MAX_PARTITIONS: Final = 4000
 
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorOptions:
+    """How executors read a plan.
+
+    Attributes:
+        credentials: whether executors may renew URLs, with the profile's credential.
+        partition_size: bytes of files that make one partition; 128 MB if None.
+        min_partitions: minimum number of partitions, if the files are large enough; the number of cores if None.
+    """
+
+    credentials: bool = True
+    partition_size: int | None = None
+    min_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        size = self.partition_size
+        if size is None:
+            return
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"partition_size is an int, of bytes, not {type(size).__name__}")
+        if size < 1:
+            raise ValueError(f"partition_size is {size}; it takes at least 1 byte")
 
 
 def pack(
@@ -74,14 +99,20 @@ def divide(plan: ScanPlan, cores: int, partition_size: int = PARTITION_SIZE) -> 
 def encode_plan(
     rest: RestClient,
     plan: ScanPlan,
-    parts: Sequence[Part],
-    *,
-    executor_credentials: bool,
+    options: ExecutorOptions,
+    cores: int | None = None,
     names: tuple[str, ...] | None = None,
 ) -> tuple[bytes, list[bytes]]:
     """Return a plan's encoded job and partitions.
 
     A plan that is too large is sent without its URLs, which hardly compress: executors list them.
+
+    Args:
+        rest: the server.
+        plan: the plan.
+        options: how executors read it.
+        cores: tasks that can run at a time; the cores of this machine if None.
+        names: names of the columns, if not those of the table.
 
     Raises:
         SparkError: the plan is still too large, or executors may not list URLs.
@@ -89,8 +120,10 @@ def encode_plan(
     """
     if plan.source is not None:
         raise directory_only(plan.table)
+    cores = options.min_partitions or cores or os.cpu_count() or 1
+    parts = divide(plan, cores, options.partition_size or PARTITION_SIZE)
     renewer = None
-    if executor_credentials:
+    if options.credentials:
         bare = replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
         renewer = encode_renewer(rest.profile_elsewhere(), rest.options, bare)
     job = encode(
@@ -105,7 +138,7 @@ def encode_plan(
         )
     )
     encoded = [encode(part) for part in parts]
-    if sum(map(len, encoded)) > MAX_PLAN and executor_credentials:
+    if sum(map(len, encoded)) > MAX_PLAN and options.credentials:
         encoded = [
             encode(replace(part, tasks=[with_urls(task, lambda _id, _url: SecretUrl("")) for task in part.tasks]))
             for part in parts
@@ -113,21 +146,10 @@ def encode_plan(
     size = sum(map(len, encoded))
     if size > MAX_PLAN:
         remedy = "fewer of them with filters=" + (
-            "" if executor_credentials else ", or turn executorCredentials on"
+            "" if options.credentials else ", or turn executorCredentials on"
         )
         raise SparkError(
             f"table {plan.table.full_name}: the {len(plan.tasks):,} files make a plan of {size:,} bytes, "
             f"and Spark takes {MAX_PLAN:,}: read {remedy}"
         )
     return job, encoded
-
-
-def check_partition_size(size: int | None) -> int:
-    """Return a valid partition size, the default for None; raises `TypeError` or `ValueError`."""
-    if size is None:
-        return PARTITION_SIZE
-    if isinstance(size, bool) or not isinstance(size, int):
-        raise TypeError(f"partition_size is an int, of bytes, not {type(size).__name__}")
-    if size < 1:
-        raise ValueError(f"partition_size is {size}; it takes at least 1 byte")
-    return size

@@ -6,7 +6,6 @@ can be restored from the offsets alone; executors receive everything with their 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.data_source_options import MAX_FILES, parse_stream_options
 from delta_sharing_client.spark.listing_cache import ListingCache
-from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.partition_plan import encode_plan
 from delta_sharing_client.spark.schema_change_check import SchemaChangeCheck
 from delta_sharing_client.spark.schema_log import SchemaLog
 from delta_sharing_client.spark.spark_schema import asked_columns
@@ -261,10 +260,7 @@ class TableStream:
         )
         if not plan.tasks:
             return
-        parts = divide(plan, options.min_partitions or self._cores or os.cpu_count() or 1, options.partition_size)
         names = tuple(field.name for field in self._schema.fields)
-        job, encoded = encode_plan(
-            self._rest, plan, parts, executor_credentials=options.executor_credentials, names=names
-        )
+        job, encoded = encode_plan(self._rest, plan, options.executors, self._cores, names)
         for part in encoded:
             yield job, part

@@ -59,12 +59,7 @@ class SparkScan(Scan):
             SparkError: Spark cannot be started, is too old, or there are too many files for one plan.
         """
         from delta_sharing_client.spark.frame import to_dataframe
+        from delta_sharing_client.spark.partition_plan import ExecutorOptions
 
-        rest, _ = self._connections()
-        return to_dataframe(
-            rest,
-            self.plan,
-            spark=spark,
-            executor_credentials=executor_credentials,
-            partition_size=partition_size,
-        )
+        options = ExecutorOptions(credentials=executor_credentials, partition_size=partition_size)
+        return to_dataframe(self._connections()[0], self.plan, spark, options)

@@ -15,7 +15,7 @@ from delta_sharing_client import Profile, SharingClient, TransportOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.executor import read_part
-from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 from delta_sharing_client.spark.url_renewal import encode_renewer
 
 CLIENT = {"clientId": "client-1", "tokenEndpoint": "https://login.example/token"}
@@ -61,7 +61,7 @@ def fields_of(kind, shared, token_endpoint, key, tmp_path):
 def test_executor_renews_urls_with_its_own_token(kind, shared, token_endpoint, key, tmp_path):
     with SharingClient(fields_of(kind, shared, token_endpoint, key, tmp_path)) as client:
         plan = client.table("s.d.t").scan().plan()
-        job, parts = encode_plan(client._rest, plan, divide(plan, 1), executor_credentials=True)
+        job, parts = encode_plan(client._rest, plan, ExecutorOptions())
     (tmp_path / "key.pem").unlink(missing_ok=True)  # the executor's host has no such file
     asked, listed = len(token_endpoint.requests), len(shared.requests)
     batches = list(read_part(job, parts[0]))
@@ -79,7 +79,7 @@ def test_current_token_of_a_credential_provider_is_sent(shared):
 
     with SharingClient({"endpoint": shared.endpoint}, credential_provider=provider) as client:
         plan = client.table("s.d.t").scan().plan()
-        job, parts = encode_plan(client._rest, plan, divide(plan, 1), executor_credentials=True)
+        job, parts = encode_plan(client._rest, plan, ExecutorOptions())
         elsewhere = client._rest.profile_elsewhere()
     assert (elsewhere.type, elsewhere.expired()) == ("bearer_token", False)
     assert sum(batch.num_rows for batch in read_part(job, parts[0])) == 3

@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 sys.path.append(str(Path(__file__).parents[1] / "loading"))
 
-from sinks_kit import Target
+from sink_targets import Target
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer

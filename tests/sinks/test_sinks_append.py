@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from change_tables import ChangeTable, column, rows
-from sinks_kit import Target, drain, in_order
+from sink_targets import Target, drain, in_order
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import SinkError

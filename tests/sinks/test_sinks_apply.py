@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from change_tables import ChangeTable, column, rows
-from sinks_kit import Target, drain, in_order
+from sink_targets import Target, drain, in_order
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.sinks import WriteResult

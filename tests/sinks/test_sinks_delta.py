@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from change_tables import ChangeTable, column, rows
 from deltalake import DeltaTable, write_deltalake
-from sinks_kit import Target, drain, in_order
+from sink_targets import Target, drain, in_order
 
 from delta_sharing_client import DeltaLog, SharingClient
 from delta_sharing_client.errors import (

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from change_tables import ChangeTable, rows
-from sinks_kit import Target, in_order
+from sink_targets import Target, in_order
 from waiting import HANG
 
 from delta_sharing_client import SharingClient

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from change_tables import ChangeTable, column
 from deltalake import DeltaTable
-from sinks_kit import Target, drain
+from sink_targets import Target, drain
 
 from delta_sharing_client.errors import SinkError
 from delta_sharing_client.server import SharingServer

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
+from cluster_jobs import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
 from spark_processes import VERSION, Jobs, environment
 from waiting import run_program
 

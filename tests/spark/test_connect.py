@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster_kit import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
+from cluster_jobs import FILTER, FRONTS, MIRRORED, expected, mirror_for_both_readers, turnover
 from spark_processes import SPARK_HOME, Jobs
 
 pytestmark = [

@@ -21,6 +21,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
 from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
+from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.spark_schema import asked_columns
 
 if TYPE_CHECKING:
@@ -167,26 +168,6 @@ def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSes
 # -- where it is known
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_load_as_spark_registers_the_data_source_if_spark_does_not_find_it(
-    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, numbers: SharingServer, installed: bool
-) -> None:
-    import importlib.util
-    import weakref
-
-    from delta_sharing_client.spark import data_source as front
-
-    if sessions.spark_version(spark) < (4, 0):
-        pytest.skip("Spark 3.5 has no Python data sources")
-    registered: list[Any] = []
-    monkeypatch.setattr(front, "_registered", weakref.WeakSet())
-    monkeypatch.setattr(front, "register", registered.append)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
-    for _ in range(2):
-        ds.load_as_spark("s.d.numbers", delta_sharing_profile=numbers.profile, spark=spark)
-    assert registered == ([] if installed else [spark])
-
-
 def test_spark_3_5_has_no_data_sources(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     from delta_sharing_client.spark import data_source as front
 
@@ -270,7 +251,7 @@ def test_every_option_is_parsed() -> None:
     options = parse_options(PROFILE | given)
     assert options.table == Table("t", "s", "d")
     assert options.query == ScanOptions(columns=("a", "b"), filters="a > 1", limit=5, version=3, variant="json")
-    assert (options.executor_credentials, options.partition_size, options.min_partitions) == (False, 1000, 7)
+    assert options.executors == ExecutorOptions(credentials=False, partition_size=1000, min_partitions=7)
     assert options.transport == TransportOptions(asynchronous_queries=True)
     assert "canary" not in repr(options)
     changes = {"path": "s.d.t", "readChangeFeed": "true", "startingTimestamp": "2024-01-01", "endingVersion": "9"}

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cluster_kit import FRONTS
+from cluster_jobs import FRONTS
 from spark_processes import Jobs
 
 

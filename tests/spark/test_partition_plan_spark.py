@@ -19,7 +19,7 @@ from delta_sharing_client.spark.partition_plan import (
     MAX_PARTITIONS,
     MIN_PARTITION_SIZE,
     PARTITION_SIZE,
-    check_partition_size,
+    ExecutorOptions,
     divide,
     pack,
 )
@@ -139,4 +139,4 @@ def test_a_limit_without_row_counts_makes_one_partition(how: str) -> None:
 )
 def test_invalid_partition_sizes_raise(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="partition_size"):
-        check_partition_size(size)
+        ExecutorOptions(partition_size=size)

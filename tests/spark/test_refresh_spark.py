@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -28,7 +28,7 @@ from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import partition_plan as plans
 from delta_sharing_client.spark.executor import read_part
 from delta_sharing_client.spark.job import decode
-from delta_sharing_client.spark.partition_plan import divide, encode_plan
+from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 from delta_sharing_client.spark.url_renewal import HostUrlRenewer
 
 if TYPE_CHECKING:
@@ -95,12 +95,10 @@ def queries(server: SharingServer) -> int:
     return sum(request.path.endswith("/query") for request in server.requests)
 
 
-def encoded(client: SharingClient, **options: Any) -> tuple[bytes, list[bytes]]:
+def encoded(client: SharingClient, *, credentials: bool = True) -> tuple[bytes, list[bytes]]:
     """A plan as it travels, one file to a partition."""
     plan = client.table("s.d.t").scan().plan()
-    return encode_plan(
-        client._rest, plan, divide(plan, 4, partition_size=1), **{"executor_credentials": True} | options
-    )
+    return encode_plan(client._rest, plan, ExecutorOptions(partition_size=1, credentials=credentials))
 
 
 def expire() -> None:
@@ -270,11 +268,11 @@ def test_a_plan_that_is_too_large_without_urls_raises(
     with pytest.raises(SparkError, match=r"the 12 files make a plan of .* bytes, and Spark takes 10: read fewer"):
         encoded(client)
     with pytest.raises(SparkError, match="turn executorCredentials on"):
-        encoded(client, executor_credentials=False)
+        encoded(client, credentials=False)
 
 
 def test_a_partition_with_expired_urls_without_executor_credentials_raises(client: SharingClient) -> None:
-    job, parts = encoded(client, executor_credentials=False)
+    job, parts = encoded(client, credentials=False)
     assert decode(job).executor_credentials is None
     expire()
     with pytest.raises(UrlExpiredError, match="executorCredentials is off"):

@@ -130,13 +130,13 @@ def test_jobs_and_partitions_contain_no_secret_as_text(spark: SparkSession, tabl
     from pyspark import cloudpickle
 
     from delta_sharing_client.spark.entry_points import partition_reader
-    from delta_sharing_client.spark.partition_plan import divide, encode_plan
+    from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 
     with SharingServer({"s.d.good": tables["good"]}, token=TOKEN) as server:
         client = ds.SharingClient(server.profile)
         plan = client.table("s.d.good").scan().plan()
-        job, parts = encode_plan(client._rest, plan, divide(plan, 2), executor_credentials=True)
-        off, _ = encode_plan(client._rest, plan, divide(plan, 2), executor_credentials=False)
+        job, parts = encode_plan(client._rest, plan, ExecutorOptions())
+        off, _ = encode_plan(client._rest, plan, ExecutorOptions(credentials=False))
     sent = cloudpickle.dumps(partition_reader(job, parts))
     assert TOKEN.encode() not in sent
     assert b"Signature" not in sent

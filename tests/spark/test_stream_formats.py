@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from stream_kit import Query, flat
+from stream_query import Query, flat
 from waiting import WallClock
 
 pytest.importorskip("pyspark")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from stream_kit import ALL, Query, asked, flat
+from stream_query import ALL, Query, asked, flat
 from waiting import WallClock, wait_until
 
 pytest.importorskip("pyspark")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stream_kit import Query
+from stream_query import Query
 
 pytest.importorskip("pyspark")
 

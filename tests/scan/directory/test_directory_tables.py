@@ -377,10 +377,10 @@ class TestFaults:
 class TestRefusals:
     def test_what_needs_urls_says_so(self, shared: DirectoryServer, table: SharedTable, tmp_path: Path) -> None:
         def spark() -> None:
-            from delta_sharing_client.spark.partition_plan import encode_plan
+            from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 
             plan = table.scan().plan()
-            encode_plan(table._rest, plan, [], executor_credentials=True)
+            encode_plan(table._rest, plan, ExecutorOptions())
 
         for action in (
             lambda: table.changes(starting_version=0).to_arrow(),

@@ -1,4 +1,4 @@
-"""What the tests of sinks share: targets of every kind, and what they hold."""
+"""Targets of sinks of every kind, and the rows that they hold."""
 
 from __future__ import annotations
 
