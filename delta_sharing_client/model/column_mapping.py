@@ -1,6 +1,6 @@
 """Column mapping: names and ids of columns in data files, partition values and statistics.
 
-Serves "Column Mapping" of the Delta protocol. Without mapping a column goes by its name.
+Serves "Column Mapping" of the Delta protocol.
 """
 
 from __future__ import annotations
@@ -13,34 +13,27 @@ from delta_sharing_client.model.schema import StructField
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 
+_MODES: Final[Mapping[str, MappingMode]] = {"": "none", "none": "none", "name": "name", "id": "id"}
 _MODE: Final = "delta.columnMapping.mode"
 _NAME: Final = "delta.columnMapping.physicalName"
 _ID: Final = "delta.columnMapping.id"
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
-    """Return the mode a table's properties ask for.
-
-    Raises:
-        UnsupportedFeatureError: a mode that the protocol does not know.
-    """
+    """Return the mode in a table's properties; raise `UnsupportedFeatureError` for an unknown mode."""
     mode = configuration.get(_MODE, "none").lower()
-    if mode in ("", "none"):
-        return "none"
-    if mode == "name":
-        return "name"
-    if mode == "id":
-        return "id"
-    raise UnsupportedFeatureError(
-        f"the table's column mapping mode {mode!r} is unknown", features=["columnMapping"]
-    )
+    if mode not in _MODES:
+        raise UnsupportedFeatureError(
+            f"the table's column mapping mode {mode!r} is unknown", features=["columnMapping"]
+        )
+    return _MODES[mode]
 
 
 def physical_name(field: StructField, mode: MappingMode) -> str:
-    """Return the name a column has in partition values and stats, and in files unless ids are used.
+    """Return a column's name in partition values and statistics, and in files unless they are mapped by id.
 
     Raises:
-        ProtocolError: the table maps columns and this one has no physical name.
+        ProtocolError: the table maps columns, and this one has no physical name.
     """
     if mode == "none":
         return field.name
@@ -51,11 +44,7 @@ def physical_name(field: StructField, mode: MappingMode) -> str:
 
 
 def field_id(field: StructField) -> int:
-    """Return the Parquet field id of a column of a table that maps columns by id.
-
-    Raises:
-        ProtocolError: the column has none.
-    """
+    """Return the Parquet field id of a column; raise `ProtocolError` if it has none."""
     value = field.metadata.get(_ID)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ProtocolError(f"the table maps columns by id, but {field.name!r} has none")

@@ -12,13 +12,11 @@ import msgspec
 
 _decode: Final = msgspec.json.Decoder().decode
 _HALF: Final = re.compile("[\ud800-\udfff]")
-
-
 _NAN: Final = Decimal("NaN")
 
 
 def _exact(text: str) -> Decimal:
-    """A number as it is written, never expanded; NaN where its exponent is beyond even what `Decimal` has."""
+    """Return a number without expanding its exponent; NaN if `Decimal` cannot hold it."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -26,7 +24,7 @@ def _exact(text: str) -> Decimal:
 
 
 def _whole(text: str) -> int | Decimal:
-    """An integer; NaN where it has more digits than Python reads."""
+    """Return an integer; NaN if it has more digits than Python converts."""
     try:
         return int(text)
     except ValueError:
@@ -37,18 +35,14 @@ _EXACT: Final = json.JSONDecoder(parse_float=_exact, parse_int=_whole)
 
 
 def loads(text: bytes | str, *, lenient: Set[str] = frozenset()) -> Any:
-    """Decode a JSON text.
-
-    What msgspec refuses and some servers send nevertheless (NaN, a byte-order mark) is left to Python's own
-    module. That takes half a surrogate pair for a character, which no file, column or request can hold: it is
-    refused here.
+    """Decode a JSON text, with NaN, byte-order marks and the like by Python's module.
 
     Args:
         text: the text.
-        lenient: fields in which such a half is replaced by U+FFFD instead.
+        lenient: fields in which a lone surrogate is replaced by U+FFFD.
 
     Raises:
-        ValueError: the text is no JSON, or holds half a character.
+        ValueError: the text is not JSON, or has a lone surrogate in another field.
         RecursionError: it is nested too deep.
     """
     try:
@@ -58,14 +52,9 @@ def loads(text: bytes | str, *, lenient: Set[str] = frozenset()) -> Any:
 
 
 def of_whole_characters(value: Any, lenient: Set[str] = frozenset()) -> Any:
-    """Return a decoded JSON value in which no text holds half a surrogate pair.
+    """Return a JSON value that Python's module decoded, without lone surrogates.
 
-    Args:
-        value: what Python's own module decoded.
-        lenient: fields in which it is replaced by U+FFFD.
-
-    Raises:
-        ValueError: another text holds one.
+    Those in `lenient` fields are replaced by U+FFFD; others raise `ValueError`.
     """
     if isinstance(value, str):
         if not value.isascii() and _HALF.search(value):
@@ -84,10 +73,5 @@ def of_whole_characters(value: Any, lenient: Set[str] = frozenset()) -> Any:
 
 
 def loads_exact(text: str) -> Any:
-    """Decode a JSON text, numbers with a point as `Decimal`, with all their digits; NaN for what is beyond that.
-
-    Raises:
-        ValueError: the text is no JSON.
-        RecursionError: it is nested too deep.
-    """
+    """Decode a JSON text, numbers with a point as `Decimal`; raises `ValueError` or `RecursionError`."""
     return _EXACT.decode(text)

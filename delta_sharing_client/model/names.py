@@ -1,7 +1,7 @@
-"""Shares, schemas and tables, and the ways to name them.
+"""Shares, schemas and tables, and their names.
 
-Names are case-insensitive on the server. A share name may hold dots, schema and table names may not, so
-a full name is split from the right.
+Names are case-insensitive on the server. A share name may contain dots, schema and table names may not, so a full
+name is split from the right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Share:
 
     Attributes:
         name: the share's name.
-        id: its immutable id, where the server gives one.
+        id: its immutable id, if the server sends it.
         display_name, comment, properties: the provider's texts, if the server sends them.
     """
 
@@ -59,11 +59,7 @@ class Schema:
 
     @classmethod
     def parse(cls, full_name: str) -> Schema:
-        """Split ``share.schema`` from the right.
-
-        Raises:
-            TableNameError: there are not two names in it.
-        """
+        """Split ``share.schema`` from the right; raise `TableNameError` if these are not two names."""
         share, dot, name = full_name.rpartition(".")
         if not dot:
             raise TableNameError(f"{full_name!r} is not a schema's name: it takes share.schema")
@@ -81,7 +77,7 @@ class Table:
 
     Attributes:
         name, share, schema: the three names.
-        id, share_id: immutable ids, where the server gives them.
+        id, share_id: immutable ids, if the server sends them.
         location: the table's directory in cloud storage, if the server sends it.
         access_modes: `url` (pre-signed files) or `dir` (temporary credentials); none means `url`.
     """
@@ -110,11 +106,7 @@ class Table:
 
     @classmethod
     def parse(cls, full_name: str) -> Table:
-        """Split ``share.schema.table`` from the right; blanks around it do not count.
-
-        Raises:
-            TableNameError: there are not three names in it.
-        """
+        """Split ``share.schema.table`` from the right; raise `TableNameError` if these are not three names."""
         parts = full_name.strip().rsplit(".", 2)
         if len(parts) != 3:
             raise TableNameError(
@@ -131,14 +123,10 @@ class Table:
 
 
 def check_name(name: str, kind: str) -> str:
-    """Return `name` if it can name a share, schema or table, and raise otherwise.
-
-    Args:
-        name: the name as given by the user.
-        kind: what it names, for the message.
+    """Return a valid name of a share, schema or table, which is its `kind` for messages.
 
     Raises:
-        TableNameError: it is empty, too long, a path step, or has a control character or a slash in it.
+        TableNameError: it is empty, too long, a path step, or contains a control character or a slash.
     """
     if not isinstance(name, str):
         raise TypeError(f"a {kind} name is a str, not {type(name).__name__}")
@@ -154,14 +142,11 @@ def check_name(name: str, kind: str) -> str:
 def parse_table_url(url: str) -> tuple[str | None, Table]:
     """Split ``<profile>#<share>.<schema>.<table>`` at its last ``#``.
 
-    Args:
-        url: the table URL; blanks around it do not count.
-
     Returns:
-        The profile part, None where it is empty (the environment's profile is meant), and the table.
+        The profile, None if it is empty (the profile of the environment), and the table.
 
     Raises:
-        TableNameError: there is no ``#``, or no table name behind it.
+        TableNameError: there is no ``#``, or no table name after it.
     """
     if not isinstance(url, str):
         raise TypeError(f"a table URL is a str, not {type(url).__name__}")
@@ -173,13 +158,10 @@ def parse_table_url(url: str) -> tuple[str | None, Table]:
 
 
 def parse_bare_table(url: str) -> Table:
-    """Split ``<share>.<schema>.<table>`` of a table whose profile is given apart from it.
-
-    Args:
-        url: the three names; a ``#`` before them is ignored.
+    """Split ``<share>.<schema>.<table>`` of a table whose profile is another argument.
 
     Raises:
-        TableNameError: it names a profile too, or is not three names.
+        TableNameError: the text contains a profile too, or is not three names.
     """
     if not isinstance(url, str):
         raise TypeError(f"a table name is a str, not {type(url).__name__}")

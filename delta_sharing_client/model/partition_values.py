@@ -1,4 +1,4 @@
-"""Partition values: the text of a file action to a Python value of the column's type.
+"""Decoding of partition values: the text in a file action to a Python value of the column's type.
 
 Serves "Partition Value Serialization" of both protocols. An empty string is null, for every type. Times
 without a zone are UTC; writers use both the form with a blank and ISO 8601.
@@ -37,18 +37,11 @@ _NUMBER = re.compile(
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Value:
-    """Decode a partition value.
-
-    Args:
-        text: the serialized value; None and the empty string are null.
-        data_type: the column's type.
-
-    Returns:
-        The value, None for null.
+    """Decode the text of a partition value; None and the empty string are null.
 
     Raises:
-        ValueError: the text is no value of that type; the message says so without naming the column.
-        UnsupportedTypeError: columns of that type cannot partition a table.
+        ValueError: the text is not a value of the type.
+        UnsupportedTypeError: columns of the type cannot partition a table.
     """
     if text is None or text in ("", _HIVE_NULL):
         return None
@@ -83,11 +76,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Value:
 
 
 def parse_date(text: str) -> date:
-    """Decode ``YYYY-MM-DD``, also with a time behind it, which is dropped.
-
-    Raises:
-        ValueError: the text is no date, or one outside the years 1 to 9999.
-    """
+    """Decode ``YYYY-MM-DD``, and ignore a time after it; raise `ValueError` outside the years 1 to 9999."""
     match = _DATE.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a date (YYYY-MM-DD)")
@@ -99,7 +88,7 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
 
     Args:
         text: ``YYYY-MM-DD HH:MM:SS[.ffffff]`` or ISO 8601, with or without zone; UTC without one.
-        wall_clock: pay no heed to a zone.
+        wall_clock: ignore the zone.
 
     Raises:
         ValueError: the text is no time.
@@ -149,7 +138,7 @@ def to_float32(value: float) -> float:
 
 
 def _number(text: str) -> str:
-    """Return a number's text as it is; raise `ValueError` if it is none."""
+    """Return the text of a number unchanged; raise `ValueError` for other text."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text!r} is not a number")
     return text
@@ -172,11 +161,7 @@ def _decimal(text: str, data_type: DecimalType) -> Decimal:
 
 
 def fit_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
-    """Return `value` with the scale of `data_type`.
-
-    Raises:
-        ValueError: it does not fit without loss.
-    """
+    """Return `value` with the scale of `data_type`; raise `ValueError` if it does not fit without loss."""
     if value.is_finite():
         sign, digits, exponent = value.as_tuple()
         shift = int(exponent) + data_type.scale

@@ -7,6 +7,7 @@ the Delta protocol.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 from delta_sharing_client.model.json_text import loads
 
 MAX_DEPTH: Final = 64
-#: What is shown to people.
+#: Fields without an effect on rows.
 _LENIENT: Final = frozenset({"comment"})
 #: The `schemaString` of a table without columns.
 NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
@@ -25,23 +26,11 @@ NO_COLUMNS: Final = '{"type":"struct","fields":[]}'
 #: Primitive type names without parameters.
 PRIMITIVES: Final = frozenset(
     {
-        "string",
-        "long",
-        "integer",
-        "short",
-        "byte",
-        "float",
-        "double",
-        "boolean",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "void",
-        "variant",
+        *("byte", "short", "integer", "long", "float", "double", "boolean", "string", "binary"),
+        *("date", "timestamp", "timestamp_ntz", "void", "variant"),
     }
 )
-#: Other spellings that writers use for them.
+#: Other names that writers use.
 _ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _CHAR = re.compile(r"(?:var)?char\(\s*\d+\s*\)")
@@ -99,11 +88,11 @@ class MapType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class UnknownType(DataType):
-    """A type that this release does not know: it can be listed and left out, but not read.
+    """An unknown type: its column can be listed and left out, but not read.
 
     Attributes:
-        name: the type as the schema spells it.
-        column: the path of the column that has it.
+        name: the name in the schema.
+        column: the path of the column.
     """
 
     name: str
@@ -130,7 +119,7 @@ class StructField:
         name: its logical name.
         type: its type.
         nullable: whether it may be null.
-        metadata: what the provider keeps with it: comment, column mapping, generation expressions.
+        metadata: its further properties: comment, column mapping, generation expressions.
     """
 
     name: str
@@ -163,15 +152,10 @@ class StructType(DataType):
         return [f.name for f in self.fields]
 
     def find(self, name: str) -> StructField | None:
-        """Return the field of that name: the exact one first, else the one that differs only in case."""
-        folded = None
+        """Return the field with that name, else the first whose name differs only in case."""
         lower = name.lower()
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-            if folded is None and candidate.name.lower() == lower:
-                folded = candidate
-        return folded
+        found = [field for field in self.fields if field.name.lower() == lower]
+        return next((field for field in found if field.name == name), found[0] if found else None)
 
     def suggestion(self, unknown: Iterable[str]) -> str:
         """Return, for an error message, the names of the fields and those most similar to unknown names."""
@@ -183,17 +167,7 @@ class StructType(DataType):
 
 @lru_cache(maxsize=256)
 def parse_schema(schema_string: str) -> StructType:
-    """Decode a `schemaString`.
-
-    Args:
-        schema_string: the JSON text of a struct.
-
-    Returns:
-        The table's columns.
-
-    Raises:
-        ProtocolError: it is not the JSON of a struct.
-    """
+    """Decode a `schemaString`; raise `ProtocolError` if it is not the JSON of a struct."""
     try:
         node = loads(schema_string, lenient=_LENIENT)
     except (ValueError, RecursionError) as error:
@@ -205,14 +179,10 @@ def parse_schema(schema_string: str) -> StructType:
 
 
 def parse_type_name(name: str, column: str = "") -> DataType:
-    """Decode the name of a type without structure, such as ``long`` or ``decimal(10,2)``.
-
-    Args:
-        name: the type's name in the schema.
-        column: the path of the column, for the error of an unknown type.
+    """Decode the name of a type without structure, such as ``long`` or ``decimal(10,2)``, of a column.
 
     Returns:
-        The type; `UnknownType` for a name that this release does not know.
+        The type; `UnknownType` for an unknown name.
     """
     plain = _ALIASES.get(name, name)
     if plain in PRIMITIVES:
@@ -235,15 +205,11 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         return parse_type_name(node, column)
     kind = node.get("type") if isinstance(node, dict) else None
     if kind == "struct" and isinstance(node.get("fields"), list):
-        fields = tuple(_parse_field(item, column, depth) for item in node["fields"])
-        seen: set[str] = set()
-        for name in (f.name for f in fields):
-            if name in seen:
-                raise ProtocolError(
-                    f"the table's schema has the name {name!r} twice under {column or 'its root'!r}"
-                )
-            seen.add(name)
-        return StructType(fields)
+        decoded = StructType(tuple(_parse_field(item, column, depth) for item in node["fields"]))
+        name, count = Counter(decoded.names).most_common(1)[0] if decoded.fields else ("", 1)
+        if count > 1:
+            raise ProtocolError(f"the table's schema has the name {name!r} twice under {column or 'its root'!r}")
+        return decoded
     if kind == "array" and "elementType" in node:
         element = _parse_type(node["elementType"], f"{column}.element", depth + 1)
         return ArrayType(element, bool(node.get("containsNull", True)))

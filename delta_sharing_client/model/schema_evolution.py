@@ -1,7 +1,7 @@
 """Differences between the columns of two versions of a table's metadata.
 
-A column that is new is null in the rows before it. Anything else (a rename, a drop, another type) means
-that one schema cannot hold the rows before and after.
+A new column is null in earlier rows. After any other change (rename, drop, another type), one schema cannot hold
+the rows before and after.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ChangeKind: TypeAlias = Literal["added", "renamed", "dropped", "type"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """What became of one column, or of one field inside it.
+    """The change of one column, or of one field within it.
 
     Attributes:
-        kind: what happened to it.
-        column: its path, by the names before the change; by the names after it where it is new.
-        top: the name of the top-level column, in the schema that has it; the one after where both have it.
-        before, after: its name or its type before and after; empty where there is none.
+        kind: the kind of change.
+        column: its path, in the names before the change; of a new column, in the names after it.
+        top: the name of the top-level column, after the change if it still exists.
+        before, after: its name or its type before and after the change; empty otherwise.
     """
 
     kind: ChangeKind
@@ -50,15 +50,14 @@ class ColumnChange:
 def column_changes(
     before: Metadata, after: Metadata, modes: tuple[MappingMode, MappingMode]
 ) -> tuple[ColumnChange, ...]:
-    """Return what became of a table's columns, in their order; those that stayed the same are left out.
+    """Return the changes of a table's columns between two versions, in the order of the columns.
 
-    A column is the same as before where it is stored under the same name. Without column mapping that is its
-    name, so that a rename looks like a drop.
+    Columns are identified by their physical names. Without column mapping a rename is a drop and an addition.
 
     Args:
         before: the metadata of one version.
-        after: that of a later one.
-        modes: the column mapping that is in force before and after.
+        after: the metadata of a later version.
+        modes: the column mapping modes before and after.
     """
     if before.schema_string == after.schema_string and modes[0] == modes[1]:
         return ()

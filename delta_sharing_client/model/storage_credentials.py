@@ -20,13 +20,7 @@ _LAST: Final = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """Temporary credentials for S3.
-
-    Attributes:
-        access_key_id: names the key.
-        secret_access_key: signs requests.
-        session_token: goes with each request.
-    """
+    """Temporary credentials for S3."""
 
     access_key_id: Secret
     secret_access_key: Secret
@@ -35,22 +29,14 @@ class AwsCredentials:
 
 @dataclass(frozen=True, slots=True)
 class AzureSas:
-    """A user delegation SAS for Azure storage.
-
-    Attributes:
-        token: the SAS, without a question mark.
-    """
+    """A user delegation SAS for Azure storage, without a question mark."""
 
     token: Secret
 
 
 @dataclass(frozen=True, slots=True)
 class GcpToken:
-    """An OAuth token for Google Cloud Storage.
-
-    Attributes:
-        token: the token.
-    """
+    """An OAuth token for Google Cloud Storage."""
 
     token: Secret
 
@@ -60,12 +46,12 @@ StorageCredential: TypeAlias = AwsCredentials | AzureSas | GcpToken
 
 @dataclass(frozen=True, slots=True)
 class TemporaryCredentials:
-    """What opens a table's directory for a while.
+    """A temporary credential for a table's directory.
 
     Attributes:
         location: the directory's URL: ``s3://``, ``abfss://`` or ``gs://``.
-        credential: of the kind that the store takes.
-        expires: milliseconds since the epoch at which it expires; None if unknown.
+        credential: a credential for that store.
+        expires: its expiration in milliseconds since the epoch; None if unknown.
     """
 
     location: str
@@ -74,14 +60,10 @@ class TemporaryCredentials:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any], what: str) -> TemporaryCredentials:
-        """Take them from the server's answer.
-
-        Args:
-            answer: the decoded answer.
-            what: the table, for messages.
+        """Return the credentials in a server's answer about the table `what`.
 
         Raises:
-            ProtocolError: a field is missing or malformed, or it is a credential of an unknown kind.
+            ProtocolError: a field is missing or malformed, or the kind of credential is unknown.
         """
         item = answer.get("credentials")
         if not isinstance(item, Mapping):
@@ -102,7 +84,7 @@ def offers_directory_alone(modes: tuple[str, ...]) -> bool:
 
 
 def directory_only(table: Table) -> DirectoryAccessError:
-    """Return the error for what cannot be done with a table that is offered by its directory only."""
+    """Return the error for an operation that a table shared by directory does not support."""
     return DirectoryAccessError(
         f"table {table.full_name} is offered by its directory only (temporary credentials). Scans read it: "
         "load_as_pandas() and scan(), for example; changes, pollers, mirrors, copies and Spark need a table "
@@ -113,11 +95,7 @@ def directory_only(table: Table) -> DirectoryAccessError:
 
 
 def need_urls(table: Table) -> None:
-    """Refuse a table that was listed as offered by its directory only.
-
-    Raises:
-        DirectoryAccessError: it was.
-    """
+    """Raise `DirectoryAccessError` if the listing of the table offers its directory only."""
     if offers_directory_alone(table.access_modes):
         raise directory_only(table)
 

@@ -1,4 +1,4 @@
-"""Times in ISO 8601, in every form that profiles and users write them."""
+"""Parsing of times in ISO 8601: basic and extended forms, weeks, any fraction and offset."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ _TIME = re.compile(
 
 
 def parse_iso8601(text: str) -> datetime:
-    """Return a time in ISO 8601 as a datetime in UTC.
+    """Return a time in ISO 8601, or a date alone, as a datetime in UTC; without a zone it is in UTC.
 
-    Args:
-        text: any of the format's forms: extended or basic, a date alone, fractions of any length (cut to
-            microseconds), any offset. Without a zone it is taken as UTC.
-
-    Raises:
-        ValueError: it is none.
+    Fractions are truncated to microseconds. Raises `ValueError` for other text.
     """
     match = _TIME.fullmatch(text)
     if match is None:

@@ -1,7 +1,7 @@
 """Type widening: changes of a column's type that older files may predate.
 
-Serves "Reader Requirements for Type Widening" of the Delta protocol: a reader checks the changes that the schema
-tells of, and fails where one is none that it knows. Files from before such a change would be misread.
+Serves "Reader Requirements for Type Widening" of the Delta protocol: a reader must check the changes in the
+schema, and fail on an unknown one, because it would misread older files.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ _DIGITS: Final = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 
 def check_type_changes(columns: Iterable[StructField]) -> None:
-    """Raise if a column that is read has been through a change of type that is not known here.
-
-    Args:
-        columns: the columns that are read.
+    """Raise if the type of a column was changed in a way that the protocol does not list.
 
     Raises:
-        UnsupportedFeatureError: a change is not one of those that the protocol lists.
-        ProtocolError: the schema's account of the changes is malformed.
+        UnsupportedFeatureError: the protocol does not list a change.
+        ProtocolError: the schema's list of changes is malformed.
     """
     for path, before, after in _changes(columns, ""):
         if not is_widening(parse_type_name(before), parse_type_name(after)):
@@ -66,13 +63,13 @@ def is_widening(before: DataType, after: DataType) -> bool:
 
 
 def _is_text(kind: DataType) -> bool:
-    """Whether a type is string; engines that know collations list another one as another type."""
+    """Whether a type is string; with a collation it has another name."""
     name = kind.name if isinstance(kind, PrimitiveType | UnknownType) else ""
     return name == "string" or name.startswith("string collate ")
 
 
 def _changes(fields: Iterable[StructField], parent: str) -> Iterator[tuple[str, str, str]]:
-    """The path of each field whose type changed, also of what is nested in it, with both types."""
+    """Yield path, earlier type and later type of each change, of nested fields too."""
     for field in fields:
         path = f"{parent}{field.name}"
         for change in _listed(field.metadata.get(_KEY), path):
@@ -80,7 +77,7 @@ def _changes(fields: Iterable[StructField], parent: str) -> Iterator[tuple[str, 
             where = f"{path}.{inner}" if inner else path
             before, after = change.get("fromType"), change.get("toType")
             if not isinstance(before, str) or not isinstance(after, str):
-                raise ProtocolError(f"the schema tells of a change of {where!r} without its types")
+                raise ProtocolError(f"the schema lists a change of {where!r} without its types")
             yield where, before, after
         yield from _inside(field.type, f"{path}.")
 
@@ -96,7 +93,7 @@ def _inside(kind: DataType, path: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _listed(value: Any, path: str) -> list[dict[str, Any]]:
-    """The changes as the schema lists them; some writers put the list into a text."""
+    """Return the changes in a field's metadata; some writers write the list as a text."""
     if value is None:
         return []
     if isinstance(value, str):
