@@ -41,10 +41,9 @@ _OPERATORS: Final[Mapping[str, Operator]] = {
 
 
 def freeze_filters(filters: Any) -> Any:
-    """Return an immutable copy of filters. Malformed terms are kept, and raise when they are bound.
+    """Return an immutable copy of filters; raise `FilterError` if they are neither a list nor SQL text.
 
-    Raises:
-        FilterError: the filters are neither a list nor SQL text.
+    Malformed terms are kept, and raise when they are bound.
     """
     if isinstance(filters, str) and not filters.strip():
         raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
@@ -69,18 +68,10 @@ def _frozen(filters: Any) -> Any:
 
 
 def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
-    """Bind filters to a table's columns.
+    """Bind filters to a table's columns; return None for empty filters.
 
-    Args:
-        filters: ``[(column, operator, value), ...]``, AND-ed, or a list of such lists, OR-ed. Operators:
-            ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not`` (the last two take None). Or SQL text, see
-            `sql_filters`.
-        schema: the table's columns.
-
-    Lists of `in` and `not in` may hold nulls: None, `pandas.NA`, `pandas.NaT`, numpy's NaT, null scalars of Arrow.
-
-    Returns:
-        The predicate; None if `filters` is empty.
+    The operators of tuples are ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not``; the last two take None.
+    Lists of `in` and `not in` may contain nulls of Python, pandas, numpy and Arrow.
 
     Raises:
         FilterError: a term is malformed, its operator is unknown, or its value does not fit the column's type.

@@ -49,14 +49,9 @@ class ColumnBounds(Struct, frozen=True):
 
 
 def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBounds | None]) -> int:
-    """Return the possible outcomes of a predicate over a file.
+    """Return the possible outcomes of a predicate over a file: `TRUE`, `FALSE` and `NULL`, combined by `|`.
 
-    Args:
-        predicate: a bound predicate.
-        bounds_of: returns the bounds of a column; None if unknown.
-
-    Returns:
-        `TRUE`, `FALSE` and `NULL`, combined by `|`.
+    `bounds_of` returns the bounds of a column; None if they are unknown.
     """
     if isinstance(predicate, _JOINED):
         # In AND, FALSE overrides NULL; in OR, TRUE does.
@@ -112,23 +107,12 @@ def _compare(op: str, value: Any, bounds: ColumnBounds, column: StructField) -> 
 
 
 def _ordered(op: str, value: Any, lower: Any, upper: Any) -> int:
-    below = lower is None or lower < value  # some value may be less
-    above = upper is None or upper > value  # some value may be greater
-    equal = (lower is None or lower <= value) and (upper is None or upper >= value)
-    true = {
-        "=": equal,
-        "!=": below or above,
-        "<": below,
-        "<=": below or equal,
-        ">": above,
-        ">=": above or equal,
-    }[op]
-    false = {
-        "=": below or above,
-        "!=": equal,
-        "<": above or equal,
-        "<=": above,
-        ">": below or equal,
-        ">=": below,
-    }[op]
-    return (TRUE if true else 0) | (FALSE if false else 0)
+    """Return the outcomes for the three orders of a column's value and the literal that the bounds allow."""
+    result = 0
+    if lower is None or lower < value:
+        result |= TRUE if op in ("<", "<=", "!=") else FALSE
+    if upper is None or upper > value:
+        result |= TRUE if op in (">", ">=", "!=") else FALSE
+    if (lower is None or lower <= value) and (upper is None or upper >= value):
+        result |= TRUE if op in ("=", "<=", ">=") else FALSE
+    return result

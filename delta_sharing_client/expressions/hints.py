@@ -105,13 +105,7 @@ class HintColumns:
 
     @classmethod
     def of(cls, schema: StructType, partition_columns: Collection[str], mode: MappingMode = "none") -> HintColumns:
-        """Return the columns for hints on a table, without columns whose name is another's physical name.
-
-        Args:
-            schema: the table's columns.
-            partition_columns: names of its partition columns.
-            mode: its column mapping mode.
-        """
+        """Return the columns for hints on a table, without columns whose name is another's physical name."""
         physical = {field.name: physical_name(field, mode) for field in schema.fields}
         renamed = {name for name, other in physical.items() if name != other}
         ambiguous = renamed & set(physical.values())
@@ -122,12 +116,7 @@ class HintColumns:
 
 
 def json_hint(predicate: Predicate | None, columns: HintColumns) -> str | None:
-    """Return the `jsonPredicateHints` for a predicate; None if no part of it can be sent.
-
-    Args:
-        predicate: the bound row filter.
-        columns: the columns of hints.
-    """
+    """Return the `jsonPredicateHints` for a predicate; None if no part of it can be sent."""
     hint = None if predicate is None else _hint(predicate, columns, negated=False)
     return None if hint is None else json.dumps(hint, separators=(",", ":"))
 
@@ -140,12 +129,7 @@ def merge_json_hints(given: str | None, ours: str | None) -> str | None:
 
 
 def sql_hints(predicate: Predicate | None, columns: HintColumns) -> tuple[str, ...]:
-    """Return the `predicateHints` for a predicate: comparisons of partition columns that all rows must satisfy.
-
-    Args:
-        predicate: the bound row filter.
-        columns: the columns of hints.
-    """
+    """Return the `predicateHints` for a predicate: comparisons of partition columns that all rows must satisfy."""
     parts = predicate.parts if isinstance(predicate, And) else () if predicate is None else (predicate,)
     names = columns.partitions - columns.renamed
     return tuple(text for text in (_sql(part, names) for part in parts) if text is not None)

@@ -48,8 +48,8 @@ def date_literal(value: Any) -> date:
     """Return a literal as a date.
 
     Raises:
-        FilterError: the literal is no date, or has a time of day.
-        ValueError: its text is no date.
+        FilterError: the literal is of another type, or has a time of day.
+        ValueError: its text is not a date.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -70,8 +70,8 @@ def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
     """Return microseconds since the epoch, rounded down, and whether the literal is more precise.
 
     Raises:
-        FilterError: the literal is no time.
-        ValueError: its text is no time.
+        FilterError: the literal is of another type.
+        ValueError: its text is not a time.
     """
     if isinstance(value, str):
         return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))

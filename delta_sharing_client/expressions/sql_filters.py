@@ -45,17 +45,10 @@ _BOOLEAN: Final = PrimitiveType("boolean")
 
 
 def parse_sql_filter(text: str, schema: StructType) -> Predicate | None:
-    """Bind a filter written as SQL text to a table's columns.
-
-    Args:
-        text: a condition, as after WHERE.
-        schema: the table's columns.
-
-    Returns:
-        The predicate; None if the text has only comments.
+    """Bind a condition in SQL text to a table's columns; return None if the text has only comments.
 
     Raises:
-        FilterError: the text is no SQL, or has an unsupported part.
+        FilterError: the text is not SQL, or has an unsupported part.
         ColumnError: a column is unknown.
         MissingDependencyError: sqlglot is not installed.
     """

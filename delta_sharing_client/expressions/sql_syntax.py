@@ -35,10 +35,10 @@ _INTEGERS: Final = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "B
 _INSTANTS: Final = ("TIMESTAMPTZ", "TIMESTAMPLTZ")
 _WALL_CLOCKS: Final = ("TIMESTAMP", "TIMESTAMPNTZ")
 _EPOCH: Final = datetime(1970, 1, 1)
-#: Digits before the point from which on a number is none that a column holds.
+#: More digits before the point than any column has.
 _FAR: Final = 40
 
-#: Comments and quoted names, which may hold quotes, and what is a string.
+#: Comments and quoted names, which may contain quotes, and strings.
 _TEXT = re.compile(
     r"""--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`|\b[xX]'[^']*'
     |\b[rR](?P<raw>'[^']*'|"[^"]*")
@@ -57,10 +57,10 @@ class SqlText:
     """A condition as SQL text.
 
     Args:
-        text: what stands behind WHERE.
+        text: a condition, as after WHERE.
 
     Raises:
-        FilterError: a string in it holds what is no character.
+        FilterError: a string in it has an invalid escape.
     """
 
     def __init__(self, text: str) -> None:
@@ -83,7 +83,7 @@ class SqlText:
         """Return the syntax tree; None where the text says nothing.
 
         Raises:
-            FilterError: it is no condition.
+            FilterError: the text is not one condition.
             MissingDependencyError: sqlglot is not installed.
         """
         Dialect, exp, SqlglotError = _sqlglot()  # noqa: N806
@@ -92,7 +92,7 @@ class SqlText:
         except SqlglotError as error:
             raise FilterError(
                 f"filters: the SQL text cannot be parsed{self._where(error)}; a name that is a word of SQL, or no "
-                f"plain name, stands in `backticks`; {SUPPORTED}"
+                f"plain name, needs `backticks`; {SUPPORTED}"
             ) from None
         except RecursionError:
             raise FilterError("filters: the SQL text is nested too deeply") from None
@@ -124,7 +124,7 @@ class SqlText:
         """Return the Python value of a literal, None for NULL; times are naive, in UTC.
 
         Raises:
-            FilterError: the node is no literal.
+            FilterError: the node is not a literal.
         """
         node = bare(node)
         try:

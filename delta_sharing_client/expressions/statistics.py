@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from delta_sharing_client.expressions.bound_values import parse_bound
 from delta_sharing_client.expressions.column_bounds import ColumnBounds
 from delta_sharing_client.expressions.predicates import is_float
-from delta_sharing_client.model.json_text import loads, loads_exact
+from delta_sharing_client.model.json_text import loads_exact
 from delta_sharing_client.model.schema import DataType
 
 _NULL: Final = Raw(b"null")
@@ -135,12 +135,17 @@ def _value(item: Any) -> Any:
     return loads_exact(bytes(item).decode()) if isinstance(value, float) else value
 
 
-#: The usual start of statistics; the long rest is not parsed for the count.
-_COUNT_FIRST: Final = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.ASCII)
-#: The same within a JSON string.
+#: Most statistics start with the count; the rest is not parsed for it.
 _ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
 #: Decodes the text of statistics from its JSON string, or null.
 decode_text: Final = msgspec.json.Decoder(str | None).decode
+
+
+class _Count(Struct, rename="camel"):
+    num_records: Any = None
+
+
+_decode_count: Final = msgspec.json.Decoder(_Count).decode
 _counts: Final = msgspec.json.Decoder(list[int]).decode
 
 
@@ -154,24 +159,17 @@ def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
     if b"" in digits:
         found = zip(digits, encoded, strict=True)
         return [int(count) if count else num_records(decode_text(text)) for count, text in found]
-    # Decoded together, which is faster than `int` for each.
+    # Decoding all of them at once is faster than `int` for each.
     return _counts(b"[%b]" % b",".join(digits))
 
 
 def num_records(text: str | None) -> int | None:
-    """Return the row count in the `stats` of a file; None if there is none.
-
-    If the count comes first, the rest of the text is not parsed.
-    """
-    if not text:
-        return None
-    if match := _COUNT_FIRST.match(text):
-        return int(match[1])
+    """Return the row count in the `stats` of a file; None if there is none."""
     try:
-        item = loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return _count(item.get("numRecords")) if isinstance(item, dict) else None
+        return _count(_decode_count(text or "{}").num_records)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        stats = parse_stats(text)
+        return None if stats is None else stats.num_records
 
 
 def _count(count: Any) -> int | None:

@@ -75,10 +75,7 @@ class Protocol:
         return any(canonical_feature(feature) == "columnmapping" for feature in self.required_features)
 
     def check_readable(self, what: str) -> None:
-        """Raise if the table cannot be read by this release.
-
-        Args:
-            what: the table, for the message.
+        """Raise if this release cannot read the table, named by `what`.
 
         Raises:
             UnsupportedFeatureError: it needs reader features that are not supported; all are named.
@@ -175,7 +172,7 @@ class DeletionVector:
 
     Attributes:
         storage_type: `i` inline, `u` a file named by its UUID, `p` a URL or an absolute path.
-        path_or_inline: the text, name, URL or path; never shown, since it may be signed.
+        path_or_inline: the text, name, URL or path; masked, since a URL may be signed.
         size_in_bytes: length of the serialized bitmap.
         cardinality: how many rows it deletes.
         offset: where the bitmap starts in its file, in bytes.
@@ -192,7 +189,7 @@ class DeletionVector:
         """Return the deletion vector that a descriptor in an action of a log describes.
 
         Raises:
-            ValueError: it is no object, or a field is missing or malformed.
+            ValueError: it is not an object, or a field is missing or malformed.
         """
         if not isinstance(item, dict):
             raise ValueError("'deletionVector' is not an object")
@@ -326,11 +323,11 @@ class EndStreamAction:
     """The last line of a complete answer.
 
     Attributes:
-        refresh_token: asks for the same snapshot again with fresh URLs; never shown.
-        next_page_token: asks for the next page; never shown.
-        min_url_expiration_timestamp: milliseconds since the epoch at which the first URL expires.
-        error_message: why the query failed, although it had begun.
-        http_status_error_code: the status that goes with it.
+        refresh_token: requests the same snapshot with fresh URLs.
+        next_page_token: requests the next page.
+        min_url_expiration_timestamp: the first expiration of a URL in milliseconds since the epoch.
+        error_message: the reason if the query failed after the answer had begun.
+        http_status_error_code: the status of that failure.
     """
 
     refresh_token: str | None = field(default=None, repr=False)

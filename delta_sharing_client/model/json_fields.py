@@ -68,7 +68,7 @@ def names(item: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def text_map(item: Mapping[str, Any], key: str) -> Mapping[str, str]:
-    """Return an object of texts; empty if it is missing or is no object."""
+    """Return an object of texts; empty if it is missing or not an object."""
     value = item.get(key)
     if not isinstance(value, dict):
         return {}

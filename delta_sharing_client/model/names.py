@@ -168,7 +168,7 @@ def parse_bare_table(url: str) -> Table:
     profile, _, name = url.rpartition("#")
     if profile:
         raise TableNameError(
-            f"the profile is given twice, apart and in the table URL: leave out what stands before #{name}"
+            f"the profile is given twice, apart and in the table URL: leave out the part before #{name}"
         )
     return Table.parse(name)
 

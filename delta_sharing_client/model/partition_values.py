@@ -91,7 +91,7 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
         wall_clock: ignore the zone.
 
     Raises:
-        ValueError: the text is no time.
+        ValueError: the text is not a time.
     """
     match = _TIMESTAMP.fullmatch(text)
     if not match:

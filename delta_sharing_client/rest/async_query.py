@@ -43,12 +43,7 @@ _QUERY_NOT_FOUND: Final = {404: "The server does not know the query any more; ru
 
 
 class TableQuery:
-    """One query and the pages of its answer.
-
-    Args:
-        caller: sends the requests.
-        table: the queried table.
-        options: whether to request asynchronous answers, and the deadline for a page of one.
+    """One query of a table and the pages of its answer.
 
     Attributes:
         hints_refused: True if the server refused the query with hints and answered it without them.
@@ -64,11 +59,7 @@ class TableQuery:
         self._query_id: str | None = None
 
     def page(self, request: QueryRequest | VersionsRequest, read: Read[T]) -> T:
-        """Return a page of the answer; waits for an asynchronous one.
-
-        Args:
-            request: the query and the token of the page; one without a token starts a new query.
-            read: converts the decoded actions; called once per attempt.
+        """Return a page of the answer; waits for an asynchronous one. Without a page token it starts a new query.
 
         Raises:
             QueryError: the query failed, or takes longer than the deadline.

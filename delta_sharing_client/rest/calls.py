@@ -138,12 +138,7 @@ class Caller:
     def items(
         self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None
     ) -> Iterator[T]:
-        """Yield the items of a listing; each page is requested when its first item is needed.
-
-        Args:
-            build: converts the JSON object of an item.
-            resource: the listing.
-            max_results: items per page; None leaves it to the server.
+        """Yield the items of a listing, `max_results` per page; a page is requested when its first item is needed.
 
         Raises:
             ValueError: `max_results` is less than 1.
@@ -175,7 +170,7 @@ class Caller:
             request: requests the first page.
             fetch: requests one page and reads it.
             what: the queried table, for messages.
-            changes: True for an answer whose files may be repeated in several versions.
+            changes: whether the answer lists changes.
 
         Raises:
             ProtocolError: the answer has no end, or takes longer than its URLs are valid, twice.
@@ -198,8 +193,8 @@ class Caller:
             else:
                 return whole
         raise ProtocolError(
-            f"{what}: listing the files takes longer than their URLs live, twice in a row; ask for fewer files "
-            "at once, or ask the provider for URLs that live longer"
+            f"{what}: listing the files takes longer than their URLs are valid, twice in a row; read fewer "
+            "files at once, or ask the provider for URLs that are valid for longer"
         )
 
 
@@ -212,9 +207,7 @@ def version_of(response: Response) -> int | None:
 def iter_pages(fetch: Callable[[str | None], tuple[T, str | None]], what: str) -> Iterator[T]:
     """Yield the pages of an answer, up to the page without a token.
 
-    Args:
-        fetch: requests the page of a token (None for the first one), and returns it with the token of the next.
-        what: the requested object, for messages.
+    `fetch` requests the page of a token (None for the first one), and returns it with the token of the next.
 
     Raises:
         ProtocolError: a token is repeated, or there are more than `MAX_PAGES` pages.

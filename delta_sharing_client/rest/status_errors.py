@@ -34,12 +34,7 @@ _INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
 
 
 def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
-    """Return the error for an answer with an error status.
-
-    Args:
-        response: the answer; at most 64 kB of its body are read.
-        what: the requested object, for messages.
-        hints: remedies, by status.
+    """Return the error for an answer with an error status, with the remedy for the status from `hints`.
 
     Returns:
         A `RestError`, of the subclass for the status if there is one; within a `RetryLater` if the status can be

@@ -1,6 +1,6 @@
 """Whole answers to /metadata, /query and /changes, assembled from the actions of their pages.
 
-Files are converted block by block as they are decoded, so that only the caller's items of 300,000 files are kept.
+Files are converted block by block as they are decoded, so that memory holds only the caller's items.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from delta_sharing_client.wire.requests import AnyRequest
 
 T = TypeVar("T")
 
-#: Lines of one page that name no new file; a server that goes on beyond them never ends.
+#: The most lines of one page that list no new file; a longer page has no end.
 MAX_OTHERS: Final = 1_000_000
 
 
@@ -71,7 +71,7 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:
-    """Keep each file's action as it is: the `Convert` of a caller that gives none."""
+    """The `Convert` that keeps each file's action."""
     return list
 
 
@@ -207,12 +207,7 @@ _NAMES = {CdcFile: "change data file", RemoveFile: "removed file"}
 
 
 def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str) -> TableInfo:
-    """Read an answer to /metadata to its end.
-
-    Raises:
-        ProtocolError: it has no protocol or metadata line, or a file.
-        IncompleteResponseError: it ends after the protocol line.
-    """
+    """Read an answer to /metadata to its end; raise `ProtocolError` if it is incomplete or has a file."""
     page: Page[None] = read_page(
         actions, version=version, what=what, convert=_no_files, duplicates=DuplicateFiles(what, changes=False)
     )
@@ -224,6 +219,6 @@ def read_metadata(actions: Iterable[Decoded], *, version: int | None, what: str)
 
 def _no_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[None]]:
     def refuse(files: FileBlock) -> list[None]:
-        raise ProtocolError(f"the answer about the table's metadata has the file {files.ids[0]} in it")
+        raise ProtocolError(f"the answer to the request for metadata has the file {files.ids[0]}")
 
     return refuse

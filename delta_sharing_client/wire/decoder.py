@@ -33,23 +33,23 @@ def decode_actions(
 ) -> Iterator[Decoded]:
     """Decode an answer to /metadata, /query or /changes.
 
-    The first action is the protocol; its format is the answer's format. The end is checked: an
-    EndStreamAction that the header promised has to come.
+    The first action is the protocol; its format is the answer's format. If the header promises an EndStreamAction,
+    it must be the last line.
 
     Args:
-        chunks: the body, in pieces.
-        formats: the formats that were asked for.
+        chunks: the body.
+        formats: the requested formats.
         capabilities: the capabilities in the answer's header.
         what: the requested object, for messages.
 
     Yields:
-        The actions in the server's order, files in blocks, an EndStreamAction last if there is one.
+        The actions in the server's order, files in blocks.
 
     Raises:
-        ResponseFormatError: parquet was asked for and delta came.
-        IncompleteResponseError: the answer ends before its end.
+        ResponseFormatError: the answer is in delta format, which was not requested.
+        IncompleteResponseError: the answer is truncated.
         QueryError: the server reports an error in the answer.
-        ProtocolError: a line is not what the protocol allows.
+        ProtocolError: a line breaks the protocol.
     """
     end: EndStreamAction | None = None
     protocol: Protocol | None = None
@@ -92,7 +92,7 @@ def decode_actions(
 def _decode_line(
     line: bytes, files: FileLineDecoder | None, rest: Iterable[Iterator[bytes]], what: str, number: int
 ) -> Decoded:
-    """Return the action of one line; a malformed line without lines after it is a truncated answer."""
+    """Return the action of one line; if a malformed line is the last one, the answer is truncated."""
     try:
         item = parse_object(line)
     except ValueError as error:
@@ -133,12 +133,7 @@ def _check_format(
 
 
 def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
-    """Return the action of one line that is no well-formed file.
-
-    Raises:
-        ValueError, ProtocolError: it is no action of the protocol, or one that lacks a required field.
-        QueryError: it is an error object.
-    """
+    """Return the action of a line that is not a well-formed file; `QueryError` is that of an error object."""
     found = (files or FileLineDecoder(is_delta=True)).decode_leniently(item)
     if found is not None:
         return found

@@ -1,8 +1,7 @@
 r"""Splitting of an answer's body into lines, and parsing of a line as a JSON object.
 
-An answer of 300,000 lines is never held as a whole: lines are split from the chunks as they arrive. Only ``\n``
-ends a line; other line ends of Python are legal inside JSON strings. Limits protect memory and stack against
-hostile answers.
+Lines are split from the chunks as they arrive. Only ``\n`` ends a line; other line ends of Python are legal inside
+JSON strings. Limits protect memory and stack against hostile answers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from delta_sharing_client.model.json_text import loads
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
-#: The bytes that a blank line counts for beside its own, so that blank lines without end are refused.
+#: The additional cost of a blank line in bytes, so that endless blank lines are refused.
 _BLANK_COST: Final = 64
 
 #: Fields without an effect on rows: statistics, and texts for people.
@@ -88,11 +87,7 @@ class Lines:
 
 
 def parse_object(line: bytes) -> Json:
-    """Decode one line, or one whole body, as a JSON object of bounded depth.
-
-    Raises:
-        ValueError: it is not one.
-    """
+    """Decode one line, or one whole body, as a JSON object of bounded depth; raises `ValueError`."""
     brackets = line.count(b"{") + (line.count(b"[") if b"[" in line else 0)
     if brackets > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH} levels")

@@ -36,13 +36,10 @@ def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
 
 
 def format_timestamp(value: str | datetime | date) -> str:
-    """Return a time in the protocol's "Timestamp Format": ISO 8601 in UTC.
-
-    Args:
-        value: ISO 8601 text, a datetime, or a date, which stands for its midnight; UTC where no zone is given.
+    """Return a time in the protocol's "Timestamp Format", ISO 8601 in UTC; times without a zone are in UTC.
 
     Raises:
-        ValueError: the text is no time in ISO 8601.
+        ValueError: the text is not a time in ISO 8601.
     """
     if isinstance(value, str):
         try:
@@ -68,7 +65,7 @@ def wire_timestamp(value: Timestamp | None) -> str | None:
 
 
 def check_version(value: int | None, name: str) -> int | None:
-    """Return a table version argument as it is, or raise `TypeError` or `ValueError` with its name."""
+    """Return a table version as an int; raise `TypeError` or `ValueError` with the argument's name."""
     if value is None:
         return None
     try:
@@ -208,12 +205,9 @@ def ask_again(
     """Send a request in the response format of known ids, or in any format if the server refuses that one.
 
     Args:
-        request: the request, with all formats that the caller accepts.
+        request: the request, with all accepted formats.
         response_format: the format of the known ids; None if no ids are known.
-        ask: sends a request.
-
-    Raises:
-        What `ask` raises.
+        ask: sends a request; its errors are raised.
     """
     if response_format in request.formats:
         try:

@@ -105,8 +105,6 @@ class TestNumRecords:
             ('{"numRecords":null}', None),
             ('{"numRecords":true}', None),
             ('{"minValues":{"numRecords":5}}', None),
-            ('{"numRecords":5,"numRecords":6}', 5),
-            ('{"numRecords":5,"minValues":{"a"', 5),
             ('{"minValues":{"a":1},"numRecords":5', None),
             ("[5]", None),
             ("nonsense", None),

@@ -527,7 +527,7 @@ class TestStaleListings:
     def test_stale_listing_starts_again_once(self, server, rest):
         replies = [page(add(1), token="t", expires=self.expired()), page(add(2), token="u"), page(add(3))]
         server.on("POST", QUERY, *replies[:2], *replies[:2])
-        with pytest.raises(ProtocolError, match="longer than their URLs live"):
+        with pytest.raises(ProtocolError, match="longer than their URLs are valid"):
             rest.query_table(TABLE, QueryRequest())
         assert len(server.requests) == 4
 
