@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import repeat
+from typing import Any
 
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
@@ -21,11 +23,7 @@ from delta_sharing_client.wire.file_block import FileBlock, stats_text
 
 
 def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
-    """Return the columns asked for, in the order asked for.
-
-    Args:
-        schema: the table's columns.
-        columns: names, whatever their case; None for all, an empty list for none.
+    """Return columns in the order of their names, whose case is ignored; all columns if `columns` is None.
 
     Raises:
         ColumnError: a name is unknown or given twice.
@@ -156,7 +154,7 @@ class TaskPlanner:
             partition = partitions.get(id(values))
             if partition is None:
                 partition = partitions[id(values)] = self._partition(values, files.ids[number])
-            skipped = self._skipped(partition, None if partition.decides else stats_text(stats))
+            skipped = self._skipped(partition, stats)
             planned.append(
                 skipped
                 or FileScanTask(
@@ -175,11 +173,7 @@ class TaskPlanner:
         return planned
 
     def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
-        """Return what is known of all files with some partition values.
-
-        Raises:
-            DataError: one of them that the row filter looks at is malformed.
-        """
+        """Return what is known of all files with some partition values."""
         key = tuple(values.items())
         known = self._partitions.get(key)
         if known is None:
@@ -202,14 +196,14 @@ class TaskPlanner:
         possible = TRUE if predicate is None else outcomes(predicate, lambda column: bounds.get(column.name))
         return _Partition(values or NO_VALUES, bounds, possible)
 
-    def _skipped(self, partition: _Partition, stats: str | None) -> SkipReason | None:
+    def _skipped(self, partition: _Partition, stats: Any) -> SkipReason | None:
         """Return why no row of a file can match; None if one may."""
         if not partition.possible & TRUE:
             return SkipReason.PARTITION
         if partition.all_rows_match or self._spec.predicate is None:
             return None
         # Statistics can exclude a file, but do not prove that its rows match.
-        known = self._stats(stats)
+        known = self._stats(stats_text(stats))
         if known is None:
             return None
 
@@ -231,6 +225,7 @@ def split_skipped(made: Sequence[FileScanTask | SkipReason]) -> tuple[list[FileS
     return tasks, Counter(left_out)
 
 
+@dataclass(slots=True)
 class _Partition:
     """What is known of all files with the same partition values.
 
@@ -238,17 +233,13 @@ class _Partition:
         values: the raw partition values.
         bounds: the values of the row filter's columns, by column name.
         possible: the possible outcomes of the row filter, from the partition values alone.
-        all_rows_match: whether every row passes the filter; partition values are exact.
-        decides: whether the partition values decide for all rows.
     """
 
-    __slots__ = ("all_rows_match", "bounds", "decides", "possible", "values")
+    values: Mapping[str, str | None]
+    bounds: Mapping[str, ColumnBounds]
+    possible: int
 
-    def __init__(
-        self, values: Mapping[str, str | None], bounds: Mapping[str, ColumnBounds], possible: int
-    ) -> None:
-        self.values = values
-        self.bounds = bounds
-        self.possible = possible
-        self.all_rows_match = not possible & (FALSE | NULL)
-        self.decides = self.all_rows_match or not possible & TRUE
+    @property
+    def all_rows_match(self) -> bool:
+        """Whether every row passes the filter; partition values are exact."""
+        return not self.possible & (FALSE | NULL)

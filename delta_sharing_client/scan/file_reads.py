@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -42,56 +43,59 @@ EXPANSION: Final = 3
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 
 
-class FileReads:
-    """Opens files, and fetches and decodes their units.
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """Which files to read, and how.
 
-    Args:
-        spec: what to read of each file.
+    Attributes:
+        tasks: the files.
+        spec: what to read of each.
         storage: fetches; its options have the number of connections and the memory budget.
         refresh: renews a URL that has expired.
-        limit: the number of rows that are needed, if limited.
-        files: the number of files.
+        limit: the number of rows after which to stop, fetching included.
         table_columns: all columns of the table, to estimate the part of a file that is read.
         memory_budget: the memory in bytes that may be in use, if less than in the options.
+    """
+
+    tasks: Sequence[FileScanTask]
+    spec: ReadSpec
+    storage: StorageReader
+    refresh: Refresh | None = None
+    limit: int | None = None
+    table_columns: StructType | None = None
+    memory_budget: int | None = None
+
+
+class FileReads:
+    """Opens the files of a load, and fetches and decodes their units.
 
     Attributes:
         memory: the memory budget.
         strategy: decides which files are read in ranges.
-        cores: the number of processors.
+        complete: whether all that is needed has been read.
     """
 
-    def __init__(
-        self,
-        spec: ReadSpec,
-        storage: StorageReader,
-        refresh: Refresh | None,
-        limit: int | None,
-        *,
-        files: int,
-        table_columns: StructType | None,
-        memory_budget: int | None,
-    ) -> None:
-        options = storage.options
-        self._spec = spec
-        self._storage = storage
-        self._limit = limit
-        budget = min(memory_budget or options.memory_budget, options.memory_budget)
+    def __init__(self, load: Load) -> None:
+        options = load.storage.options
+        self._load = load
+        budget = min(load.memory_budget or options.memory_budget, options.memory_budget)
         self.memory = MemoryBudget(budget)
-        self.strategy = FetchStrategy.of(spec, table_columns, limited=limit is not None)
-        self.cores = os.cpu_count() or 1
-        self._single = files == 1
+        self.strategy = FetchStrategy.of(load.spec, load.table_columns, limited=load.limit is not None)
+        self.complete = False
+        self._cores = os.cpu_count() or 1
         self._cancelled = Cancellation()
-        self._load = Transfers(refresh, self._cancelled, RetryBudget(files, options.max_connections))
+        retries = RetryBudget(len(load.tasks), options.max_connections)
+        self._transfers = Transfers(load.refresh, self._cancelled, retries)
         self._layouts = LayoutCache()
         self._buffers = BufferPool()
-        self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self.cores)
+        self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self._cores)
         self._places = itertools.count()
         self._fetchers = OrderedPool(options.max_connections, "delta-sharing-fetch")
-        self._decoders = OrderedPool(self.cores, "delta-sharing-decode")
+        self._decoders = OrderedPool(self._cores, "delta-sharing-decode")
 
-    def close(self, *, complete: bool) -> None:
+    def close(self) -> None:
         """Stop the threads; cancels transfers unless the load is complete. Idle connections are kept."""
-        if not complete:
+        if not self.complete:
             self._cancelled.set()
         self._fetchers.close()
         self._decoders.close()
@@ -119,7 +123,7 @@ class FileReads:
 
     def resume(self, front: UnitRead | None) -> None:
         """Continue to decode units that waited for memory, `front` first."""
-        for unit in self.memory.resumable(front, self.cores):
+        for unit in self.memory.resumable(front, self._cores):
             self._decoders.submit(unit.order, self._decode, unit)
 
     def start_again(self, file: FileRead, error: BaseException) -> None:
@@ -138,20 +142,20 @@ class FileReads:
         file.units = [_whole_file(file)]
 
     def _download(self, task: FileScanTask) -> ByteSource:
-        return self._storage.source(task.url, task.file_id, task.size, self._load)
+        return self._load.storage.source(task.url, task.file_id, task.size, self._transfers)
 
     def _open_ranges(self, file: FileRead) -> None:
         """Fetch the footer and plan the units."""
         try:
-            deleted = fetch_vector(self._storage, file.task, self._load)
+            deleted = fetch_vector(self._load.storage, file.task, self._transfers)
             if deleted is not None and deleted.selects_nothing:
                 file.units = []
                 return
             file.sparse = SparseFile(file.download, file.task)
             file.source = self._source(file, file.sparse.buffer, deleted)
-            units = file.source.read_units(unit_size=READ_UNIT_SIZE if self._limit is None else 1)
-            if self._limit is not None and self._spec.predicate is None and deleted is None:
-                units = file.source.first(units, self._limit)
+            units = file.source.read_units(unit_size=READ_UNIT_SIZE if self._load.limit is None else 1)
+            if self._load.limit is not None and self._load.spec.predicate is None and deleted is None:
+                units = file.source.first(units, self._load.limit)
             file.sparse.expect(sum(unit.fetched_size for unit in units))
             file.units = [
                 UnitRead((file.place, number), unit.fetched_size + unit.decoded_size, unit.fetched_size, unit)
@@ -164,7 +168,7 @@ class FileReads:
 
     def _fetch_whole(self, file: FileRead, unit: UnitRead) -> None:
         try:
-            deleted = fetch_vector(self._storage, file.task, self._load)
+            deleted = fetch_vector(self._load.storage, file.task, self._transfers)
             if deleted is not None and deleted.selects_nothing:
                 self.memory.put(unit, [], last=True)
                 return
@@ -194,17 +198,17 @@ class FileReads:
     def _steps_of_whole(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
         with self._source(file, data, deleted) as source:
-            yield from source.decode_all(use_threads=self._single)
+            yield from source.decode_all(use_threads=len(self._load.tasks) == 1)
         if isinstance(data, memoryview):
             self._buffers.give_back(data)
 
     def _steps_of_unit(self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit) -> Iterator[Decoded]:
-        yield from source.decode(unit, use_threads=self._single)
+        yield from source.decode(unit, use_threads=len(self._load.tasks) == 1)
         sparse.release(unit)
 
     def _source(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
         return ParquetSource(
-            data, file.task, self._spec, deleted=deleted, layouts=self._layouts, limits=self._limits
+            data, file.task, self._load.spec, deleted=deleted, layouts=self._layouts, limits=self._limits
         )
 
     def _decode(self, unit: UnitRead) -> None:
@@ -219,7 +223,7 @@ class FileReads:
                 unit.rows += sum(batch.num_rows for batch in decoded.batches)
                 if decoded.last:
                     next(steps, None)  # it releases its buffers
-                last = decoded.last or (self._limit is not None and unit.rows >= self._limit)
+                last = decoded.last or (self._load.limit is not None and unit.rows >= self._load.limit)
                 self.memory.put(unit, decoded.batches, last=last)
                 del decoded
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread

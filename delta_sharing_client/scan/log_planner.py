@@ -70,13 +70,9 @@ class LogPlanner:
 def located(
     file: AddFile, url_of: Callable[[str], SecretUrl], *, file_id: str, vector_file_id: str | None = None
 ) -> AddFile:
-    """Return a file of a log with the id and the URL by which it is read.
+    """Return a file of a log with the ids and URLs by which it and its deletion vector are read.
 
-    Args:
-        file: the file.
-        url_of: returns the URL of a data file or deletion vector for its URI in the log.
-        file_id: the file's id.
-        vector_file_id: the id of its deletion vector's file.
+    `url_of` returns the URL of a data file or deletion vector for its URI in the log.
 
     Raises:
         DeltaLogError: the storage type of the deletion vector is unknown, or its UUID is no Z85 text.

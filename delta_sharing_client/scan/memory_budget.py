@@ -88,9 +88,6 @@ class FileRead:
 class MemoryBudget:
     """Memory accounting of a load, and the condition that its consumer waits for; safe for several threads.
 
-    Args:
-        size: the budget in bytes.
-
     Attributes:
         lock: protects the units too.
         starved: whether a unit waits for memory before it is fetched.
@@ -203,12 +200,7 @@ class MemoryBudget:
             self._settle(unit)
 
     def resumable(self, front: UnitRead | None, most: int) -> list[UnitRead]:
-        """Return the paused units to continue with: `front`, and others if there is memory.
-
-        Args:
-            front: the unit whose rows are wanted next.
-            most: the number of units that can be decoded at a time.
-        """
+        """Return the paused units to continue with: `front`, and up to `most` if there is memory."""
         with self.lock:
             self._front = front
             if not self._paused:

@@ -7,17 +7,16 @@ and waits for the first unit. The threads of `FileReads` fetch and decode; each 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
-from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.file_reads import EXPANSION, FileReads
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.file_reads import EXPANSION, FileReads, Load
 from delta_sharing_client.scan.memory_budget import FileRead, UnitRead
-from delta_sharing_client.storage.byte_source import Refresh, StorageReader
 
 #: Called after each file.
 Progress: TypeAlias = Callable[[FileScanTask], None]
@@ -26,116 +25,61 @@ Progress: TypeAlias = Callable[[FileScanTask], None]
 _OPEN_AHEAD: Final = 64
 
 
-def read_batches(
-    tasks: Sequence[FileScanTask],
-    spec: ReadSpec,
-    storage: StorageReader,
-    *,
-    refresh: Refresh | None = None,
-    limit: int | None = None,
-    table_columns: StructType | None = None,
-    memory_budget: int | None = None,
-    progress: Progress | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Read files concurrently and yield their rows in the order of the tasks.
+def read_batches(load: Load, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+    """Read files concurrently and yield their rows in the order of the tasks, in batches that are not empty.
 
-    Args:
-        tasks: the files.
-        spec: what to read of each.
-        storage: fetches; its options have the number of connections and the memory budget.
-        refresh: renews a URL that has expired.
-        limit: the number of rows after which to stop, fetching included.
-        table_columns: all columns of the table, to estimate the part of a file that is read.
-        memory_budget: the memory in bytes that may be in use, if less than in the options.
-        progress: called after each file.
-
-    Yields:
-        Batches that are not empty.
+    `progress` is called after each file.
 
     Raises:
         DeltaSharingError: a file cannot be fetched or decoded; the other files are abandoned.
     """
-    if limit == 0 or not tasks:
+    if load.limit == 0 or not load.tasks:
         return
-    reads = FileReads(
-        spec,
-        storage,
-        refresh,
-        limit,
-        files=len(tasks),
-        table_columns=table_columns,
-        memory_budget=memory_budget,
-    )
-    pipeline = _Pipeline(tasks, reads, limit)
-    try:
-        yield from pipeline.batches(progress)
-    finally:
-        reads.close(complete=pipeline.complete)
+    with closing(FileReads(load)) as reads:
+        yield from _Pipeline(load, reads).batches(progress)
 
 
-def estimate_fetch(
-    tasks: Sequence[FileScanTask],
-    spec: ReadSpec,
-    storage: StorageReader,
-    *,
-    refresh: Refresh | None = None,
-    table_columns: StructType | None = None,
-) -> FetchEstimate:
+def estimate_fetch(load: Load) -> FetchEstimate:
     """Return what `read_batches` would fetch; fetches the footers of the files that it reads in ranges.
 
     Raises:
         DeltaSharingError: a footer cannot be fetched or decoded.
     """
-    reads = FileReads(
-        spec, storage, refresh, None, files=len(tasks), table_columns=table_columns, memory_budget=None
-    )
-    complete = False
-    try:
-        estimate = _estimate(tasks, reads)
-        complete = True
-    finally:
-        reads.close(complete=complete)
-    return estimate
-
-
-def _estimate(tasks: Sequence[FileScanTask], reads: FileReads) -> FetchEstimate:
-    files = [reads.open(task) for task in tasks if reads.strategy.uses_ranges(task)]
-    size = sum(task.size for task in tasks) - sum(file.task.size for file in files)
-    requests = len(tasks) - len(files)
+    size = sum(task.size for task in load.tasks)
+    requests = len(load.tasks)
     groups = kept = 0
-    for file in files:
-        while not file.ready:
-            reads.memory.sleep(file)
-        if file.error is not None:
-            raise file.error
-        if file.sparse is not None and file.source is not None:
-            size += file.sparse.footer_size
-            requests += 1
+    with closing(FileReads(load)) as reads:
+        files = [reads.open(task) for task in load.tasks if reads.strategy.uses_ranges(task)]
+        for file in files:
+            while not file.ready:
+                reads.memory.sleep(file)
+            if file.error is not None:
+                raise file.error
+            size -= file.task.size
+            requests -= 1
+            if file.sparse is None or file.source is None:
+                continue
+            units = [unit.unit for unit in file.units or [] if unit.unit is not None]
+            ranges = [each for unit in units for each in file.sparse.requests(unit)]
+            size += file.sparse.footer_size + sum(stop - start for start, stop in ranges)
+            requests += 1 + len(ranges)
             groups += file.source.group_count
-            for unit in file.units or []:
-                if unit.unit is not None:
-                    ranges = file.sparse.requests(unit.unit)
-                    size += sum(stop - start for start, stop in ranges)
-                    requests += len(ranges)
-                    kept += len(unit.unit.groups)
+            kept += sum(len(unit.groups) for unit in units)
+        reads.complete = True
     return FetchEstimate(size, requests, len(files), groups, groups - kept)
 
 
 class _Pipeline:
-    """The files of a load in order: opened ahead, their units started as the memory budget allows.
+    """The files of a load in order: opened ahead, their units started as the memory budget allows."""
 
-    complete: whether all files are read.
-    """
-
-    def __init__(self, tasks: Sequence[FileScanTask], reads: FileReads, limit: int | None) -> None:
-        self._tasks = iter(tasks)
+    def __init__(self, load: Load, reads: FileReads) -> None:
+        self._tasks = iter(load.tasks)
         self._reads = reads
         self._memory = reads.memory
-        self._left = limit
+        self._left = load.limit
         self._finished = 0
         self._settled = 0
         self._files: deque[FileRead] = deque()
-        self.complete = False
 
     def batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files in order."""
@@ -155,7 +99,7 @@ class _Pipeline:
             self._finished += 1
             if progress is not None:
                 progress(file.task)
-        self.complete = True
+        self._reads.complete = True
 
     def _rows(self, file: FileRead, unit: UnitRead) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the first unit of the first file as they are decoded, and remove the unit."""

@@ -20,6 +20,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
+from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.url_renewal import UrlRenewer
@@ -219,7 +220,7 @@ def read_plan(
     memory_budget: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the files of a plan.
+    """Read the files of a plan: its columns, filtered, in the server's order, at most `plan.limit` rows.
 
     Args:
         rest: the server, which renews expired URLs.
@@ -227,22 +228,9 @@ def read_plan(
         plan: what to read.
         memory_budget: the memory in bytes that may be in use, if less than in the options.
         progress: called after each file.
-
-    Yields:
-        Batches of the plan's columns, filtered, in the server's order, at most `plan.limit` rows.
     """
-    storage, refresh = _source(rest, storage, plan)
     try:
-        yield from read_batches(
-            plan.tasks,
-            plan.spec,
-            storage,
-            refresh=refresh,
-            limit=plan.limit,
-            table_columns=plan.metadata.schema,
-            memory_budget=memory_budget,
-            progress=progress,
-        )
+        yield from read_batches(_load(rest, storage, plan, memory_budget), progress)
     except (StorageError, DataError) as error:
         error.table = error.table or plan.table.full_name
         raise
@@ -250,16 +238,18 @@ def read_plan(
 
 def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
     """Return what reading a plan would fetch; fetches the footers of its large files."""
-    storage, refresh = _source(rest, storage, plan)
-    return estimate_fetch(
-        plan.tasks,
-        plan.spec,
-        storage,
-        refresh=refresh,
-        table_columns=plan.metadata.schema,
-    )
+    return estimate_fetch(_load(rest, storage, plan, None))
 
 
-def _source(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> tuple[StorageReader, Refresh | None]:
+def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
     expirations = (task.expiration for task in plan.tasks)
-    return plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    reader, refresh = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    return Load(
+        tasks=plan.tasks,
+        spec=plan.spec,
+        storage=reader,
+        refresh=refresh,
+        limit=plan.limit,
+        table_columns=plan.metadata.schema,
+        memory_budget=memory_budget,
+    )

@@ -74,11 +74,7 @@ class UrlRenewer(UrlRenewal):
         self._expect(_end_of_life(listing.end) or _first_of(expirations))
 
     def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
-        """Return a fresh URL for a file.
-
-        Args:
-            file_id: the file's id.
-            expired: the URL that the store refused.
+        """Return a fresh URL for a file whose URL the store refused.
 
         Raises:
             StorageError: the server does not list the file any more.

@@ -14,6 +14,7 @@ from msgspec import structs
 from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
@@ -40,15 +41,16 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
         part: Part = decode(part_bytes)
         refresh = _refresh(job_bytes)
         tasks = [_renewed(task, refresh) for task in part.tasks]
-        batches = read_batches(
-            tasks,
-            job.spec,
-            LocalStorage(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
+        load = Load(
+            tasks=tasks,
+            spec=job.spec,
+            storage=LocalStorage(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
             refresh=refresh,
             limit=part.limit,
             table_columns=job.table_columns,
             memory_budget=_MEMORY_BUDGET,
         )
+        batches = read_batches(load)
         try:
             yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
         finally:

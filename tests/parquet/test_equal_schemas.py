@@ -13,6 +13,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import PresignedReader
@@ -75,7 +76,8 @@ def load(files: list[bytes], parts: list[str | None] | None = None) -> pa.Table:
                     SecretUrl(f"{server.url}/{number}"), f"file-{number}", len(data), partition_values=values
                 )
             )
-        return pa.Table.from_batches(list(read_batches(tasks, spec, PresignedReader(transport, options))))
+        job = Load(tasks=tasks, spec=spec, storage=PresignedReader(transport, options))
+        return pa.Table.from_batches(list(read_batches(job)))
 
 
 def expected(number: int, layout: str) -> pa.Table:

@@ -18,8 +18,8 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet import fetch_strategy as strategy
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan import file_reads
-from delta_sharing_client.scan.pipeline import estimate_fetch, read_batches
+from delta_sharing_client.scan import file_reads, pipeline
+from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.download import PresignedReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -88,6 +88,14 @@ def spec_of(columns=NAMES, filters=None):
     return ReadSpec(output, extra=extra, predicate=predicate)
 
 
+def read_batches(tasks, spec, storage, progress=None, **more):
+    return pipeline.read_batches(Load(tasks=tasks, spec=spec, storage=storage, **more), progress)
+
+
+def estimate_fetch(tasks, spec, storage):
+    return pipeline.estimate_fetch(Load(tasks=tasks, spec=spec, storage=storage, table_columns=SCHEMA))
+
+
 def numbers(batches):
     return [n for batch in batches for n in batch.column("n").to_pylist()]
 
@@ -130,7 +138,7 @@ def test_one_column_fetches_little_more_than_its_chunks(store, reader):
         for group in range(metadata.num_row_groups):
             chunks += metadata.row_group(group).column(1).total_compressed_size
     assert fetched(store) < 1.2 * chunks + 2 * 64 * 1024
-    estimate = estimate_fetch(tasks_of(store, "large", LARGE), spec, reader(), table_columns=SCHEMA)
+    estimate = estimate_fetch(tasks_of(store, "large", LARGE), spec, reader())
     assert estimate.ranged_files == 2
     assert estimate.row_groups == 16
 
@@ -140,7 +148,7 @@ def test_a_filter_fetches_only_the_row_groups_that_can_match(store, reader):
     tasks = tasks_of(store, "large", LARGE, all_rows_match=False)
     assert numbers(read_batches(tasks, spec, reader(), table_columns=SCHEMA)) == list(range(30_000, 30_010))
     assert fetched(store) < len(LARGE[0]) / 8 * 1.5 + 2 * 64 * 1024
-    estimate = estimate_fetch(tasks, spec, reader(), table_columns=SCHEMA)
+    estimate = estimate_fetch(tasks, spec, reader())
     assert (estimate.row_groups, estimate.row_groups_skipped) == (16, 15)
 
 
