@@ -12,7 +12,7 @@ from test_readme import python_blocks
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
-from delta_sharing_client.delta.log.log_cache import EXPIRY
+from delta_sharing_client.delta.log.log import EXPIRY
 from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from delta_sharing_client.delta.log.durable_files import (
 )
 from delta_sharing_client.delta.log.log_segment import (
     LAST_CHECKPOINT,
+    LOG_DIRECTORY,
     SIDECARS,
     checkpoint_name,
     v2_checkpoint_name,
@@ -57,42 +58,32 @@ def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = No
         OSError: it cannot be written.
         DeltaLogError: a table property is malformed.
     """
-    log = table / "_delta_log"
+    log = table / LOG_DIRECTORY
     configuration = snapshot.metadata.configuration
     retention = interval_property(configuration, "delta.deletedFileRetentionDuration", DELETED_FILE_RETENTION)
     now = int(time.time() * 1000) if now_ms is None else now_ms
-    removes = _kept(snapshot.tombstones, now - int(retention / timedelta(milliseconds=1)))
+    expired = now - int(retention / timedelta(milliseconds=1))
+    removes = [item for item in snapshot.tombstones if int(item.raw.get("deletionTimestamp") or 0) > expired]
     adds = snapshot.files_as_written
     columns = _Columns(snapshot.metadata)
-    small = list(_small_actions(snapshot))
+    files = columns.rows(adds, removes)
+    others = list(_other_actions(snapshot))
     last: dict[str, Any] = {"version": snapshot.version, "numOfAddFiles": len(adds)}
     if configuration.get("delta.checkpointPolicy", "classic").lower() == "v2":
-        files = _write_sidecars(log, columns, adds, removes)
-        small += [{"sidecar": item} for item in files]
+        others += [{"sidecar": item} for item in _write_sidecars(log / SIDECARS, files, columns.files_schema())]
         target = log / v2_checkpoint_name(snapshot.version, uuid.uuid4())
         head = {"checkpointMetadata": {"version": snapshot.version}}
-        lines = (json.dumps(item, separators=(",", ":"), ensure_ascii=False) for item in (head, *small))
+        lines = (json.dumps(item, separators=(",", ":"), ensure_ascii=False) for item in (head, *others))
         replace_file(target, "".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"))
-        size = 1 + len(small) + len(adds) + len(removes)
-        stat = target.stat()
-        last["v2Checkpoint"] = {
-            "path": target.name,
-            "sizeInBytes": stat.st_size,
-            "modificationTime": stat.st_mtime_ns // 1_000_000,
-        }
+        last["size"] = 1 + len(others) + len(adds) + len(removes)
+        last["v2Checkpoint"] = _described(target)
     else:
         target = log / checkpoint_name(snapshot.version)
-        small = [_pairs(item) for item in small]
-        size = _write_parquet(target, columns.schema(), _rows(columns, small, adds, removes))
-    last["size"] = size
+        last["size"] = _write_parquet(target, columns.schema(), chain(map(_pairs, others), files))
     last["sizeInBytes"] = target.stat().st_size
     if _last_version(log) <= snapshot.version:
         replace_file(log / LAST_CHECKPOINT, json.dumps(last, separators=(",", ":")).encode())
     return target
-
-
-def _kept(removes: Iterable[RemoveFile], expired_before: int) -> list[RemoveFile]:
-    return [item for item in removes if int(item.raw.get("deletionTimestamp") or 0) > expired_before]
 
 
 def _last_version(log: Path) -> int:
@@ -104,7 +95,7 @@ def _last_version(log: Path) -> int:
     return version if isinstance(version, int) else -1
 
 
-def _small_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _other_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Yield all actions except files, each as the object of a commit's line."""
     yield {"protocol": dict(snapshot.protocol.raw)}
     yield {"metaData": dict(snapshot.metadata.raw)}
@@ -112,33 +103,20 @@ def _small_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield from ({"domainMetadata": dict(item.raw)} for item in snapshot.state.domains.values())
 
 
-def _rows(
-    columns: _Columns, small: Iterable[dict[str, Any]], adds: Iterable[AddFile], removes: Iterable[RemoveFile]
-) -> Iterator[dict[str, Any]]:
-    yield from small
-    yield from ({"remove": columns.remove(item)} for item in removes)
-    yield from ({"add": columns.add(item)} for item in adds)
-
-
-def _write_sidecars(
-    log: Path, columns: _Columns, adds: Iterable[AddFile], removes: Iterable[RemoveFile]
-) -> list[dict[str, Any]]:
-    rows = _rows(columns, (), adds, removes)
-    directory = log / SIDECARS
-    make_directories(directory)
+def _write_sidecars(folder: Path, rows: Iterator[dict[str, Any]], schema: Any) -> list[dict[str, Any]]:
+    make_directories(folder)
     written = []
     while chunk := list(islice(rows, _ROWS_PER_SIDECAR)):
-        file = directory / f"{uuid.uuid4()}.parquet"
-        _write_parquet(file, columns.files_schema(), iter(chunk))
-        stat = file.stat()
-        written.append(
-            {
-                "path": file.name,
-                "sizeInBytes": stat.st_size,
-                "modificationTime": stat.st_mtime_ns // 1_000_000,
-            }
-        )
+        file = folder / f"{uuid.uuid4()}.parquet"
+        _write_parquet(file, schema, iter(chunk))
+        written.append(_described(file))
     return written
+
+
+def _described(file: Path) -> dict[str, Any]:
+    stat = file.stat()
+    modified = stat.st_mtime_ns // 1_000_000
+    return {"path": file.name, "sizeInBytes": stat.st_size, "modificationTime": modified}
 
 
 def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
@@ -164,106 +142,93 @@ def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) ->
 
 
 class _Columns:
-    """The columns of one table's checkpoints, and the conversion of actions to rows."""
+    """The columns of one table's checkpoints, and the rows of its files."""
 
     def __init__(self, metadata: Metadata) -> None:
         configuration = metadata.configuration
         self._json = flag_property(configuration, "delta.checkpoint.writeStatsAsJson", default=True)
-        self._struct = flag_property(configuration, "delta.checkpoint.writeStatsAsStruct")
-        self._layout = StatsLayout(metadata) if self._struct else None
+        as_struct = flag_property(configuration, "delta.checkpoint.writeStatsAsStruct")
+        self._layout = StatsLayout(metadata) if as_struct else None
 
-    def add(self, action: AddFile) -> dict[str, Any]:
-        row: dict[str, Any] = _pairs(dict(action.raw))
-        row["dataChange"] = False
-        row["stats"] = action.stats if self._json else None
-        if self._layout is not None:
-            row["stats_parsed"] = self._layout.stats(action.stats)
-            row["partitionValues_parsed"] = self._layout.partition_values(action.partition_values)
-        return row
-
-    def remove(self, action: RemoveFile) -> dict[str, Any]:
-        row: dict[str, Any] = _pairs(dict(action.raw))
-        row["dataChange"] = False
-        return row
+    def rows(self, adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of files, tombstones first."""
+        for remove in removes:
+            yield {"remove": _pairs(dict(remove.raw)) | {"dataChange": False}}
+        for add in adds:
+            row = _pairs(dict(add.raw)) | {"dataChange": False, "stats": add.stats if self._json else None}
+            if self._layout is not None:
+                row["stats_parsed"] = self._layout.stats(add.stats)
+                row["partitionValues_parsed"] = self._layout.partition_values(add.partition_values)
+            yield {"add": row}
 
     def files_schema(self) -> Any:
+        """Return the Arrow schema of the rows of files."""
         import pyarrow as pa
 
         strings = pa.map_(pa.string(), pa.string())
-        vector = pa.struct(
-            [
-                ("storageType", pa.string()),
-                ("pathOrInlineDv", pa.string()),
-                ("offset", pa.int32()),
-                ("sizeInBytes", pa.int32()),
-                ("cardinality", pa.int64()),
-                ("maxRowIndex", pa.int64()),
-            ]
-        )
-        tracking = [("baseRowId", pa.int64()), ("defaultRowCommitVersion", pa.int64())]
-        add = [
-            ("path", pa.string()),
-            ("partitionValues", strings),
-            ("size", pa.int64()),
-            ("modificationTime", pa.int64()),
-            ("dataChange", pa.bool_()),
-            ("tags", strings),
-            ("deletionVector", vector),
-            *tracking,
-            ("clusteringProvider", pa.string()),
-        ]
+        vector = {
+            "storageType": pa.string(),
+            "pathOrInlineDv": pa.string(),
+            "offset": pa.int32(),
+            "sizeInBytes": pa.int32(),
+            "cardinality": pa.int64(),
+            "maxRowIndex": pa.int64(),
+        }
+        common = {
+            "path": pa.string(),
+            "partitionValues": strings,
+            "size": pa.int64(),
+            "dataChange": pa.bool_(),
+            "deletionVector": pa.struct(vector.items()),
+            "baseRowId": pa.int64(),
+            "defaultRowCommitVersion": pa.int64(),
+        }
+        add = common | {"modificationTime": pa.int64(), "tags": strings, "clusteringProvider": pa.string()}
         if self._json:
-            add.append(("stats", pa.string()))
+            add["stats"] = pa.string()
         if self._layout is not None:
-            add.append(("stats_parsed", self._layout.stats_type()))
+            add["stats_parsed"] = self._layout.stats_type()
             partitions = self._layout.partition_type()
             if partitions is not None:
-                add.append(("partitionValues_parsed", partitions))
-        remove = [
-            ("path", pa.string()),
-            ("deletionTimestamp", pa.int64()),
-            ("dataChange", pa.bool_()),
-            ("extendedFileMetadata", pa.bool_()),
-            ("partitionValues", strings),
-            ("size", pa.int64()),
-            ("deletionVector", vector),
-            *tracking,
-        ]
-        return pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove))])
+                add["partitionValues_parsed"] = partitions
+        remove = common | {"deletionTimestamp": pa.int64(), "extendedFileMetadata": pa.bool_()}
+        return pa.schema({"add": pa.struct(add.items()), "remove": pa.struct(remove.items())})
 
     def schema(self) -> Any:
+        """Return the Arrow schema of the rows of all actions."""
         import pyarrow as pa
 
         strings = pa.map_(pa.string(), pa.string())
         names = pa.list_(pa.string())
-        versions = [("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())]
-        described = [
-            ("id", pa.string()),
-            ("name", pa.string()),
-            ("description", pa.string()),
-            ("format", pa.struct([("provider", pa.string()), ("options", strings)])),
-            ("schemaString", pa.string()),
-            ("partitionColumns", names),
-            ("createdTime", pa.int64()),
-            ("configuration", strings),
-        ]
-        domain = [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
-        return pa.schema(
-            [
-                ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
-                *self.files_schema(),
-                ("metaData", pa.struct(described)),
-                ("protocol", pa.struct([*versions, ("readerFeatures", names), ("writerFeatures", names)])),
-                ("domainMetadata", pa.struct(domain)),
-            ]
-        )
+        others = {
+            "txn": {"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()},
+            "metaData": {
+                "id": pa.string(),
+                "name": pa.string(),
+                "description": pa.string(),
+                "format": pa.struct([("provider", pa.string()), ("options", strings)]),
+                "schemaString": pa.string(),
+                "partitionColumns": names,
+                "createdTime": pa.int64(),
+                "configuration": strings,
+            },
+            "protocol": {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "readerFeatures": names,
+                "writerFeatures": names,
+            },
+            "domainMetadata": {"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()},
+        }
+        fields = [pa.field(name, pa.struct(columns.items())) for name, columns in others.items()]
+        return pa.schema([*self.files_schema(), *fields])
 
 
 _MAPS: Final = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 
 def _pairs(value: Any) -> Any:
-    """Copy an action for a Parquet row; maps become lists of pairs, which every release of Arrow takes."""
+    """Copy an action for a Parquet row; maps become lists of pairs, which all releases of pyarrow accept."""
     if not isinstance(value, dict):
         return value
     return {

@@ -35,35 +35,30 @@ def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
     Raises:
         DeltaLogError: a file of it is missing or damaged.
     """
-    for file in checkpoint.files:
-        actions = read_commit(file) if file.suffix == ".json" else _read_parquet(file)
-        for action in actions:
-            if isinstance(action, OtherAction) and action.name == "sidecar":
-                yield from _read_parquet(_sidecar_path(file.parent, action))
-            else:
-                yield action
+    for item in _top_level(checkpoint):
+        if isinstance(item, Path):
+            yield from _read_parquet(item)
+        else:
+            yield item
 
 
 def sidecars(checkpoint: Checkpoint) -> list[Path]:
-    """Return the files that the top-level files of a checkpoint name as its sidecars.
-
-    Raises:
-        DeltaLogError: a top-level file is missing or damaged.
-    """
-    return [
-        _sidecar_path(file.parent, action)
-        for file in checkpoint.files
-        for action in (read_commit(file) if file.suffix == ".json" else _read_parquet(file))
-        if isinstance(action, OtherAction) and action.name == "sidecar"
-    ]
+    """Return the sidecars of a checkpoint; raises as `read_checkpoint`."""
+    return [item for item in _top_level(checkpoint) if isinstance(item, Path)]
 
 
-def _sidecar_path(log: Path, sidecar: OtherAction) -> Path:
-    # Sidecars always lie in _delta_log/_sidecars, so only the name counts, however it is written.
-    name = unquote(str(sidecar.raw.get("path", ""))).rsplit("/", 1)[-1]
-    if not name or name in (".", ".."):
-        raise DeltaLogError("a sidecar without a name", path=str(log.parent))
-    return log / SIDECARS / name
+def _top_level(checkpoint: Checkpoint) -> Iterator[Action | Path]:
+    """Yield the actions in the top-level files of a checkpoint, sidecars as their paths."""
+    for file in checkpoint.files:
+        for action in read_commit(file) if file.suffix == ".json" else _read_parquet(file):
+            if not isinstance(action, OtherAction) or action.name != "sidecar":
+                yield action
+                continue
+            # Sidecars are always in `_delta_log/_sidecars`, whatever folder the path has.
+            name = unquote(str(action.raw.get("path", ""))).rsplit("/", 1)[-1]
+            if name in ("", ".", ".."):
+                raise DeltaLogError("a sidecar without a name", path=str(file.parent.parent))
+            yield file.parent / SIDECARS / name
 
 
 def _read_parquet(file: Path) -> Iterator[Action]:
@@ -72,7 +67,7 @@ def _read_parquet(file: Path) -> Iterator[Action]:
 
     table = str(file.parent.parent)
     try:
-        # Bounds may be stored in 96 bits, for which nanoseconds are too fine: they would become other times.
+        # Bounds in 96 bits would overflow as nanoseconds.
         with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
             columns = _wanted_columns(parquet.schema_arrow, pa)
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
@@ -83,12 +78,10 @@ def _read_parquet(file: Path) -> Iterator[Action]:
 
 
 def _wanted_columns(schema: Any, pa: Any) -> list[str]:
-    """Leave out what the JSON form holds already: it is half of a large checkpoint."""
+    """Return the columns to read; typed columns that also have a JSON form are half of a large checkpoint."""
     columns = []
     for field in schema:
-        if field.name not in _ACTIONS:
-            continue
-        if not pa.types.is_struct(field.type):
+        if field.name not in _ACTIONS or not pa.types.is_struct(field.type):
             continue
         names = [field.type.field(i).name for i in range(field.type.num_fields)]
         skipped = {"partitionValues_parsed"} | ({_TYPED} if "stats" in names else set())
@@ -102,7 +95,7 @@ def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
     plain = _plain_form(column.type)
     for value in _values(column.drop_null()):
         raw = value if plain is None else plain(value)
-        # Some writers leave the struct itself non-null in every row, with nothing in it.
+        # Some writers write a struct without values instead of null.
         if raw:
             parsed = raw.pop(_TYPED, None)
             if parsed and "stats" not in raw:
@@ -114,7 +107,7 @@ def _values(column: Any) -> list[Any]:
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except (OverflowError, ValueError):
-        # Typed bounds beyond the years that Python has; a file need not have statistics.
+        # Typed bounds after the year 9999; statistics are optional.
         import pyarrow as pa
 
         names = [column.type.field(i).name for i in range(column.type.num_fields)]
@@ -123,9 +116,9 @@ def _values(column: Any) -> list[Any]:
 
 
 def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
-    """Return the conversion of a type's values to JSON values: maps become objects, null fields are left out.
+    """Return the conversion of a type's values to JSON values; None if they need none.
 
-    None if the values need no conversion. The conversion is made once for all values of a column.
+    Maps become objects, and null fields are omitted.
     """
     import pyarrow as pa
 
@@ -141,7 +134,7 @@ def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
                     item = form(item)
                 if item is not None:
                     plain[name] = item
-            # A struct whose fields are all null stands for one that is not there (an empty deletion vector).
+            # A struct whose fields are all null stands for null, such as an empty deletion vector.
             return plain or None
 
         return plain_struct
@@ -160,7 +153,7 @@ def _json_stats(value: Any) -> Any:
         converted = {key: _json_stats(item) for key, item in value.items()}
         return {key: item for key, item in converted.items() if item is not None}
     if isinstance(value, datetime):
-        # Milliseconds and Z are the JSON form; a reader of it knows that a maximum is cut.
+        # The JSON form has milliseconds; readers expect truncated bounds.
         if value.tzinfo is not None:
             return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
         return value.isoformat(timespec="milliseconds")

@@ -11,7 +11,13 @@ from typing import Final
 from urllib.parse import unquote
 
 from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, file_key
-from delta_sharing_client.delta.log.log_schema import all_fields, fields_of, maps_columns, partition_fields
+from delta_sharing_client.delta.log.log_schema import (
+    PHYSICAL_NAME,
+    all_fields,
+    maps_columns,
+    partition_fields,
+    schema_of,
+)
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.delta.log.table_features import (
     READER_WITH_FEATURES,
@@ -128,23 +134,20 @@ def _check_metadata(metadata: Metadata) -> None:
     if missing:
         raise DeltaLogError(f"the metadata lacks {', '.join(missing)}")
     names: set[str] = set()
-    for field in fields_of(metadata):
-        folded = str(field["name"]).lower()
-        if folded in names:
-            raise DeltaLogError(f"the schema has the column {field['name']!r} twice (names ignore case)")
-        names.add(folded)
+    schema = schema_of(metadata)
+    for name in schema.names:
+        if name.lower() in names:
+            raise DeltaLogError(f"the schema has the column {name!r} twice (names ignore case)")
+        names.add(name.lower())
     partitions = partition_fields(metadata)
     if len(partitions) != len(metadata.partition_columns):
         raise DeltaLogError("a partition column is named twice")
     if names and len(partitions) == len(names):
         raise DeltaLogError("every column is a partition column; the files would have none")
     if maps_columns(metadata):
-        for field in all_fields(metadata):
-            if (
-                not {"delta.columnMapping.id", "delta.columnMapping.physicalName"}
-                <= (field.get("metadata") or {}).keys()
-            ):
-                raise DeltaLogError(f"columns are mapped, and {field['name']!r} has no id or no physical name")
+        for field in all_fields(schema):
+            if not {"delta.columnMapping.id", PHYSICAL_NAME} <= field.metadata.keys():
+                raise DeltaLogError(f"columns are mapped, and {field.name!r} has no id or no physical name")
 
 
 def _check_properties(metadata: Metadata, protocol: Protocol) -> None:
@@ -205,18 +208,17 @@ def _check_path(path: str, *, allow_absolute_paths: bool) -> None:
 def _features_about_rows(metadata: Metadata) -> set[str]:
     """Return the canonical names of the features with rules about rows that the metadata uses."""
     used = {"rowtracking", "clustering"}
+    prefixes = {
+        "delta.invariants": "invariants",
+        "delta.generationExpression": "generatedcolumns",
+        "delta.identity.": "identitycolumns",
+    }
     for name, value in metadata.configuration.items():
         folded = name.lower()
         if folded.startswith("delta.constraints."):
             used.add("checkconstraints")
         elif folded.startswith("delta.enableicebergcompat") and value.lower() == "true":
             used.add(canonical_feature(folded.removeprefix("delta.enable")))
-    for field in all_fields(metadata):
-        for key in field.get("metadata") or {}:
-            if key == "delta.invariants":
-                used.add("invariants")
-            elif key == "delta.generationExpression":
-                used.add("generatedcolumns")
-            elif key.startswith("delta.identity."):
-                used.add("identitycolumns")
+    keys = {key for field in all_fields(schema_of(metadata)) for key in field.metadata}
+    used |= {prefixes[prefix] for prefix in prefixes for key in keys if key.startswith(prefix)}
     return used

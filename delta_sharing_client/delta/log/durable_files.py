@@ -5,36 +5,31 @@ Serves "Creation of New Log Entries" of the Delta transaction protocol: atomic c
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError, DiskFullError
 
-#: Ends the name of every file that is not finished; readers of a table ignore names that begin with a dot.
+#: Suffix of unfinished files; readers of a table ignore names that begin with a dot.
 TEMPORARY: Final = ".tmp"
 
-#: Errors that mean that there is no room left.
+#: Error codes of a full disk, an exhausted quota and a file that is too large.
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 @contextmanager
 def writing(what: str, table: Path) -> Iterator[None]:
-    """Turn errors of the file system into ours.
-
-    Args:
-        what: what is being written, for the message.
-        table: the table's directory.
+    """Convert errors of the file system, while `what` of a table is written.
 
     Raises:
-        DiskFullError: there is no room, or no quota, left.
-        DeltaLogError: anything else that the file system refuses.
+        DiskFullError: the disk is full, or the quota is exhausted.
+        DeltaLogError: any other error of the file system.
     """
     try:
         yield
@@ -52,14 +47,9 @@ def temporary_name(target: Path) -> Path:
     return target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
 
 
-def write_temporary(target: Path, data: bytes, *, private: bool = False) -> Path:
-    """Write a finished temporary file beside `target` and return its path.
-
-    Args:
-        target: the file that it shall become.
-        data: what it holds.
-        private: only the owner may read it.
-    """
+@contextmanager
+def _temporary_file(target: Path, data: bytes, *, private: bool) -> Iterator[Path]:
+    """Write a durable temporary file beside `target`; remove it at the end if it still exists."""
     temporary = temporary_name(target)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
@@ -67,66 +57,59 @@ def write_temporary(target: Path, data: bytes, *, private: bool = False) -> Path
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:
+        yield temporary
+    finally:
         remove_quietly(temporary)
-        raise
-    return temporary
 
 
 def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
-    """Create a file with all of its content at once, unless there is one of that name.
+    """Create a file with its whole content atomically, unless it exists.
 
     Args:
         target: the file.
-        data: what it holds.
+        data: its content.
         private: only the owner may read it.
 
     Returns:
-        False if there was such a file already; it is left as it is.
+        False if the file exists; it is not changed.
 
     Raises:
-        OSError: the file system cannot do it.
+        OSError: the file system does not support it.
     """
-    temporary = write_temporary(target, data, private=private)
-    try:
-        if os.name == "nt":  # pragma: no cover  # there a rename never replaces
-            temporary.rename(target)
-        else:
-            target.hardlink_to(temporary)
-    except FileExistsError:
-        # A network file system may repeat a link that it had made: then both names are one file.
-        return os.name != "nt" and temporary.samefile(target)
-    except OSError as error:
-        if error.errno in _NO_LINKS:
-            raise OSError(
-                error.errno, "the file system has no hard links, which an atomic commit needs", str(target)
-            ) from error
-        raise
-    finally:
-        remove_quietly(temporary)
+    with _temporary_file(target, data, private=private) as temporary:
+        try:
+            if os.name == "nt":  # pragma: no cover  # a rename never replaces a file there
+                temporary.rename(target)
+            else:
+                target.hardlink_to(temporary)
+        except FileExistsError:
+            # A network file system may repeat a link that it has made: then both names are one file.
+            return os.name != "nt" and temporary.samefile(target)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise OSError(
+                    error.errno, "the file system has no hard links, which an atomic commit needs", str(target)
+                ) from error
+            raise
     sync_directory(target.parent)
     return True
 
 
 def replace_file(target: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file whole, in place of the one of that name where there is one."""
-    temporary = write_temporary(target, data, private=private)
-    try:
+    """Write a file atomically; an existing file is replaced. Only the owner may read a private file."""
+    with _temporary_file(target, data, private=private) as temporary:
         temporary.replace(target)
-    except BaseException:
-        remove_quietly(temporary)
-        raise
     sync_directory(target.parent)
 
 
 def rename_durably(temporary: Path, target: Path) -> None:
-    """Give a finished, fsynced file its name for good."""
+    """Rename a finished, fsynced file or folder."""
     temporary.replace(target)
     sync_directory(target.parent)
 
 
 def make_directories(directory: Path) -> None:
-    """Make a directory, and those above it that are missing, so that they survive a crash."""
+    """Create a directory and its missing parents durably."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)
@@ -137,13 +120,13 @@ def make_directories(directory: Path) -> None:
 
 
 def sync_file(file: Path) -> None:
-    """Make the content of a file durable that somebody else has written."""
+    """Make the content of a file durable."""
     with file.open("rb+") as opened:
         os.fsync(opened.fileno())
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, where the system can."""
+    """Make the names in a directory durable, if the system supports it."""
     if os.name == "nt":  # pragma: no cover
         return
     descriptor = os.open(directory, os.O_RDONLY)
@@ -157,6 +140,6 @@ def sync_directory(directory: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file; ignores failures, because the caller raises another error."""
-    with contextlib.suppress(OSError):
+    """Remove a file; errors are ignored."""
+    with suppress(OSError):
         path.unlink()

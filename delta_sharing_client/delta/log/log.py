@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -16,7 +17,6 @@ from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.commit_files import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.durable_files import writing
-from delta_sharing_client.delta.log.log_cache import ExpiringCache
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import clean_up
 from delta_sharing_client.delta.log.replay import Replay
@@ -30,6 +30,8 @@ from delta_sharing_client.representation import representation
 
 _CHECKPOINT_INTERVAL: Final = 10
 _STALE_AFTER: Final = timedelta(hours=1)
+#: Lifetime of a cached log after its last use.
+EXPIRY: Final = timedelta(hours=1)
 _logger = logging.getLogger(__name__)
 
 
@@ -44,7 +46,8 @@ class DeltaLog:
         allow_absolute_paths: whether the log may name files outside that directory.
     """
 
-    _cache: ClassVar[ExpiringCache[DeltaLog]] = ExpiringCache()
+    _cache: ClassVar[dict[tuple[str, bool, bool], tuple[float, DeltaLog]]] = {}
+    _cache_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
         self.table_path = table
@@ -68,22 +71,30 @@ class DeltaLog:
                 paths or URLs. Only for logs whose writer you trust.
             any_features: replay the log whatever reader features the table lists.
         """
-        table = Path(os.path.realpath(path))
-        return cls._cache.get(
-            (str(table), allow_absolute_paths, any_features),
-            lambda: cls(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features),
-        )
+        key = os.path.realpath(path), allow_absolute_paths, any_features
+        now = time.monotonic()
+        with cls._cache_lock:
+            for old in [old for old, (used, _) in cls._cache.items() if now - used >= EXPIRY.total_seconds()]:
+                del cls._cache[old]
+            _, log = cls._cache.get(key) or (now, None)
+            if log is None:
+                log = cls(Path(key[0]), allow_absolute_paths=allow_absolute_paths, any_features=any_features)
+            cls._cache[key] = now, log
+            return log
 
     @classmethod
     def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
         """Remove the cached logs of one directory; the next `for_table` reads it again."""
         table = os.path.realpath(path)
-        cls._cache.discard(lambda key: isinstance(key, tuple) and key[0] == table)
+        with cls._cache_lock:
+            for key in [key for key in cls._cache if key[0] == table]:
+                del cls._cache[key]
 
     @classmethod
     def clear_cache(cls) -> None:
         """Remove all cached logs."""
-        cls._cache.clear()
+        with cls._cache_lock:
+            cls._cache.clear()
 
     @property
     def table_exists(self) -> bool:
@@ -302,7 +313,12 @@ class DeltaLog:
             _logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.table_path), self.allow_absolute_paths, self._any_features)
+        reopen = partial(
+            DeltaLog.for_table,
+            allow_absolute_paths=self.allow_absolute_paths,
+            any_features=self._any_features,
+        )
+        return reopen, (str(self.table_path),)
 
     @representation
     def __repr__(self) -> str:
@@ -327,10 +343,6 @@ class DeltaLog:
             f"there is no version {version}; the log has versions {oldest} to {listing.latest_version}",
             path=str(self.table_path),
         )
-
-
-def _reopen(path: str, allow_absolute_paths: bool, any_features: bool) -> DeltaLog:
-    return DeltaLog.for_table(path, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
 
 
 def _info(version: int, timestamp: int, listing: LogListing) -> CommitInfo:

@@ -92,6 +92,7 @@ class Commit:
     actions: tuple[Action, ...]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Snapshot:
     """The table at one version.
 
@@ -103,21 +104,11 @@ class Snapshot:
         allow_absolute_paths: whether files may lie outside the table's directory.
     """
 
-    def __init__(
-        self,
-        *,
-        version: int,
-        timestamp: int,
-        state: LogState,
-        table_path: Path,
-        allow_absolute_paths: bool = False,
-    ) -> None:
-        """Take over a replayed state."""
-        self.version = version
-        self.timestamp = timestamp
-        self.state = state
-        self.table_path = table_path
-        self.allow_absolute_paths = allow_absolute_paths
+    version: int
+    timestamp: int
+    state: LogState
+    table_path: Path
+    allow_absolute_paths: bool = False
 
     @property
     def protocol(self) -> Protocol:

@@ -14,7 +14,6 @@ import pytest
 from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log, remove
 
 from delta_sharing_client.delta.log import AddFile, DeletionVector, DeltaLog, resolve_path, uri_of
-from delta_sharing_client.delta.log.log_cache import ExpiringCache
 from delta_sharing_client.delta.log.paths import deletion_vector_path, encode_uuid
 from delta_sharing_client.errors import (
     CommitConflictError,
@@ -289,18 +288,11 @@ def test_one_log_per_directory(log: DeltaLog, tmp_path: Path) -> None:
     assert DeltaLog.for_table(log.table_path) is not other
 
 
-def test_the_cache_expires_and_is_bounded() -> None:
-    now = [0.0]
-    cache: ExpiringCache[object] = ExpiringCache(timedelta(minutes=60), 2, lambda: now[0])
-    first = cache.get("a", object)
-    now[0] = 3599.0
-    assert cache.get("a", object) is first
-    now[0] = 3599.0 + 3600
-    assert cache.get("b", object) is not first
-    assert len(cache) == 1
-    cache.get("c", object)
-    cache.get("d", object)
-    assert len(cache) == 2
+def test_cached_logs_expire_after_their_last_use(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = DeltaLog.for_table(log.table_path)
+    assert DeltaLog.for_table(log.table_path) is first
+    monkeypatch.setattr("delta_sharing_client.delta.log.log.EXPIRY", timedelta(0))
+    assert DeltaLog.for_table(log.table_path) is not first
 
 
 def test_update_takes_a_stale_snapshot_where_that_will_do(log: DeltaLog) -> None:

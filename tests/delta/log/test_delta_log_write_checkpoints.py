@@ -285,7 +285,13 @@ def test_bounds_in_their_types(kind: str, text: str, expected: object) -> None:
 
 
 def test_nested_and_mapped_columns() -> None:
-    inner = {"type": "struct", "fields": [{"name": "x", "type": "long"}, {"name": "m", "type": {"type": "map"}}]}
+    inner = {
+        "type": "struct",
+        "fields": [
+            {"name": "x", "type": "long"},
+            {"name": "m", "type": {"type": "map", "keyType": "string", "valueType": "long"}},
+        ],
+    }
     made = layout([], True, s=inner, flag="boolean", raw="binary", l={"type": "array", "elementType": "long"})
     bounds = pa.struct([("col-s", pa.struct([("x", pa.int64())]))])
     counts = [("col-s", pa.struct([("x", pa.int64()), ("m", pa.int64())]))]
@@ -297,6 +303,14 @@ def test_nested_and_mapped_columns() -> None:
     (stats,) = pa.array([made.stats(json.dumps(text))], type=stats_type).to_pylist()
     assert stats["minValues"] == {"col-s": {"x": 4}}
     assert stats["nullCount"] == {"col-s": {"x": None, "m": 1}, "col-flag": None, "col-raw": None, "col-l": 2}
+
+
+def test_counts_that_are_no_integers_become_null() -> None:
+    text = '{"numRecords": 1e99999999999999999999, "nullCount": {"a": 1e99999999999999999999}}'
+    stats = layout([], a="long").stats(text)
+    assert stats is not None
+    assert stats["numRecords"] is None
+    assert stats["nullCount"] == {"a": None}
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "3"])
