@@ -16,11 +16,9 @@ from pyroaring import BitMap64
 
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
+from delta_sharing_client.model.z85 import z85_decode
 
 _MAGIC: Final = 1681511377
-_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_Z85_VALUES: Final = {character: value for value, character in enumerate(_Z85)}
-_PADDING: Final = "#"
 #: Maximum size: the worst case of four billion rows.
 _MAX_BYTES: Final = 1 << 30
 
@@ -127,34 +125,6 @@ def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPosit
     if zlib.crc32(body) != checksum:
         raise DataError("its deletion vector fails its checksum", file_id=file_id)
     return _bitmap(body, vector, file_id)
-
-
-def z85_decode(text: str) -> bytes:
-    """Decode Z85 text: five characters for each four bytes.
-
-    The last group may have fewer bytes: it begins with one `#` for each missing byte, as the Rust crate `z85`
-    pads. No other group begins with `#`, because its number would exceed 32 bits.
-
-    Raises:
-        ValueError: the length is no multiple of five, a character is not in Z85, or a group's number is too large.
-    """
-    if len(text) % 5:
-        raise ValueError(f"{len(text)} characters are not a multiple of 5")
-    out = bytearray()
-    for start in range(0, len(text), 5):
-        group = text[start : start + 5]
-        missing = 5 - len(group.lstrip(_PADDING)) if start + 5 == len(text) else 0
-        number = 0
-        for character in group[missing:]:
-            value = _Z85_VALUES.get(character)
-            if value is None:
-                raise ValueError(f"{character!r} is not a character of Z85")
-            number = number * 85 + value
-        size = 4 - missing
-        if size < 1 or number >> 8 * size:
-            raise ValueError("a group of five characters is out of range")
-        out += number.to_bytes(size, "big")
-    return bytes(out)
 
 
 def _bitmap(body: bytes, vector: DeletionVector, file_id: str) -> RowPositions:

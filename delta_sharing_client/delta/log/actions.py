@@ -30,7 +30,7 @@ def file_key(file: AddFile | RemoveFile) -> FileKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """The last version of an application that the table holds ("Transaction Identifiers").
+    """The last version of an application in the table ("Transaction Identifiers").
 
     Attributes:
         raw: the action as written.
@@ -85,10 +85,10 @@ def make_action(name: str, raw: object, *, where: str) -> Action:
     Args:
         name: the action's name in the log, such as ``add``.
         raw: the action's JSON value.
-        where: the file that holds it, for the error.
+        where: its file, for the error.
 
     Raises:
-        DeltaLogError: the value of an action that replay needs is no object, or a field is missing or malformed.
+        DeltaLogError: an action that replay needs is not an object, or a field of it is missing or malformed.
     """
     if not isinstance(raw, dict):
         if name not in _REQUIRED:

@@ -17,18 +17,18 @@ _DIGITS: Final = 18
 
 
 def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None = None) -> dict[int, int]:
-    """Return the commit times of every version in a log up to one, in milliseconds since the epoch.
+    """Return the commit times of the versions in a log, in milliseconds since the epoch.
 
-    A later version never has an earlier or equal time: file times are moved forward where needed. A commit that
-    was removed since the log was listed has none.
+    A later version has a later time; file times are adjusted. Commits that were removed since the log was listed
+    are omitted.
 
     Args:
         listing: the log.
         metadata: the table's metadata, which enables in-commit timestamps.
-        up_to: the last version wanted; None for all.
+        up_to: the last version; None for all.
 
     Raises:
-        DeltaLogError: a commit lacks the timestamp that the table keeps, or is damaged.
+        DeltaLogError: a commit lacks its in-commit timestamp, or is damaged.
     """
     first_in_commit = first_in_commit_version(metadata)
     timestamps: dict[int, int] = {}
@@ -40,7 +40,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
         try:
             timestamp = _in_commit_timestamp(file) if kept_in_commit else file.stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
-            continue  # expired since the log was listed: nothing that is left depends on its time
+            continue  # expired since the log was listed
         if not kept_in_commit and previous is not None and timestamp <= previous:
             timestamp = previous + 1
         timestamps[version] = previous = timestamp
@@ -49,7 +49,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
         try:
             following = _in_commit_timestamp(listing.commits[first_in_commit])
         except FileNotFoundError:
-            return timestamps  # expired, and those before it as well
+            return timestamps  # expired, like those before it
         for version in range(first_in_commit - 1, -1, -1):
             following -= 1
             if version in timestamps:
@@ -79,4 +79,4 @@ def _in_commit_timestamp(file: Path) -> int:
                 if isinstance(timestamp, int):
                     return timestamp
     table = str(file.parent.parent)
-    raise DeltaLogError(f"{file.name} has no in-commit timestamp, though the table keeps them", path=table)
+    raise DeltaLogError(f"{file.name} has no in-commit timestamp, which the table enables", path=table)

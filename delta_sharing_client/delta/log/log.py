@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from delta_sharing_client.delta.log.actions import OtherAction
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.commit_files import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
@@ -63,10 +62,10 @@ class DeltaLog:
     ) -> DeltaLog:
         """Open the log of a table, which need not exist yet: see `table_exists`.
 
-        The same log is returned for the same directory, until it is not used for an hour.
+        A log is cached until it has not been used for an hour.
 
         Args:
-            path: the table's directory, the one that holds `_delta_log`.
+            path: the table's directory, which contains `_delta_log`.
             allow_absolute_paths: accept a log that names files outside the table's directory, by absolute
                 paths or URLs. Only for logs whose writer you trust.
             any_features: replay the log whatever reader features the table lists.
@@ -152,11 +151,11 @@ class DeltaLog:
 
         Args:
             version: a table version.
-            timestamp: milliseconds since the epoch; the newest version committed then or before is taken.
+            timestamp: milliseconds since the epoch; selects the newest version committed then or before.
 
         Raises:
             ValueError: both are given, or neither.
-            VersionNotFoundError: the table does not have that version, or cannot go back so far.
+            VersionNotFoundError: the table does not have that version, or no longer has it.
             DeltaTableNotFoundError: there is no table.
             DeltaLogError: the log is damaged.
         """
@@ -172,11 +171,11 @@ class DeltaLog:
     def commit_timestamp(self, version: int) -> int:
         """Return when a version was committed, in milliseconds since the epoch.
 
-        It is the in-commit timestamp where the table keeps them, else the modification time of the commit
-        file, moved forward where needed so that a later version never has an earlier or equal time.
+        This is the in-commit timestamp, or without one the modification time of the commit file, adjusted so that
+        a later version has a later time.
 
         Raises:
-            VersionNotFoundError: the log has no commit of that version (any more).
+            VersionNotFoundError: the log does not have the commit of that version.
         """
         listing = list_log(self.table_path)
         timestamps = self._timestamps(listing, up_to=version)
@@ -206,7 +205,7 @@ class DeltaLog:
             timestamp: milliseconds since the epoch.
 
         Raises:
-            VersionNotFoundError: every version that is still in the log is newer.
+            VersionNotFoundError: every version in the log is newer.
         """
         timestamps = self._timestamps(list_log(self.table_path))
         found = next((version for version, at in reversed(timestamps.items()) if at <= timestamp), None)
@@ -215,15 +214,15 @@ class DeltaLog:
         return found
 
     def changes(self, start_version: int, end_version: int | None = None) -> Iterator[Commit]:
-        """Return the commits of a range of versions, oldest first; each is read when it is asked for.
+        """Return the commits of a range of versions, oldest first; each is read when the iterator reaches it.
 
         Args:
             start_version: the first version.
             end_version: the last version, inclusive; None for the newest.
 
         Raises:
-            VersionNotFoundError: a version is not in the log (any more); raised before the first commit.
-            DeltaLogError: a commit is damaged; raised when its turn comes.
+            VersionNotFoundError: a version is not in the log; raised before the first commit.
+            DeltaLogError: a commit is damaged; raised when the iterator reaches it.
         """
         listing = list_log(self.table_path)
         end = listing.latest_version if end_version is None else end_version
@@ -231,10 +230,7 @@ class DeltaLog:
         for version in range(start_version, end + 1):
             if version not in timestamps:
                 raise self._not_there(version, listing)
-        return (
-            Commit(version=v, timestamp=timestamps[v], actions=tuple(read_commit(listing.commits[v])))
-            for v in range(start_version, end + 1)
-        )
+        return (_commit(v, timestamps[v], listing) for v in range(start_version, end + 1))
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """Return the provenance of the commits in the log, newest first.
@@ -251,7 +247,7 @@ class DeltaLog:
         listing = list_log(self.table_path)
         timestamps = self._timestamps(listing)
         newest = sorted(timestamps, reverse=True)[:limit]
-        return [_info(version, timestamps[version], listing) for version in newest]
+        return [CommitInfo.of(_commit(version, timestamps[version], listing)) for version in newest]
 
     def start_transaction(self) -> OptimisticTransaction:
         """Begin a commit on top of the newest version, or the first commit of a table."""
@@ -263,28 +259,23 @@ class DeltaLog:
         operation: str = "WRITE",
         operation_parameters: Mapping[str, Any] | None = None,
     ) -> int:
-        """Write the next version; the same as a transaction that begins now. See `OptimisticTransaction.commit`.
+        """Write the next version, in a transaction that starts now; see `OptimisticTransaction.commit`.
 
         Args:
-            actions: what changes, as actions or as the objects of a commit's lines.
-            operation: what is done, for the history.
-            operation_parameters: how, for the history.
+            actions: the actions, or the objects of a commit's lines.
+            operation: the operation, for the history.
+            operation_parameters: its parameters, for the history.
 
         Returns:
             The version written.
 
         Raises:
-            CommitConflictError: another writer committed that version first.
-            DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
-            UnsupportedFeatureError: the table has features that this release cannot write.
+            DeltaLogError: as for `OptimisticTransaction.commit`.
         """
         return self.start_transaction().commit(actions, operation, operation_parameters)
 
     def checkpoint(self, version: int | None = None) -> Path:
-        """Write a checkpoint, of the newest version unless another is asked for.
-
-        Returns:
-            Its top-level file.
+        """Write a checkpoint of a version, by default of the newest one; return its top-level file.
 
         Raises:
             VersionNotFoundError: the table does not have that version.
@@ -304,7 +295,7 @@ class DeltaLog:
                 return
             self.checkpoint(version)
         except DeltaLogError as error:
-            # The commit counts; a checkpoint only makes reading faster, and the next one is due soon.
+            # A checkpoint only makes reading faster; the commit remains valid.
             _logger.warning("no checkpoint of version %d was written: %s", version, error)
             return
         try:
@@ -345,14 +336,5 @@ class DeltaLog:
         )
 
 
-def _info(version: int, timestamp: int, listing: LogListing) -> CommitInfo:
-    actions = read_commit(listing.commits[version])
-    raw = next((a.raw for a in actions if isinstance(a, OtherAction) and a.name == "commitInfo"), {})
-    operation = raw.get("operation")
-    return CommitInfo(
-        version=version,
-        timestamp=timestamp,
-        operation=None if operation is None else str(operation),
-        operation_parameters=dict(raw.get("operationParameters") or {}),
-        raw=raw,
-    )
+def _commit(version: int, timestamp: int, listing: LogListing) -> Commit:
+    return Commit(version=version, timestamp=timestamp, actions=tuple(read_commit(listing.commits[version])))

@@ -1,7 +1,7 @@
 """Listing of `_delta_log`: commits, compacted commits and complete checkpoints, by version.
 
-Serves "Delta Log Entries" and "Checkpoints". A local directory is listed whole, so `_last_checkpoint`,
-which only spares a listing, is never needed: one that is stale, corrupt or missing changes nothing.
+Serves "Delta Log Entries" and "Checkpoints". A local directory is listed whole, so that `_last_checkpoint`, which
+only shortens a listing, is not needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def checkpoint_name(version: int) -> str:
 
 
 def v2_checkpoint_name(version: int, unique: uuid.UUID) -> str:
-    """Return the name of a V2 checkpoint of a version, its top level in JSON."""
+    """Return the name of a V2 checkpoint of a version with its top level in JSON."""
     return f"{version:020}.checkpoint.{unique}.json"
 
 
@@ -46,8 +46,8 @@ class Checkpoint:
     """One complete checkpoint.
 
     Attributes:
-        version: the table version it holds.
-        files: its top-level files: one, or every part in order.
+        version: its table version.
+        files: its top-level files: one, or all parts in order.
     """
 
     version: int
@@ -60,8 +60,8 @@ class LogListing:
 
     Attributes:
         commits: the commit file of each version, ascending.
-        checkpoints: complete checkpoints, newest first; of one version the single-file ones first.
-        compacted: files that hold the commits of a range of versions, by its first and last one.
+        checkpoints: complete checkpoints, newest first; of one version those with a single file first.
+        compacted: files with the commits of a range of versions, by its first and last version.
     """
 
     commits: dict[int, Path]
@@ -81,7 +81,7 @@ def list_log(table: Path) -> LogListing:
         table: the table's directory.
 
     Raises:
-        DeltaTableNotFoundError: there is no log, or nothing in it.
+        DeltaTableNotFoundError: there is no log, or it is empty.
     """
     log = table / LOG_DIRECTORY
     try:
@@ -110,6 +110,6 @@ def list_log(table: Path) -> LogListing:
             ordered = tuple(file for _, file in sorted(found.items()))
             checkpoints.append(Checkpoint(version=version, files=ordered))
     if not commits and not checkpoints:
-        raise DeltaTableNotFoundError("the _delta_log here holds no commit and no checkpoint", path=str(table))
+        raise DeltaTableNotFoundError("the _delta_log here contains no commit and no checkpoint", path=str(table))
     checkpoints.sort(key=lambda checkpoint: -checkpoint.version)
     return LogListing(commits=commits, checkpoints=tuple(checkpoints), compacted=compacted)

@@ -1,7 +1,7 @@
 """Removal of expired commits and checkpoints ("Metadata Cleanup").
 
-What stays is a checkpoint that can be read, and every commit from its version on. So each version since then can
-still be rebuilt, and readers that begin with the newest checkpoint never notice.
+The remaining log begins with a readable checkpoint and has every commit from its version on, so that each version
+since then can be rebuilt, and concurrent readers are not disturbed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _OF_A_VERSION: Final = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..+|(\d{20}
 def clean_up(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> int:
     """Remove the commits and checkpoints that are older than `delta.logRetentionDuration`, 30 days by default.
 
-    Nothing is removed where `delta.enableExpiredLogCleanup` is false, nor while no checkpoint makes it needless.
-    Versions from before that checkpoint can then no longer be read. Done twice, or by two at a time, it does no
-    harm, and a crash in the middle leaves a log that can be read.
+    Nothing is removed if `delta.enableExpiredLogCleanup` is false, or if no checkpoint replaces the expired
+    commits. Versions before that checkpoint can no longer be read. Several processes may clean up at a time, and a
+    crash leaves a readable log.
 
     Args:
         table: the table's directory.
         metadata: the metadata in force.
-        now_ms: the time to hold the commits against, in milliseconds since the epoch; now without.
+        now_ms: the current time in milliseconds since the epoch; None for the clock's.
 
     Returns:
-        How many files were removed.
+        The number of removed files.
 
     Raises:
         OSError: a file cannot be removed.
-        DeltaLogError: the log is damaged, or a property of the table that this depends on is malformed.
+        DeltaLogError: the log is damaged, or a table property is malformed.
     """
     configuration = metadata.configuration
     if not flag_property(configuration, "delta.enableExpiredLogCleanup", default=True):
@@ -56,19 +56,18 @@ def clean_up(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> i
     base = _oldest_to_keep(list_log(table), metadata, before - before % _DAY)
     if base is None:
         return 0
-    removed = 0
-    # The oldest first: a log that loses some of them only ever begins later.
-    for file in sorted(_files_before(table / LOG_DIRECTORY, base.version)):
+    # The oldest first: after a crash the log begins later, and has no gap.
+    expired = sorted(_files_before(table / LOG_DIRECTORY, base.version))
+    for file in expired:
         file.unlink(missing_ok=True)
-        removed += 1
-    for file in _unused_sidecars(table, now - now % _DAY - _DAY):
+    unused = _unused_sidecars(table, now - now % _DAY - _DAY)
+    for file in unused:
         file.unlink(missing_ok=True)
-        removed += 1
-    return removed
+    return len(expired) + len(unused)
 
 
 def _oldest_to_keep(listing: LogListing, metadata: Metadata, midnight: int) -> Checkpoint | None:
-    """Return the checkpoint that the log shall begin with; None where there is nothing to remove."""
+    """Return the checkpoint with which the log will begin; None if there is nothing to remove."""
     times = commit_times(listing, metadata)
     expired = [version for version, at in times.items() if at <= midnight]
     if not expired:
@@ -81,7 +80,7 @@ def _oldest_to_keep(listing: LogListing, metadata: Metadata, midnight: int) -> C
             continue
         if version <= oldest:
             return None
-        # Without the commits before it this one has the time of its file, and so must have it now.
+        # Without the commits before it the version has the time of its file, which must be its time now.
         moved = (first_in_commit is None or version < first_in_commit) and (
             version in listing.commits
             and times.get(version) != listing.commits[version].stat().st_mtime_ns // 1_000_000
@@ -103,23 +102,16 @@ def _is_readable(checkpoint: Checkpoint) -> bool:
 def _files_before(log: Path, version: int) -> Iterator[Path]:
     for file in log.iterdir():
         match = _OF_A_VERSION.fullmatch(file.name)
-        # A compacted file that begins with the checkpoint's own version is of no use any more.
+        # A compacted file that begins with the checkpoint's version is not needed either.
         if match is not None and int(match[1]) < version + (match[2] is not None):
             yield file
 
 
 def _unused_sidecars(table: Path, before: int) -> list[Path]:
     """Return the sidecars that no checkpoint names, except new ones, whose checkpoint may still be written."""
-    folder = table / LOG_DIRECTORY / SIDECARS
-    old = [file for file in _parquet_files(folder) if file.stat().st_mtime_ns // 1_000_000 < before]
+    files = sorted((table / LOG_DIRECTORY / SIDECARS).glob("*.parquet"))
+    old = [file for file in files if file.stat().st_mtime_ns // 1_000_000 < before]
     if not old:
         return []
     used = {file for checkpoint in list_log(table).checkpoints for file in sidecars(checkpoint)}
     return [file for file in old if file not in used]
-
-
-def _parquet_files(folder: Path) -> list[Path]:
-    try:
-        return sorted(file for file in folder.iterdir() if file.suffix == ".parquet")
-    except FileNotFoundError:
-        return []

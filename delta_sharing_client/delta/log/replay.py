@@ -81,7 +81,7 @@ class Replay:
             try:
                 state.apply(read_checkpoint(checkpoint))
             except DeltaLogError as error:
-                # An older checkpoint, or the commits alone, may give the same state.
+                # An older checkpoint, or the commits alone, may yield the same state.
                 damaged = damaged or error
                 continue
             self._check_complete(checkpoint, state)
@@ -105,19 +105,19 @@ class Replay:
         """Return the newest cached snapshot before `version` whose files have not changed since."""
         for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
             fingerprint, snapshot = self._snapshots[kept_version]
-            same = fingerprint == _fingerprint(kept_version, listing)  # never for one that has gone
+            same = fingerprint == _fingerprint(kept_version, listing)
             if same and _gap(kept_version + 1, version, listing) is None:
                 return snapshot
         return None
 
     def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
-        """Raise if a readable checkpoint lacks protocol or metadata, as its writer may have left out files too."""
+        """Raise if a readable checkpoint lacks protocol or metadata; its writer may have omitted files too."""
         needed = {"protocol": state.protocol, "metadata": state.metadata}
         missing = [name for name, action in needed.items() if action is None]
         if missing:
             raise DeltaLogError(
                 f"the checkpoint {checkpoint.files[0].name} lacks the {' and the '.join(missing)}, which every "
-                "checkpoint holds, and cannot be trusted; if the commits before it are still there, delete it",
+                "checkpoint must have; if the log still has the commits before it, delete the checkpoint",
                 path=str(self._table),
             )
 
@@ -167,7 +167,7 @@ def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int 
 
 
 def _fingerprint(version: int, listing: LogListing) -> _Fingerprint | None:
-    """Return the identity of a version's file; another one means that the table was deleted and created again.
+    """Return the identity of a version's file, which changes if the table is deleted and created again.
 
     None if the file was removed after the log was listed.
     """

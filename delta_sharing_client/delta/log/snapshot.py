@@ -97,7 +97,7 @@ class Snapshot:
     """The table at one version.
 
     Attributes:
-        version: the table version; -1 if there is no table, so that files, protocol and metadata are missing.
+        version: the table version; -1 if there is no table.
         timestamp: when it was committed, in milliseconds since the epoch.
         state: the replayed state; must not be changed.
         table_path: the table's directory.

@@ -1,4 +1,4 @@
-"""Refusing symbolic links below a table's directory, so that no file outside is read, replaced or removed."""
+"""Checks for symbolic links below a table's directory, so that no file outside is read, replaced or removed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError
 
-#: The tag of a directory junction, the link between folders that any Windows user can make.
+#: The tag of a directory junction, a link between folders on Windows.
 _JUNCTION: Final = 0xA0000003
 
 
 def refuse_links(table: Path, *names: str) -> None:
-    """Raise if a folder below a table's directory, or anything in it, is a link.
+    """Raise if a folder below a table's directory, or a file or folder in it, is a link.
 
     Args:
         table: the table's directory, with its own links resolved.
-        names: the folders to look through, relative to it; the whole directory without.
+        names: the folders to check, relative to the directory; by default the whole directory.
 
     Raises:
         DeltaLogError: there is a link, or a folder cannot be listed.
@@ -42,7 +42,7 @@ def refuse_links(table: Path, *names: str) -> None:
 
 
 class LinkCheck:
-    """Refuses files of a table that are reached through a link; each folder is looked at once.
+    """Refuses files of a table that are reached through a link; each folder is checked once.
 
     Args:
         table: the table's directory, with its own links resolved.
@@ -53,11 +53,7 @@ class LinkCheck:
         self._checked = {table}
 
     def folder(self, folder: Path) -> None:
-        """Raise if a folder, or one between it and the table's directory, is a link.
-
-        Raises:
-            DeltaLogError: it is, or it lies outside the table's directory.
-        """
+        """Raise `DeltaLogError` if a folder or one above it is a link, or is outside the table's directory."""
         if folder in self._checked:
             return
         if self._table not in folder.parents or folder.name == "..":
@@ -67,17 +63,13 @@ class LinkCheck:
         self._checked.add(folder)
 
     def file(self, file: Path) -> None:
-        """Raise if a file, or a folder between it and the table's directory, is a link.
-
-        Raises:
-            DeltaLogError: it is, or it lies outside the table's directory.
-        """
+        """Raise `DeltaLogError` if a file or a folder above it is a link, or is outside the table's directory."""
         self.folder(file.parent)
         _refuse(self._table, file)
 
 
 def is_link(path: Path) -> bool:
-    """Return whether a path is a symbolic link or a junction; a path that does not exist is none."""
+    """Return whether a path exists and is a symbolic link or a junction."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
 """Table features that this package can replay and write.
 
-Serves "Protocol Evolution" and "Table Features". A feature is refused for the operation that it concerns:
-files may be removed from a table whose CHECK constraints cannot be evaluated.
+Serves "Protocol Evolution" and "Table Features". A feature is refused only for operations that it concerns: files
+may be removed from a table whose CHECK constraints cannot be evaluated.
 """
 
 from __future__ import annotations
@@ -11,27 +11,17 @@ from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
 from delta_sharing_client.model.actions import Protocol
-from delta_sharing_client.model.reader_features import canonical_feature
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
+
+#: The feature of tables whose log may lack commits.
+CATALOG_MANAGED: Final = "catalogmanaged"
 
 #: The first versions that list features by name.
 READER_WITH_FEATURES: Final = 3
 WRITER_WITH_FEATURES: Final = 7
 
 #: Reader features whose logs are replayed.
-READABLE: Final = frozenset(
-    {
-        "columnmapping",
-        "deletionvectors",
-        "timestampntz",
-        "typewidening",
-        "v2checkpoint",
-        "vacuumprotocolcheck",
-        "variantshredding",
-        "varianttype",
-    }
-)
-#: Features of tables whose log may lack commits.
-_CATALOG: Final = "catalogmanaged"
+READABLE: Final = SUPPORTED_FEATURES - {CATALOG_MANAGED}
 #: Writer features that every commit respects.
 _WRITABLE: Final = READABLE | {
     "allowcolumndefaults",
@@ -80,15 +70,11 @@ def has_feature(protocol: Protocol, name: str) -> bool:
 
 
 def check_replay(protocol: Protocol, table: str) -> None:
-    """Raise if a log's protocol has an unknown requirement for readers.
-
-    Args:
-        protocol: the protocol in force.
-        table: the table's directory, for the message.
+    """Raise if this package cannot replay the log of a table.
 
     Raises:
-        UnsupportedFeatureError: it has unknown reader features; the message names all.
-        DeltaLogError: it needs a newer reader version.
+        UnsupportedFeatureError: the protocol has unknown reader features; the message names all.
+        DeltaLogError: the protocol needs a newer reader version.
     """
     if protocol.min_reader_version > READER_WITH_FEATURES:
         raise DeltaLogError(
@@ -96,11 +82,11 @@ def check_replay(protocol: Protocol, table: str) -> None:
             f"{READER_WITH_FEATURES}: upgrade delta-sharing-client",
             path=table,
         )
-    managed = [f for f in protocol.reader_features if canonical_feature(f) == _CATALOG]
+    managed = [f for f in protocol.reader_features if canonical_feature(f) == CATALOG_MANAGED]
     if managed:
         raise UnsupportedFeatureError(
-            f"{table}: the table cannot be read from its directory ({', '.join(managed)}): a catalog manages it, "
-            "and only that knows its newest versions; read it through the catalog, or have it shared",
+            f"{table}: the table cannot be read from its directory ({', '.join(managed)}): a catalog manages its "
+            "newest versions; read it through the catalog, or have it shared",
             features=managed,
         )
     _refuse(table, "read", [f for f in protocol.reader_features if canonical_feature(f) not in READABLE])
@@ -116,9 +102,9 @@ def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iter
         in_use: canonical names of the features about rows that the table's metadata uses.
 
     Raises:
-        UnsupportedFeatureError: it has unknown writer features, or features whose rules for new rows cannot be
-            checked; the message names all.
-        DeltaLogError: it needs a newer writer version.
+        UnsupportedFeatureError: the protocol has unknown writer features, or features whose rules for new rows
+            cannot be checked; the message names all.
+        DeltaLogError: the protocol needs a newer writer version.
     """
     if protocol.min_writer_version > WRITER_WITH_FEATURES:
         raise DeltaLogError(

@@ -23,10 +23,10 @@ _PART: Final = re.compile(r"([+-]?\d{1,9})\s+([a-z]+?)s?(?:\s+|$)")
 
 
 def parse_interval(text: str) -> timedelta:
-    """Return the length of an interval as Delta's properties write it: ``interval 1 day 12 hours``.
+    """Parse an interval of Delta's properties, such as ``interval 1 day 12 hours``.
 
     Raises:
-        ValueError: it is none, or has months or years, whose length is not fixed.
+        ValueError: the text is not an interval, or has months or years, whose length is not fixed.
     """
     rest = text.strip().lower().removeprefix("interval").strip()
     total = timedelta()
@@ -46,11 +46,7 @@ def parse_interval(text: str) -> timedelta:
 
 
 def interval_property(configuration: Mapping[str, str], name: str, default: timedelta) -> timedelta:
-    """Return a property that is an interval.
-
-    Raises:
-        DeltaLogError: it is set to something else.
-    """
+    """Return a property that is an interval; raise `DeltaLogError` if it has another value."""
     text = configuration.get(name)
     if text is None:
         return default
@@ -67,11 +63,7 @@ def flag_property(configuration: Mapping[str, str], name: str, *, default: bool 
 
 
 def number_property(configuration: Mapping[str, str], name: str, default: int) -> int:
-    """Return a property that is a number above zero.
-
-    Raises:
-        DeltaLogError: it is set to something else.
-    """
+    """Return a property that is a number above zero; raise `DeltaLogError` if it has another value."""
     text = configuration.get(name)
     if text is None:
         return default

@@ -14,7 +14,7 @@ from delta_sharing_client.delta.log.commit_checks import check_commit
 from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
-from delta_sharing_client.delta.log.snapshot import Snapshot
+from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
 
@@ -52,6 +52,19 @@ class CommitInfo:
     operation_parameters: Mapping[str, Any]
     raw: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, commit: Commit) -> CommitInfo:
+        """Return the provenance of a commit."""
+        raw: Mapping[str, Any] = next((dict(action.raw) for action in commit.actions if _is_info(action)), {})
+        operation = raw.get("operation")
+        return cls(
+            version=commit.version,
+            timestamp=commit.timestamp,
+            operation=None if operation is None else str(operation),
+            operation_parameters=dict(raw.get("operationParameters") or {}),
+            raw=raw,
+        )
+
 
 class OptimisticTransaction:
     """Reads a snapshot and commits on top of it; made by `DeltaLog.start_transaction`.
@@ -88,7 +101,7 @@ class OptimisticTransaction:
         commits (`delta.checkpointInterval`) a checkpoint follows.
 
         Args:
-            actions: what changes, as actions or as the objects of a commit's lines.
+            actions: the actions, or the objects of a commit's lines.
             operation: the operation, for the history.
             operation_parameters: its parameters, for the history.
             private: only the owner may read the commit file, and no checkpoint follows.
@@ -123,7 +136,7 @@ class OptimisticTransaction:
         if not written:
             raise CommitConflictError(
                 f"version {version} was committed by another writer meanwhile; nothing was written: read the "
-                "table again and commit on top of that",
+                "table again, and commit to its newest version",
                 path=str(table),
                 version=version,
             )
@@ -136,7 +149,7 @@ class OptimisticTransaction:
     ) -> dict[str, Any]:
         metadata = next((a for a in actions if isinstance(a, Metadata)), None) or self.snapshot.metadata
         now = int(time.time() * 1000)
-        info: dict[str, Any] = {}
+        info: dict[str, Any] = {} if self.read_version < 0 else {"readVersion": self.read_version}
         first = first_in_commit_version(metadata)
         if first is not None and version >= first:
             if self.read_version >= 0 and first_in_commit_version(self.snapshot.metadata) is None:
@@ -149,11 +162,8 @@ class OptimisticTransaction:
             "operationParameters": {
                 key: value if isinstance(value, str) else json.dumps(value) for key, value in parameters.items()
             },
-            "readVersion": self.read_version,
             "engineInfo": f"delta-sharing-client/{__version__}",
         }
-        if self.read_version < 0:
-            del info["readVersion"]
         given = next((dict(action.raw) for action in actions if _is_info(action)), {})
         return info | given
 
