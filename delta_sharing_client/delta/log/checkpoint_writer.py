@@ -43,13 +43,8 @@ _ROWS_PER_SIDECAR: Final = 50_000
 def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
     """Write a checkpoint of a committed version, and `_last_checkpoint` after it.
 
-    Tombstones older than `delta.deletedFileRetentionDuration` (7 days by default) are left out. A table
+    Tombstones older than `delta.deletedFileRetentionDuration` (7 days by default) at `now_ms` are omitted. A table
     whose `delta.checkpointPolicy` is `v2` has V2 checkpoints. A checkpoint may be written twice.
-
-    Args:
-        table: the table's directory.
-        snapshot: the version.
-        now_ms: the current time in milliseconds since the epoch, for the age of tombstones; None for the clock's.
 
     Returns:
         The checkpoint's top-level file.

@@ -29,9 +29,6 @@ _TYPED: Final = "stats_parsed"
 def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
     """Yield the actions of a checkpoint, those of its sidecars included.
 
-    Args:
-        checkpoint: a complete checkpoint.
-
     Raises:
         DeltaLogError: a file of it is missing or damaged.
     """

@@ -42,18 +42,18 @@ def check_commit(
     metadata: Metadata | None,
     table: str,
     allow_absolute_paths: bool,
-) -> tuple[Protocol, Metadata]:
+) -> Metadata:
     """Check the actions of one commit by the protocol's rules.
 
     Args:
         actions: the actions of the commit.
-        protocol: the protocol in force before; None for the first commit of a table.
-        metadata: the metadata in force before; None for the first commit of a table.
+        protocol: the protocol before it; None for the first commit of a table.
+        metadata: the metadata before it; None for the first commit of a table.
         table: the table's directory, for messages.
         allow_absolute_paths: whether files may be named by absolute paths.
 
     Returns:
-        The protocol and the metadata in force after the commit.
+        The metadata after the commit.
 
     Raises:
         DeltaLogError: a rule is broken.
@@ -76,7 +76,7 @@ def check_commit(
         raise DeltaLogError(f"the commit is refused: {error}", path=table) from None
     adds_rows = any(isinstance(action, AddFile) and action.data_change for action in actions)
     check_write(after, table, adds_rows=adds_rows, in_use=_features_about_rows(now))
-    return after, now
+    return now
 
 
 def _check_unique(actions: Sequence[Action]) -> None:

@@ -15,10 +15,7 @@ _LENIENT = frozenset({"stats", "userMetadata", "predicate", "name", "description
 
 
 def read_commit(file: Path) -> list[Action]:
-    """Return the actions of a commit (or of a JSON checkpoint) in the order written.
-
-    Args:
-        file: the commit file.
+    """Return the actions of a commit, or of a JSON checkpoint, in the order written.
 
     Raises:
         DeltaLogError: the file is missing, or a line of it is malformed.
@@ -35,14 +32,10 @@ def read_commit(file: Path) -> list[Action]:
 
 
 def parse_lines(lines: Iterable[bytes], *, where: str) -> Iterable[Action]:
-    """Yield the actions of newline-delimited JSON.
-
-    Args:
-        lines: the lines, with or without line ends; blank lines are skipped.
-        where: the name of the file, for errors.
+    """Yield the actions of newline-delimited JSON; blank lines are skipped.
 
     Raises:
-        DeltaLogError: a line is no JSON object, or an action in it is malformed.
+        DeltaLogError: a line is not a JSON object, or an action in it is malformed; the message has `where`.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():

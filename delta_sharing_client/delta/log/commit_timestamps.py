@@ -24,7 +24,7 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
 
     Args:
         listing: the log.
-        metadata: the table's metadata, which enables in-commit timestamps.
+        metadata: the table's metadata, which may enable in-commit timestamps.
         up_to: the last version; None for all.
 
     Raises:

@@ -62,6 +62,14 @@ def _temporary_file(target: Path, data: bytes, *, private: bool) -> Iterator[Pat
         remove_quietly(temporary)
 
 
+def write_durably(file: Path, data: bytes | memoryview) -> None:
+    """Write a file and fsync it; after a crash it may be incomplete."""
+    with file.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
     """Create a file with its whole content atomically, unless it exists.
 

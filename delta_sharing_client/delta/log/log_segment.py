@@ -75,10 +75,7 @@ class LogListing:
 
 
 def list_log(table: Path) -> LogListing:
-    """List the log of a table.
-
-    Args:
-        table: the table's directory.
+    """List the log of a table in a directory.
 
     Raises:
         DeltaTableNotFoundError: there is no log, or it is empty.

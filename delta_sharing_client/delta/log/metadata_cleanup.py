@@ -35,11 +35,6 @@ def clean_up(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> i
     commits. Versions before that checkpoint can no longer be read. Several processes may clean up at a time, and a
     crash leaves a readable log.
 
-    Args:
-        table: the table's directory.
-        metadata: the metadata in force.
-        now_ms: the current time in milliseconds since the epoch; None for the clock's.
-
     Returns:
         The number of removed files.
 

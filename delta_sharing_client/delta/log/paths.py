@@ -54,11 +54,7 @@ def encode_uuid(value: uuid.UUID) -> str:
 
 
 def resolve_path(table: Path, uri: str) -> Path:
-    """Return the local path that a URI of the log names; links are not followed and nothing is opened.
-
-    Args:
-        table: the table's directory.
-        uri: the path as written in the log.
+    """Return the local path of a URI in the log of a table in a directory; links are not followed.
 
     Raises:
         DeltaLogError: the URI names another file system.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -70,27 +71,34 @@ class Replay:
             return snapshot
 
     def _replay(self, version: int, listing: LogListing) -> LogState:
-        base = self._kept_base(version, listing)
-        if base is not None:
-            return _apply_commits(base.state.copy(), base.version + 1, version, listing)
         damaged: DeltaLogError | None = None
-        for checkpoint in listing.checkpoints:
-            if checkpoint.version > version or _gap(checkpoint.version + 1, version, listing) is not None:
+        for base in self._bases(version, listing):
+            first = 0 if base is None else base.version + 1
+            files, gap = _files(first, version, listing)
+            if gap is not None:
                 continue
-            state = LogState()
-            try:
-                state.apply(read_checkpoint(checkpoint))
-            except DeltaLogError as error:
-                # An older checkpoint, or the commits alone, may yield the same state.
-                damaged = damaged or error
-                continue
-            self._check_complete(checkpoint, state)
-            return _apply_commits(state, checkpoint.version + 1, version, listing)
-        if _gap(0, version, listing) is None:
-            return _apply_commits(LogState(), 0, version, listing)
-        if damaged is not None:
-            raise damaged
-        raise self._gap_error(version, listing)
+            state = base.state.copy() if isinstance(base, Snapshot) else LogState()
+            if isinstance(base, Checkpoint):
+                try:
+                    state.apply(read_checkpoint(base))
+                except DeltaLogError as error:
+                    # An older checkpoint, or the commits alone, may yield the same state.
+                    damaged = damaged or error
+                    continue
+                self._check_complete(base, state)
+            for file in files:
+                state.apply(read_commit(file))
+            return state
+        raise damaged or self._gap_error(version, listing)
+
+    def _bases(self, version: int, listing: LogListing) -> Iterator[Snapshot | Checkpoint | None]:
+        """Yield the states from which a version may be rebuilt, the best first; None for the empty table."""
+        for kept in sorted((v for v in self._snapshots if v < version), reverse=True):
+            fingerprint, snapshot = self._snapshots[kept]
+            if fingerprint == _fingerprint(kept, listing):
+                yield snapshot
+        yield from (checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= version)
+        yield None
 
     def _time_without_commit(self, version: int, listing: LogListing) -> int:
         """Return the time of a version without a commit file: that of its checkpoint or compacted file."""
@@ -100,15 +108,6 @@ class Replay:
             with contextlib.suppress(FileNotFoundError):
                 return file.stat().st_mtime_ns // 1_000_000
         raise self._cleaned_up(version)
-
-    def _kept_base(self, version: int, listing: LogListing) -> Snapshot | None:
-        """Return the newest cached snapshot before `version` whose files have not changed since."""
-        for kept_version in sorted((v for v in self._snapshots if v < version), reverse=True):
-            fingerprint, snapshot = self._snapshots[kept_version]
-            same = fingerprint == _fingerprint(kept_version, listing)
-            if same and _gap(kept_version + 1, version, listing) is None:
-                return snapshot
-        return None
 
     def _check_complete(self, checkpoint: Checkpoint, state: LogState) -> None:
         """Raise if a readable checkpoint lacks protocol or metadata; its writer may have omitted files too."""
@@ -126,24 +125,13 @@ class Replay:
         oldest = min(listing.commits, default=None)
         if oldest != 0 and (usable is None or version < usable):
             return self._cleaned_up(version)
-        gap = _gap((oldest or 0) if usable is None else usable + 1, version, listing)
+        _, gap = _files((oldest or 0) if usable is None else usable + 1, version, listing)
         return DeltaLogError(f"the log has a gap: the commit of version {gap} is missing", path=str(self._table))
 
     def _cleaned_up(self, version: int) -> VersionNotFoundError:
         return VersionNotFoundError(
             f"version {version} can no longer be rebuilt: the log has been cleaned up", path=str(self._table)
         )
-
-
-def _apply_commits(state: LogState, first: int, last: int, listing: LogListing) -> LogState:
-    for file in _files(first, last, listing)[0]:
-        state.apply(read_commit(file))
-    return state
-
-
-def _gap(first: int, last: int, listing: LogListing) -> int | None:
-    """Return the first version of a range that is in no commit file and no compacted file."""
-    return _files(first, last, listing)[1]
 
 
 def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int | None]:

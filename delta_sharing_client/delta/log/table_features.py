@@ -6,7 +6,7 @@ may be removed from a table whose CHECK constraints cannot be evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set
 from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError, UnsupportedFeatureError
@@ -92,11 +92,11 @@ def check_replay(protocol: Protocol, table: str) -> None:
     _refuse(table, "read", [f for f in protocol.reader_features if canonical_feature(f) not in READABLE])
 
 
-def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iterable[str]) -> None:
+def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Set[str]) -> None:
     """Raise if this package cannot commit to a table.
 
     Args:
-        protocol: the protocol in force after the commit.
+        protocol: the protocol after the commit.
         table: the table's directory, for the message.
         adds_rows: whether the commit adds files with new rows.
         in_use: canonical names of the features about rows that the table's metadata uses.
@@ -112,11 +112,10 @@ def check_write(protocol: Protocol, table: str, *, adds_rows: bool, in_use: Iter
             f"{WRITER_WITH_FEATURES}: upgrade delta-sharing-client",
             path=table,
         )
-    features = writer_features(protocol)
-    _refuse(table, "committed to", [f for f in features if canonical_feature(f) not in _WRITABLE | _ABOUT_ROWS])
+    features = {feature: canonical_feature(feature) for feature in writer_features(protocol)}
+    _refuse(table, "committed to", [f for f, name in features.items() if name not in _WRITABLE | _ABOUT_ROWS])
     if adds_rows:
-        used = frozenset(in_use)
-        _refuse(table, "given new rows", [f for f in features if canonical_feature(f) in used])
+        _refuse(table, "given new rows", [f for f, name in features.items() if name in in_use])
 
 
 def _refuse(table: str, verb: str, names: list[str]) -> None:

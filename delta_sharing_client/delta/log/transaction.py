@@ -117,7 +117,7 @@ class OptimisticTransaction:
         table = self._log.table_path
         typed = [_typed(action) for action in actions]
         before = self.snapshot.state
-        _, metadata = check_commit(
+        metadata = check_commit(
             typed,
             protocol=before.protocol,
             metadata=before.metadata,
@@ -149,7 +149,7 @@ class OptimisticTransaction:
     ) -> dict[str, Any]:
         metadata = next((a for a in actions if isinstance(a, Metadata)), None) or self.snapshot.metadata
         now = int(time.time() * 1000)
-        info: dict[str, Any] = {} if self.read_version < 0 else {"readVersion": self.read_version}
+        info: dict[str, Any] = {}
         first = first_in_commit_version(metadata)
         if first is not None and version >= first:
             if self.read_version >= 0 and first_in_commit_version(self.snapshot.metadata) is None:
@@ -164,6 +164,8 @@ class OptimisticTransaction:
             },
             "engineInfo": f"delta-sharing-client/{__version__}",
         }
+        if self.read_version >= 0:
+            info["readVersion"] = self.read_version
         given = next((dict(action.raw) for action in actions if _is_info(action)), {})
         return info | given
 

@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.durable_files import (
-    make_directories,
-    remove_quietly,
-    sync_directory,
-    writing,
-)
+from delta_sharing_client.delta.log.durable_files import make_directories, writing
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.mirror.known_files import Comparison, compare
 from delta_sharing_client.delta.mirror.state import (
@@ -33,7 +28,15 @@ from delta_sharing_client.delta.mirror.verify import verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
-from delta_sharing_client.delta.table.local_table import check_directory, download, list_files
+from delta_sharing_client.delta.table.local_table import (
+    check_directory,
+    download,
+    finish,
+    is_unfinished,
+    list_files,
+    record_unfinished,
+    unfinished_format,
+)
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile, FileAction
@@ -46,8 +49,6 @@ from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest, ask_aga
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-#: Exists while a sync writes files, and after a sync that failed.
-_UNFINISHED: Final = "pending.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +106,7 @@ def exclusive(directory: Path) -> Iterator[bool]:
 
 @dataclass(frozen=True)
 class Syncer:
-    """Brings one mirror up to date.
-
-    Attributes:
-        rest: the server.
-        storage: opens the files.
-        table: the shared table.
-        directory: the mirror's directory.
-        progress: show a progress bar; None to show it in a terminal or notebook only.
-    """
+    """Brings the mirror of a table in a directory up to date."""
 
     rest: RestClient
     storage: StorageReader
@@ -128,7 +121,7 @@ class Syncer:
         check_source(log.snapshot(), self.table, self.directory)
         with exclusive(self.directory) as locked:
             for attempt in range(1, _ATTEMPTS + 1):
-                failed_before = self._unfinished.exists()
+                failed_before = is_unfinished(self.directory)
                 try:
                     result = self._sync(log, at_version, every_version=every_version, repair=repair)
                 except CommitConflictError:
@@ -139,13 +132,9 @@ class Syncer:
                 if locked:
                     if failed_before:
                         result = replace(result, collected=clean_up(log))
-                    remove_quietly(self._unfinished)
+                    finish(self.directory)
                 return result
         raise AssertionError("unreachable")
-
-    @property
-    def _unfinished(self) -> Path:
-        return self.directory / PRIVATE_FOLDER / _UNFINISHED
 
     def _sync(self, log: DeltaLog, at_version: int | None, *, every_version: bool, repair: bool) -> SyncResult:
         snapshot = log.snapshot()
@@ -180,7 +169,7 @@ class Syncer:
         known_format = response_format(snapshot)
         answer = ask_again(
             QueryRequest(formats=ANY_FORMAT, version=version),
-            known_format,
+            known_format or unfinished_format(self.directory),
             lambda request: list_files(self.rest, self.table, request),
         )
         reached = next((v for v in (answer.version, version, seen) if v is not None), None)
@@ -196,7 +185,7 @@ class Syncer:
         stored = self._fetch(snapshot, answer, compared)
         local, committed = snapshot.version, 0
         if reached != shared_version(snapshot) or head or compared.new or compared.renamed or compared.gone:
-            self._begin()
+            record_unfinished(self.directory, answer.protocol.response_format)
             actions = [*head, *_actions(compared, reached, stored)]
             parameters = {"table": self.table.full_name, "sharedVersion": reached}
             local, committed = transaction.commit(actions, "SYNC", parameters), 1
@@ -236,7 +225,7 @@ class Syncer:
                 missing.append(remote)
         if not missing:
             return known
-        self._begin()
+        record_unfinished(self.directory, answer.protocol.response_format)
         fetched = download(
             self.rest, self.storage, self.table, answer, missing, self.directory, progress=self.progress
         )
@@ -248,13 +237,6 @@ class Syncer:
                     path=str(self.directory),
                 )
         return known | fetched
-
-    def _begin(self) -> None:
-        """Record that files are written; the record is removed at the end of the sync."""
-        with writing("the mirror's directory", self.directory):
-            if not self._unfinished.exists():
-                self._unfinished.touch()
-                sync_directory(self._unfinished.parent)
 
 
 def _exists(file: Path, size: int) -> bool:

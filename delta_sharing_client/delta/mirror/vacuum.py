@@ -38,12 +38,7 @@ class VacuumResult:
 
 
 def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumResult:
-    """Remove the files that only versions older than the retention period need.
-
-    Args:
-        log: the mirror's log.
-        retain: the retention period; a version counts from the time at which it was replaced.
-        dry_run: count the files without removing them.
+    """Remove, or in a dry run count, the files that only versions replaced before the retention period need.
 
     Raises:
         DeltaLogError: the log is damaged, the directory contains a link, or a file cannot be removed.

@@ -51,15 +51,7 @@ class Verification:
 
 
 def verify_files(snapshot: Snapshot, directory: Path) -> Verification:
-    """Read all files of a version and compare them with the log.
-
-    Args:
-        snapshot: the version.
-        directory: the mirror's directory.
-
-    Raises:
-        DeltaLogError: a folder of the mirror is a link.
-    """
+    """Read all files of a version and compare them with the log; raise `DeltaLogError` if a folder is a link."""
     links = LinkCheck(directory)
     files = all_stored_files(snapshot)
     for path in files:

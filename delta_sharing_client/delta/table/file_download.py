@@ -6,7 +6,6 @@ A file is written under a temporary name in a private folder, checked, fsynced a
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +18,7 @@ from delta_sharing_client.delta.log.durable_files import (
     make_directories,
     remove_quietly,
     sync_directory,
+    write_durably,
     writing,
 )
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, is_link
@@ -194,7 +194,7 @@ class _Transfers:
 
     def _fetch_whole(self, file: RemoteFile, temporary: Path) -> int:
         data = memoryview(self._storage.fetch(file.url, file.file_id, file.size, self._load) or b"").cast("B")
-        _write_durably(temporary, data)
+        write_durably(temporary, data)
         self._events.put(len(data))
         return len(data)
 
@@ -213,7 +213,7 @@ class _Transfers:
         where = file_range(vector, file.file_id)
         data = bytes(self._storage.fetch(file.url, file.file_id, load=self._load, byte_range=where))
         decode_stored(data, vector, file.file_id)
-        _write_durably(temporary, _VERSION_BYTE + data)
+        write_durably(temporary, _VERSION_BYTE + data)
         return len(data)
 
 
@@ -236,13 +236,6 @@ def _check(file: RemoteFile, temporary: Path) -> None:
         remove_quietly(temporary)
         remove_quietly(note_of(temporary))
         raise DataError(problem, file_id=file.file_id)
-
-
-def _write_durably(file: Path, data: bytes | memoryview) -> None:
-    with file.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _stored(file: RemoteFile, written: Path, fetched: int) -> StoredFile:

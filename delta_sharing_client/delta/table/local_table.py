@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta.log import DeltaLog
-from delta_sharing_client.delta.log.durable_files import make_directories, remove_quietly, replace_file, writing
+from delta_sharing_client.delta.log.durable_files import (
+    make_directories,
+    remove_quietly,
+    sync_directory,
+    write_durably,
+    writing,
+)
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.table.file_download import (
@@ -33,8 +39,8 @@ from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import QueryRequest
 
-#: The response format in which the files of an unfinished table were listed.
-_FORMAT_FILE: Final = "listed.json"
+#: Exists while files are written, and after a run that failed. Earlier releases stored a list of paths in it.
+_UNFINISHED: Final = "pending.json"
 #: Names in a table's directory: hidden ones, data files, folders of partitions, deletion vectors.
 _TABLE_NAMES: Final = re.compile(rf"[_.].*|.*\.parquet|.*=.*|{VECTORS}", re.DOTALL)
 
@@ -104,50 +110,43 @@ def download(
     *,
     progress: bool | None,
 ) -> dict[str, StoredFile]:
-    """Fetch files of an answer that are not in a table's directory; see `fetch_files`.
-
-    Args:
-        rest: the server, which renews expired URLs.
-        storage: opens the files.
-        table: the shared table.
-        answer: the answer that lists the files.
-        files: the files.
-        directory: the local table's directory.
-        progress: show a progress bar; None to show it in a terminal or notebook only.
-
-    Returns:
-        The files by their paths.
-    """
+    """Fetch files of an answer into a table's directory, with a progress bar; see `fetch_files`."""
     by_path = {file.path: file for file in files}
     renewer = UrlRenewer(rest, table, answer, (file.expiration_timestamp for file in answer.items))
     with byte_progress(sum(file.size for file in by_path.values()), progress, table.name) as advance:
         return fetch_files(storage, directory, list(by_path.values()), refresh=renewer, advance=advance)
 
 
-def record_format(directory: Path, response_format: ResponseFormat) -> None:
-    """Record the response format in which an unfinished table's files are listed, for a run after a crash.
+def record_unfinished(directory: Path, response_format: ResponseFormat) -> None:
+    """Record that files are written to a directory, and the response format on which their names depend.
 
     Raises:
         DeltaLogError: it cannot be written.
     """
+    folder = directory / PRIVATE_FOLDER
     with writing("the data", directory):
-        make_directories(directory / PRIVATE_FOLDER)
-        record = json.dumps({"responseFormat": response_format}).encode()
-        replace_file(directory / PRIVATE_FOLDER / _FORMAT_FILE, record)
+        make_directories(folder)
+        write_durably(folder / _UNFINISHED, json.dumps({"responseFormat": response_format}).encode())
+        sync_directory(folder)
 
 
-def recorded_format(directory: Path) -> ResponseFormat | None:
-    """Return the response format in which an unfinished table's files were listed; None if it is not recorded."""
+def is_unfinished(directory: Path) -> bool:
+    """Return whether an earlier run failed while it wrote files to a directory."""
+    return (directory / PRIVATE_FOLDER / _UNFINISHED).exists()
+
+
+def unfinished_format(directory: Path) -> ResponseFormat | None:
+    """Return the response format of the files of a failed run; None if it is not recorded."""
     try:
-        found = json.loads((directory / PRIVATE_FOLDER / _FORMAT_FILE).read_bytes())["responseFormat"]
+        found = json.loads((directory / PRIVATE_FOLDER / _UNFINISHED).read_bytes())["responseFormat"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return "parquet" if found == "parquet" else "delta" if found == "delta" else None
 
 
-def remove_private(directory: Path) -> None:
-    """Remove the folder for unfinished files if it is empty."""
-    remove_quietly(directory / PRIVATE_FOLDER / _FORMAT_FILE)
+def finish(directory: Path) -> None:
+    """Remove the record of unfinished files, and the folders for them if they are empty."""
+    remove_quietly(directory / PRIVATE_FOLDER / _UNFINISHED)
     for folder in (directory / PRIVATE_FOLDER / PARTIAL, directory / PRIVATE_FOLDER):
         with contextlib.suppress(OSError):
             folder.rmdir()

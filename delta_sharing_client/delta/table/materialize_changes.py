@@ -21,10 +21,10 @@ from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayou
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import (
     download,
+    finish,
     new_log,
-    record_format,
-    recorded_format,
-    remove_private,
+    record_unfinished,
+    unfinished_format,
 )
 from delta_sharing_client.delta.table.materialize_snapshot import Materialized
 from delta_sharing_client.errors import ProtocolError
@@ -74,16 +74,16 @@ def materialize_changes(
     what = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
-    answer = ask_again(request, recorded_format(path), lambda asked: rest.table_changes(table, asked))
+    answer = ask_again(request, unfinished_format(path), lambda asked: rest.table_changes(table, asked))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
     commits = _Commits(what, table, history, answer, request)
     files = [file for version in commits.files.values() for file in version]
-    record_format(path, answer.protocol.response_format)
+    record_unfinished(path, answer.protocol.response_format)
     remote = (part for file in files for part in file.remote_files())
     stored = download(rest, storage, table, answer, remote, path, progress=progress)
     commits.write(path, stored)
-    remove_private(path)
+    finish(path)
     return Materialized(
         path=path,
         version=commits.last,

@@ -13,11 +13,11 @@ from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_m
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import (
     download,
+    finish,
     list_files,
     new_log,
-    record_format,
-    recorded_format,
-    remove_private,
+    record_unfinished,
+    unfinished_format,
 )
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
@@ -83,7 +83,7 @@ def materialize_snapshot(
     urls = data == "urls"
     log = new_log(directory, allow_absolute_paths=urls)
     path = log.table_path
-    answer = ask_again(request, recorded_format(path), lambda asked: list_files(rest, table, asked))
+    answer = ask_again(request, unfinished_format(path), lambda asked: list_files(rest, table, asked))
     layout = LocalLayout(answer.protocol, answer.metadata)
     files = [layout.file(action) for action in answer.items]
     now = now_in_ms()
@@ -91,7 +91,7 @@ def materialize_snapshot(
     if urls:
         adds = [file.add_by_url(now_ms=now) for file in files]
     else:
-        record_format(path, answer.protocol.response_format)
+        record_unfinished(path, answer.protocol.response_format)
         remote = (part for file in files for part in file.remote_files())
         stored = download(rest, storage, table, answer, remote, path, progress=progress)
         adds = [file.add(stored, now_ms=now) for file in files]
@@ -109,7 +109,7 @@ def materialize_snapshot(
             stacklevel=3,
         )
     else:
-        remove_private(path)
+        finish(path)
     return Materialized(
         path=path,
         version=version,

@@ -21,7 +21,7 @@ from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.log import metadata_cleanup as cleanup
 from delta_sharing_client.delta.log import replay as replay_module
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
-from delta_sharing_client.delta.log.log_segment import list_log
+from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import clean_up
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
@@ -296,14 +296,13 @@ def test_a_listing_from_before_the_clean_up(tmp_path: Path, in_commit: bool) -> 
 def test_a_version_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = aged(tmp_path)
     listing = list_log(log.table_path)
-    original = replay_module._apply_commits
+    original = replay_module.commit_times
 
-    def then_gone(*args: Any) -> Any:
-        state = original(*args)
-        assert clean_up(log.table_path, state.metadata, now_ms=NOW) > 0
-        return state
+    def after_clean_up(listing: LogListing, metadata: Any, **options: Any) -> Any:
+        assert clean_up(log.table_path, metadata, now_ms=NOW) > 0
+        return original(listing, metadata, **options)
 
-    monkeypatch.setattr(replay_module, "_apply_commits", then_gone)
+    monkeypatch.setattr(replay_module, "commit_times", after_clean_up)
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
         Replay(log.table_path, allow_absolute_paths=False).load(2, listing)
 

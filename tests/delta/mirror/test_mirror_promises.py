@@ -104,7 +104,7 @@ def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_
     result = mirror.sync(progress=False)
     assert size - 1_100_000 <= result.bytes_fetched < size - 500_000
     assert mirror.verify().ok
-    assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock", "partial"]
+    assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock"]
 
 
 def fetch(storage: Any, directory: Path, share: Share, url: SecretUrl, counts: list[int]) -> None:

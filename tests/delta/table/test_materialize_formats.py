@@ -35,7 +35,7 @@ def test_it_goes_on_in_the_format_that_it_began_in(
         with SharingClient(server.profile, options=one_by_one) as client, pytest.raises(FileGoneError):
             source(client).materialize(target, progress=False)
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
-    note = json.loads((target / "_delta_sharing" / "listed.json").read_text())
+    note = json.loads((target / "_delta_sharing" / "pending.json").read_text())
     assert note == {"responseFormat": "parquet"}
     (tmp_path / "away").rename(table.root / "f3")
     if gained:  # then the other format it is, and every file is fetched

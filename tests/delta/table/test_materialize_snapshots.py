@@ -165,7 +165,7 @@ def test_a_disk_that_takes_no_more(
         raise OSError(code, os.strerror(code))
 
     if where == "write":
-        monkeypatch.setattr(file_download, "_write_durably", fail)
+        monkeypatch.setattr(file_download, "write_durably", fail)
     else:
         monkeypatch.setattr(os, where, fail)
     kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else DeltaLogError
