@@ -130,6 +130,6 @@ class LogWriter:
 
 
 def open_log(table: Path) -> DeltaLog:
-    """Open a log as a new process would, with nothing kept of what was read before."""
+    """Open a log like a new process, without a cache."""
     DeltaLog.clear_cache()
     return DeltaLog.for_table(table)

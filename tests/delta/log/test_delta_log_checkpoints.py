@@ -148,7 +148,7 @@ def test_checkpoint_without_protocol_is_refused(log_of_five: LogWriter) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"version": 99, "size": 1}', '{"version": 2, "parts": 7}', "[]"])
-def test_last_checkpoint_decides_nothing(log_of_five: LogWriter, content: str) -> None:
+def test_last_checkpoint_file_is_not_used(log_of_five: LogWriter, content: str) -> None:
     log_of_five.parquet(f"{2:020}.checkpoint.parquet", STATE)
     (log_of_five.log / "_last_checkpoint").write_text(content)
     forget(log_of_five, 0, 1)
@@ -275,7 +275,7 @@ def test_statistics_kept_as_columns_only(tmp_path: Path) -> None:
     assert "stats_parsed" not in after.raw
 
 
-def test_deltalake_checkpoint_says_what_its_commits_said(tmp_path: Path) -> None:
+def test_deltalake_checkpoint_equals_its_commits(tmp_path: Path) -> None:
     table = tmp_path / "table"
     for version in range(4):
         write_deltalake(
@@ -297,7 +297,7 @@ def test_deltalake_checkpoint_says_what_its_commits_said(tmp_path: Path) -> None
         assert json.loads(one.stats or "") == json.loads(other.stats or "")
 
 
-def test_compacted_commits_stand_in_for_commits_that_are_gone(writer: LogWriter) -> None:
+def test_compacted_commits_replace_removed_commits(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(), add("a")])
     writer.commit(1, [add("b")])
     writer.commit(2, [remove("a"), add("c")])

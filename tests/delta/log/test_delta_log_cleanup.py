@@ -55,7 +55,7 @@ def grow(
 
 
 def names(log: DeltaLog) -> list[str]:
-    """What lies in the log, with short numbers."""
+    """Return the names of the files of a log, with short version numbers."""
     found = (log.table_path / "_delta_log").iterdir()
     return sorted(path.name.replace("0" * 18, "") for path in found if path.name[0].isdigit())
 
@@ -73,7 +73,7 @@ def aged(tmp_path: Path, *, protocol: dict[str, Any] = PROTOCOL, **properties: s
 
 
 @pytest.mark.parametrize("protocol", [PROTOCOL, V2], ids=["classic", "v2"])
-def test_what_is_expired_goes(tmp_path: Path, protocol: dict[str, Any]) -> None:
+def test_expired_files_are_removed(tmp_path: Path, protocol: dict[str, Any]) -> None:
     policy = {"delta.checkpointPolicy": "v2"} if protocol is V2 else {}
     log = aged(tmp_path, protocol=protocol, **policy)
     before = {version: log.commit_timestamp(version) for version in range(8, 15)}
@@ -150,7 +150,7 @@ def test_properties(tmp_path: Path, properties: dict[str, str], first: int) -> N
     assert held(log) == ["f14.parquet"]
 
 
-def test_a_malformed_property_costs_no_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_property_does_not_fail_the_commit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = grow(open_log(tmp_path / "table"), range(4), **{"delta.logRetentionDuration": "a month"})
     with caplog.at_level(logging.WARNING):
         grow(log, [4])
@@ -158,7 +158,7 @@ def test_a_malformed_property_costs_no_commit(tmp_path: Path, caplog: pytest.Log
     assert "delta.logRetentionDuration" in caplog.text
 
 
-def test_a_checkpoint_that_cannot_be_read_counts_for_nothing(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_is_no_base_for_a_clean_up(tmp_path: Path) -> None:
     log = aged(tmp_path)
     folder = log.table_path / "_delta_log"
     checkpoint = folder / f"{8:020}.checkpoint.parquet"
@@ -171,7 +171,7 @@ def test_a_checkpoint_that_cannot_be_read_counts_for_nothing(tmp_path: Path) -> 
     assert held(log) == ["f14.parquet"]
 
 
-def test_a_log_with_a_gap_is_left_alone(tmp_path: Path) -> None:
+def test_log_with_a_gap_is_not_cleaned_up(tmp_path: Path) -> None:
     log = aged(tmp_path)
     (log.table_path / "_delta_log" / f"{9:020}.json").unlink()
     before = names(log)
@@ -185,8 +185,8 @@ def test_a_log_with_a_gap_is_left_alone(tmp_path: Path) -> None:
     assert names(log)[0] == "08.checkpoint.parquet"
 
 
-def test_times_do_not_move(tmp_path: Path) -> None:
-    """The time of a commit may come from the one before it, which has to stay then."""
+def test_clean_up_keeps_commit_times(tmp_path: Path) -> None:
+    """The time of a commit may depend on the commit before it, which must be kept then."""
     log = aged(tmp_path)
     age(log, 7, 35)
     age(log, 8, 36)
@@ -199,7 +199,9 @@ def test_times_do_not_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dies_after", range(10))
-def test_a_clean_up_that_dies(tmp_path: Path, dies_after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashed_clean_up_leaves_a_readable_log(
+    tmp_path: Path, dies_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = aged(tmp_path)
     described = log.snapshot().metadata
     original, calls = os.unlink, []
@@ -224,8 +226,8 @@ def test_a_clean_up_that_dies(tmp_path: Path, dies_after: int, monkeypatch: pyte
     assert clean_up(log.table_path, described, now_ms=NOW) == 9 - len(calls)
 
 
-def test_readers_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two clean up at a time, and readers open the log all the while, as new processes would."""
+def test_clean_up_does_not_disturb_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads clean up while readers open the log like new processes."""
     log = aged(tmp_path)
     described = log.snapshot().metadata
     copy = tmp_path / "copy"
@@ -277,8 +279,8 @@ IN_COMMIT = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerF
 
 
 @pytest.mark.parametrize("in_commit", [False, True], ids=["file times", "in-commit times"])
-def test_a_listing_from_before_the_clean_up(tmp_path: Path, in_commit: bool) -> None:
-    """Who listed the log before reads what is newest all the same, on top of a snapshot that has gone too."""
+def test_listing_before_a_clean_up_reads_the_newest_version(tmp_path: Path, in_commit: bool) -> None:
+    """A reader that listed the log before the clean-up still reads the newest version."""
     more = {"delta.enableInCommitTimestamps": "true"} if in_commit else {}
     log = aged(tmp_path, protocol=IN_COMMIT if in_commit else PROTOCOL, **more)
     listing = list_log(log.table_path)
@@ -293,7 +295,7 @@ def test_a_listing_from_before_the_clean_up(tmp_path: Path, in_commit: bool) -> 
             reader.load(2, listing)
 
 
-def test_a_version_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_removed_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = aged(tmp_path)
     listing = list_log(log.table_path)
     original = replay_module.commit_times
@@ -308,6 +310,6 @@ def test_a_version_that_goes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["delta.logRetentionDuration", "delta.deletedFileRetentionDuration"])
-def test_a_retention_beyond_all_time_costs_no_commit(tmp_path: Path, name: str) -> None:
+def test_huge_retention_keeps_all_commits(tmp_path: Path, name: str) -> None:
     log = grow(open_log(tmp_path / "table"), range(6), **{name: "interval 999999999 weeks"})
     assert held(log) == ["f5.parquet"]

@@ -40,7 +40,7 @@ def lines_of(log: DeltaLog, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_table_from_nothing(log: DeltaLog) -> None:
+def test_first_commit_creates_a_table(log: DeltaLog) -> None:
     assert log.table_exists
     assert log.commit([add("a"), {"txn": {"appId": "app", "version": 4}}]) == 1
     assert log.commit([remove("a"), add("b"), {"unheardOf": {"x": 1}}], "MERGE", {"how": ["so"], "why": "t"}) == 2
@@ -240,7 +240,7 @@ def test_in_commit_timestamps_grow(tmp_path: Path) -> None:
     assert next(iter(lines_of(log, 3)[0]["commitInfo"])) == "inCommitTimestamp"
 
 
-def test_in_commit_timestamps_that_begin_later(log: DeltaLog) -> None:
+def test_in_commit_timestamps_enabled_later(log: DeltaLog) -> None:
     listed = protocol(1, 7, writerFeatures=["inCommitTimestamp"])
     properties = {"delta.enableInCommitTimestamps": "true"}
     with pytest.raises(DeltaLogError, match=r"set .*EnablementVersion and .*EnablementTimestamp to it"):
@@ -295,7 +295,7 @@ def test_cached_logs_expire_after_their_last_use(log: DeltaLog, monkeypatch: pyt
     assert DeltaLog.for_table(log.table_path) is not first
 
 
-def test_update_takes_a_stale_snapshot_where_that_will_do(log: DeltaLog) -> None:
+def test_update_may_return_a_stale_snapshot(log: DeltaLog) -> None:
     assert log.update().version == 0
     log.commit([add("a")])
     assert log.update(staleness_acceptable=True).version == 0
@@ -325,7 +325,7 @@ def test_paths_with_special_characters(log: DeltaLog, name: str) -> None:
     assert resolve_path(log.table_path, file.path) == log.table_path / name
 
 
-def test_uuid_of_a_deletion_vector_there_and_back(tmp_path: Path) -> None:
+def test_uuid_of_a_deletion_vector_round_trip(tmp_path: Path) -> None:
     value = uuid.UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61")
     assert encode_uuid(value) == "^-aqEH.-t@S}K{vb[*k^"
     path = deletion_vector_path(tmp_path, DeletionVector("u", SecretUrl(f"dv{encode_uuid(value)}"), 34, 1))

@@ -197,7 +197,7 @@ def test_changes(writer: LogWriter) -> None:
 
 
 def test_kept_snapshots_follow_the_log(writer: LogWriter) -> None:
-    """What is replayed on top of a kept snapshot equals what is replayed from the start."""
+    """A replay on top of a cached snapshot equals a replay from the start."""
     rng = random.Random(7)
     alive: set[str] = set()
     log = None
@@ -220,7 +220,7 @@ def test_kept_snapshots_follow_the_log(writer: LogWriter) -> None:
         assert paths(log, version) == paths(open_log(writer.table), version)
 
 
-def test_table_made_again_at_the_same_place(writer: LogWriter) -> None:
+def test_table_created_again_in_the_same_directory(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata("old"), add("old")])
     writer.commit(1, [add("old2")])
     log = open_log(writer.table)
@@ -263,7 +263,7 @@ def test_deletion_vector_paths(tmp_path: Path) -> None:
 
 
 def test_against_deltalake(tmp_path: Path) -> None:
-    """Every version of a table that deltalake wrote has the files that deltalake says."""
+    """Every version of a table that deltalake wrote has the same files as in deltalake."""
     table = str(tmp_path / "table")
     rows = pa.table({"a": list(range(20)), "p": ["x y", "é/%", "", "z"] * 5})
     for _ in range(3):

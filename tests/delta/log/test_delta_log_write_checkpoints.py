@@ -26,7 +26,7 @@ def log_files(log: DeltaLog, pattern: str) -> list[str]:
 
 
 def state_of(snapshot: Snapshot) -> Any:
-    """Everything that replay knows, whether read from commits or from a checkpoint."""
+    """Return the state of a snapshot for comparison."""
 
     def plain(raw: Any) -> Any:
         return {k: v for k, v in raw.items() if v is not None and k not in ("dataChange", "stats")}
@@ -60,9 +60,7 @@ VECTOR |= {"sizeInBytes": 40, "cardinality": 6}
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 @pytest.mark.parametrize(("as_json", "as_struct"), [(True, False), (True, True), (False, True), (False, False)])
-def test_a_checkpoint_says_what_the_commits_say(
-    tmp_path: Path, policy: str, as_json: bool, as_struct: bool
-) -> None:
+def test_checkpoint_equals_the_commits(tmp_path: Path, policy: str, as_json: bool, as_struct: bool) -> None:
     log = open_log(tmp_path / "table")
     properties = {
         "delta.checkpointPolicy": policy,

@@ -42,7 +42,7 @@ def paths(log: DeltaLog, version: int | None = None) -> list[str]:
         {"checkpointMetadata": {"version": 0}},
     ],
 )
-def test_what_replay_does_not_need_may_be_anything(writer: LogWriter, line: dict[str, Any]) -> None:
+def test_fields_that_replay_does_not_need_may_have_any_type(writer: LogWriter, line: dict[str, Any]) -> None:
     writer.commit(0, [PROTOCOL, metadata(), line])
     writer.commit(1, [add("a", some_new_field=[1]) | line, line])
     log = open_log(writer.table)
@@ -51,14 +51,14 @@ def test_what_replay_does_not_need_may_be_anything(writer: LogWriter, line: dict
     assert [commit.version for commit in log.changes(0)] == [0, 1]
 
 
-def test_what_replay_needs_may_not(writer: LogWriter) -> None:
+def test_fields_that_replay_needs_are_checked(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(), {"add": ["a"]}])
     with pytest.raises(DeltaLogError, match=r"line 3: the action 'add' is not a JSON object"):
         open_log(writer.table).snapshot()
 
 
 @pytest.mark.parametrize("vector", ["u", [1], 7])
-def test_a_deletion_vector_that_is_none(writer: LogWriter, vector: Any) -> None:
+def test_empty_deletion_vector_is_null(writer: LogWriter, vector: Any) -> None:
     writer.commit(0, [PROTOCOL, metadata(), add("f", deletionVector=vector)])
     with pytest.raises(DeltaLogError, match="'deletionVector' is not an object"):
         open_log(writer.table).snapshot()
@@ -142,7 +142,9 @@ def test_a_file_added_again_after_its_removal(writer: LogWriter) -> None:
 
 
 @pytest.mark.parametrize(("missing", "kept"), [("protocol", metadata()), ("metadata", PROTOCOL)])
-def test_checkpoint_that_lacks_what_every_one_holds(writer: LogWriter, missing: str, kept: dict[str, Any]) -> None:
+def test_checkpoint_without_protocol_or_metadata_is_refused(
+    writer: LogWriter, missing: str, kept: dict[str, Any]
+) -> None:
     files = [add(str(n)) for n in range(11)]
     writer.commit(0, [PROTOCOL, metadata(), files[0]])
     for n in range(1, 11):
@@ -155,19 +157,21 @@ def test_checkpoint_that_lacks_what_every_one_holds(writer: LogWriter, missing: 
 
 
 @pytest.mark.parametrize(("missing", "kept"), [("protocol", metadata()), ("metadata", PROTOCOL)])
-def test_commits_that_lack_it(writer: LogWriter, missing: str, kept: dict[str, Any]) -> None:
+def test_commits_without_protocol_or_metadata_are_refused(
+    writer: LogWriter, missing: str, kept: dict[str, Any]
+) -> None:
     writer.commit(0, [kept, add("abc")])
     with pytest.raises(DeltaLogError, match="lacks the protocol or the metadata"):
         open_log(writer.table).snapshot()
 
 
-def test_a_reader_version_that_nobody_has(writer: LogWriter) -> None:
+def test_unknown_reader_version_is_refused(writer: LogWriter) -> None:
     writer.commit(0, [{"protocol": {"minReaderVersion": 99, "minWriterVersion": 2}}, metadata(), add("abc")])
     with pytest.raises(DeltaLogError, match="needs reader version 99"):
         open_log(writer.table).snapshot()
 
 
-def test_nothing_that_is_a_log(tmp_path: Path) -> None:
+def test_directory_without_a_log(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(DeltaTableNotFoundError, match="no _delta_log"):
         open_log(tmp_path).latest_version()
@@ -200,7 +204,7 @@ def test_a_staged_commit_is_no_commit(writer: LogWriter) -> None:
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
-def test_a_table_that_a_catalog_manages(writer: LogWriter, feature: str) -> None:
+def test_catalog_managed_table_is_refused(writer: LogWriter, feature: str) -> None:
     protocol = {
         "protocol": {
             "minReaderVersion": 3,
@@ -284,7 +288,7 @@ def write_typed_statistics(writer: LogWriter, bounds: pa.StructArray, **options:
 
 
 @pytest.mark.parametrize("int96", [False, True], ids=["64 bits", "96 bits"])
-def test_bounds_of_times_that_nanoseconds_cannot_hold(writer: LogWriter, int96: bool) -> None:
+def test_time_bounds_out_of_the_range_of_nanoseconds(writer: LogWriter, int96: bool) -> None:
     # The first and the last second of the years that Python has.
     for micros, text in [(-62_135_596_800_000_000, "0001-01-01T00"), (253_402_300_799_000_000, "9999-12-31T23")]:
         times = pa.array([None, None, micros], pa.timestamp("us"))
@@ -297,7 +301,7 @@ def test_bounds_of_times_that_nanoseconds_cannot_hold(writer: LogWriter, int96: 
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()], ids=str)
-def test_bounds_beyond_the_years_that_python_has(writer: LogWriter, kind: pa.DataType) -> None:
+def test_time_bounds_after_the_year_9999(writer: LogWriter, kind: pa.DataType) -> None:
     days = 4_000_000
     values = pa.array([None, None, days if pa.types.is_date(kind) else days * 86_400_000_000], kind)
     write_typed_statistics(writer, pa.StructArray.from_arrays([values], names=["a"]))
@@ -305,7 +309,7 @@ def test_bounds_beyond_the_years_that_python_has(writer: LogWriter, kind: pa.Dat
     assert (file.path, file.size, file.partition_values, file.stats) == ("a", 1, {}, None)
 
 
-def test_a_checkpoint_with_bytes_that_are_no_text(writer: LogWriter) -> None:
+def test_checkpoint_with_invalid_utf8(writer: LogWriter) -> None:
     writer.commit(0, [PROTOCOL, metadata(), add("a")])
     checkpoint = writer.parquet(f"{0:020}.checkpoint.parquet", [PROTOCOL, metadata(), add("spoilt-path")])
     checkpoint.write_bytes(checkpoint.read_bytes().replace(b"spoilt-path", b"spoilt-\xff\xfeth"))

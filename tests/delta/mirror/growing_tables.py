@@ -34,7 +34,7 @@ class Source:
         self.files: dict[str, list[int]] = {}
 
     def change(self, add: Sequence[tuple[str, list[int]]] = (), remove: Sequence[str] = ()) -> int:
-        """Commit files by name (their partition is the first letter) and take others away."""
+        """Commit new files by name, whose first letter is their partition, and remove others."""
         actions: list[dict[str, Any]] = []
         for name, values in add:
             path = self.root / name

@@ -91,7 +91,7 @@ def test_a_table_that_gains_a_feature_is_not_fetched_again(
     check(mirror, source)
 
 
-def test_its_delta_table_is_good_after_that(
+def test_renamed_files_are_added_again_without_data_change(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
     """Files that stay are added again with their new ids, without any change of data."""
@@ -108,9 +108,7 @@ def test_its_delta_table_is_good_after_that(
     check(mirror, source)
 
 
-def test_the_format_is_asked_for_again_as_long_as_it_is_to_be_had(
-    source: Source, connect: Connect, serve: Serve, tmp_path: Path
-) -> None:
+def test_sync_requests_the_recorded_format(source: Source, connect: Connect, serve: Serve, tmp_path: Path) -> None:
     with SharingServer({"s.s.t": source.root}, file_ids_by_format=True) as server:
         mirror = mirror_of(server, connect, tmp_path / "mirror")
         mirror.sync(progress=False)
@@ -126,7 +124,7 @@ def test_the_format_is_asked_for_again_as_long_as_it_is_to_be_had(
 
 
 @pytest.mark.parametrize("every_version", [True, False])
-def test_versions_before_and_after(
+def test_versions_in_both_formats(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path, *, every_version: bool
 ) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
@@ -144,7 +142,7 @@ def test_versions_before_and_after(
         assert rows_of(mirror.scan().to_arrow()) == expected
 
 
-def test_a_file_that_was_kept_is_repaired_in_its_place(
+def test_renamed_file_is_repaired_at_its_path(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
@@ -161,7 +159,7 @@ def test_a_file_that_was_kept_is_repaired_in_its_place(
     check(mirror, source)
 
 
-def test_a_vacuum_keeps_them(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+def test_vacuum_keeps_renamed_files(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     gain_a_feature(source)
@@ -170,9 +168,7 @@ def test_a_vacuum_keeps_them(source: Source, serve: Serve, connect: Connect, tmp
     check(mirror, source)
 
 
-def test_a_version_that_cannot_be_had_is_refused_as_before(
-    source: Source, serve: Serve, connect: Connect, tmp_path: Path
-) -> None:
+def test_unknown_version_is_refused(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     with pytest.raises(BadRequestError):
@@ -184,7 +180,7 @@ def test_a_version_that_cannot_be_had_is_refused_as_before(
 
 
 def forget(mirror: Mirror) -> None:
-    """Make a mirror what the first releases would have written."""
+    """Remove from a mirror's log what the first releases did not write."""
     for commit in sorted((mirror.directory / "_delta_log").glob("*.json")):
         lines = [json.loads(line) for line in commit.read_text().splitlines()]
         for line in lines:
@@ -193,7 +189,9 @@ def forget(mirror: Mirror) -> None:
         commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_an_old_mirror_goes_on(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
+def test_mirror_of_the_first_releases_syncs(
+    source: Source, serve: Serve, connect: Connect, tmp_path: Path
+) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     forget(mirror)
@@ -206,7 +204,7 @@ def test_an_old_mirror_goes_on(source: Source, serve: Serve, connect: Connect, t
     check(mirror, source)
 
 
-def test_an_old_mirror_fetches_files_whose_ids_change(
+def test_mirror_of_the_first_releases_fetches_files_with_new_ids(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
@@ -222,7 +220,7 @@ def test_an_old_mirror_fetches_files_whose_ids_change(
 
 
 def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
-    """What a server might list now: the files of the mirror, each under another id, with some fields changed."""
+    """Return the mirror's files as a server may list them: under other ids, with changed fields."""
     snapshot = mirror.log.snapshot()
     found = []
     for number, add in enumerate(snapshot.files):
@@ -253,7 +251,7 @@ def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
         ({"url": lambda number, add: f"http://127.0.0.1/files?name={number}"}, False),
     ],
 )
-def test_where_there_is_a_doubt_a_file_is_another_one(
+def test_file_with_a_new_id_is_known_by_unchanged_properties(
     source: Source,
     serve: Serve,
     connect: Connect,
@@ -274,10 +272,10 @@ def test_where_there_is_a_doubt_a_file_is_another_one(
     assert (len(found.renamed), len(found.new), len(found.gone)) == ((2, 0, 0) if known else (0, 2, 2))
 
 
-def test_a_vector_in_a_file_of_its_own_is_stored_again_under_the_new_id(
+def test_deletion_vector_file_is_stored_again_under_a_new_id(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
-    """Its local name is made of the file's id: added beside the old action, the rows would count twice."""
+    """Its local name contains the file's id, so that the old action must be removed."""
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)
     snapshot = mirror.log.snapshot()
@@ -311,10 +309,10 @@ LOOSE = (
         (BOUNDS, "{", False),
     ],
 )
-def test_the_only_file_is_known_by_its_statistics_too(
+def test_single_file_is_known_by_its_statistics_too(
     source: Source, serve: Serve, connect: Connect, tmp_path: Path, before: str, now: str | None, *, known: bool
 ) -> None:
-    """Its URL may be that of any file: nothing shows that the server's URLs tell files apart."""
+    """A single URL does not show whether the server's URLs distinguish files."""
     source.change((), ["x1"])
     mirror = mirror_of(serve(source), connect, tmp_path / "mirror")
     mirror.sync(progress=False)

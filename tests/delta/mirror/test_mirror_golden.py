@@ -51,7 +51,7 @@ def test_a_mirror_follows_a_golden_table(name: str, client: SharingClient, tmp_p
     assert mirror.sync().shared_version == CASES[name]["latest"]
 
 
-def test_a_new_deletion_vector_costs_no_data(client: SharingClient, tmp_path: Path) -> None:
+def test_new_deletion_vector_fetches_no_data_file(client: SharingClient, tmp_path: Path) -> None:
     table = client.table("golden.tables.dv_update")
     mirror = table.mirror(tmp_path / "mirror")
     versions = sorted(map(int, CASES["dv_update"]["versions"]))

@@ -54,7 +54,7 @@ def data_file(mirror: Mirror) -> Path:
 
 
 def linked(path: Path, outside: Path) -> Path:
-    """Move what lies at a path elsewhere, or make something there, and leave a link in its place."""
+    """Replace a path by a link to a moved or new file or folder; return the target."""
     target = outside / path.name
     outside.mkdir()
     if path.exists():
@@ -72,7 +72,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_links_in_place_of_the_mirrors_notes_are_refused(
+def test_links_in_place_of_private_files_are_refused(
     mirror: Mirror, source: Source, tmp_path: Path, name: str
 ) -> None:
     mirror.sync()
@@ -124,7 +124,7 @@ def test_data_file_that_is_a_link_is_not_read(mirror: Mirror, tmp_path: Path) ->
     assert mirror.verify().ok
 
 
-def test_sync_fetches_again_what_a_link_stands_for(mirror: Mirror, source: Source, tmp_path: Path) -> None:
+def test_sync_replaces_a_link_by_the_file(mirror: Mirror, source: Source, tmp_path: Path) -> None:
     mirror.sync()
     file = data_file(mirror)
     linked(file, tmp_path / "outside")
@@ -135,7 +135,7 @@ def test_sync_fetches_again_what_a_link_stands_for(mirror: Mirror, source: Sourc
 
 
 def test_directory_that_is_reached_through_a_link(table: SharedTable, source: Source, tmp_path: Path) -> None:
-    """The root is the user's own choice."""
+    """The user may choose a link as the mirror's directory."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
     mirror = table.mirror(tmp_path / "link" / "mirror")

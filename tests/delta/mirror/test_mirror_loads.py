@@ -56,7 +56,7 @@ def test_versions(url: str, source: Source, server: SharingServer, tmp_path: Pat
         ds.load_as_pandas(url, timestamp="2024-01-01", mirror=tmp_path / "m")
 
 
-def test_the_same_frames_with_and_without(url: str, tmp_path: Path) -> None:
+def test_frames_are_equal_with_and_without_a_mirror(url: str, tmp_path: Path) -> None:
     plain, mirrored = ds.load_as_pandas(url), ds.load_as_pandas(url, mirror=tmp_path / "m")
     assert plain.dtypes.equals(mirrored.dtypes)
     assert plain.sort_values("a", ignore_index=True).equals(mirrored.sort_values("a", ignore_index=True))

@@ -45,8 +45,8 @@ def log_of(mirror: Mirror) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (mirror.directory / "_delta_log").iterdir()}
 
 
-def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source) -> None:
-    """The system itself refuses: no file may grow beyond a limit. Data, checkpoint or commit fails, in turn."""
+def test_full_disk_at_every_size(mirror: Mirror, source: Source) -> None:
+    """The system limits the size of files; data, checkpoint and commit fail in turn."""
     resource = pytest.importorskip("resource")
     for number in range(10):
         mirror.sync(progress=False)
@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_after_so_many_bytes(mirror: Mirror, source: Source)
 
 @pytest.fixture
 def large(faults: FaultServer, monkeypatch: pytest.MonkeyPatch) -> Share:
-    """A table of one file that is fetched in some twenty-five ranges, and recorded after every second one."""
+    """A table of one file that is fetched in about 25 ranges; every second one is recorded."""
     monkeypatch.setattr(partial_file, "CHUNK_SIZE", 64 * 1024)
     monkeypatch.setattr(partial_file, "_NOTE_INTERVAL", 128 * 1024)
     rows = pa.table({"a": np.random.default_rng(0).integers(0, 2**62, 200_000)})
@@ -93,7 +93,7 @@ def broken_after(share: Share, position: int) -> None:
     share.serve_files_with(answer)
 
 
-def test_a_sync_goes_on_within_a_large_file(large: Share, connect: Connect, tmp_path: Path) -> None:
+def test_sync_resumes_a_large_file(large: Share, connect: Connect, tmp_path: Path) -> None:
     broken_after(large, 1_000_000)
     mirror = connect(large.server, storage_attempts=2).table("s.s.t").mirror(tmp_path / "mirror")
     with pytest.raises(FileGoneError):
@@ -177,8 +177,8 @@ def test_a_progress_bar_with_bytes_and_rate(
     assert len(set(shown())) >= len(asked) // 6 > 1
 
 
-def test_a_deletion_vector_becomes_one_of_its_own(serve: Serve, connect: Connect, tmp_path: Path) -> None:
-    """What the server names by a URL lies beside the data then, and the log names it by a relative UUID."""
+def test_deletion_vector_is_stored_in_its_own_file(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+    """The log names the local file by a UUID relative to the table's directory."""
     name = "golden.tables.dv_update"
     table = connect(serve({name: TABLES / "dv_update" / "table"})).table(name)
     shared = [task.deletion_vector for task in table.scan().plan().tasks if task.deletion_vector]
@@ -198,7 +198,7 @@ def test_a_deletion_vector_becomes_one_of_its_own(serve: Serve, connect: Connect
 
 
 def test_old_versions_expire_with_their_log(mirror: Mirror, source: Source) -> None:
-    """The log of a mirror does not grow for ever; what is left of it is read by two readers."""
+    """Expired commits are removed; two readers read the remaining log."""
     seen = {}
     for number in range(20):
         seen[mirror.sync(progress=False).shared_version] = source.rows

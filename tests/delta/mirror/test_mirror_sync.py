@@ -52,7 +52,7 @@ def check(mirror: Mirror, source: Source) -> None:
     assert mirror.verify().ok
 
 
-def test_it_follows(mirror: Mirror, source: Source, server: SharingServer) -> None:
+def test_sync_follows_the_shared_table(mirror: Mirror, source: Source, server: SharingServer) -> None:
     assert mirror.shared_version is None
     first = mirror.sync(progress=False)
     assert (first.version, first.shared_version, first.commits, first.files_added) == (0, 1, 1, 2)
@@ -69,7 +69,9 @@ def test_it_follows(mirror: Mirror, source: Source, server: SharingServer) -> No
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "retail"])
-def test_a_directory_with_other_things(mirror: Mirror, server: SharingServer, connect: Connect, name: str) -> None:
+def test_directory_with_other_files_is_refused(
+    mirror: Mirror, server: SharingServer, connect: Connect, name: str
+) -> None:
     mirror.directory.mkdir()
     (mirror.directory / name).mkdir()
     scan = connect(server).table("s.s.t").scan()
@@ -81,7 +83,7 @@ def test_a_directory_with_other_things(mirror: Mirror, server: SharingServer, co
     assert mirror.sync().files_added == 2
 
 
-def test_nothing_new_is_one_request(mirror: Mirror, server: SharingServer) -> None:
+def test_sync_without_changes_is_one_request(mirror: Mirror, server: SharingServer) -> None:
     mirror.sync()
     server.reset_requests()
     result = mirror.sync()
@@ -104,7 +106,7 @@ def test_old_versions_stay_readable(mirror: Mirror, source: Source) -> None:
     assert rows_of(DeltaTable(mirror.directory, version=1).to_pyarrow_table()) == seen[2]
 
 
-def test_at_a_version_and_back(mirror: Mirror, source: Source, server: SharingServer) -> None:
+def test_sync_to_an_older_version_and_back(mirror: Mirror, source: Source, server: SharingServer) -> None:
     first = source.rows
     source.change([("z", [9])], ["y1"])
     source.change([("w", [10])])
@@ -177,7 +179,7 @@ def test_a_version_that_changes_no_file_is_recorded(mirror: Mirror, source: Sour
     assert len(server.requests) == 1
 
 
-def test_a_directory_that_is_something_else(
+def test_directory_of_another_table_is_refused(
     mirror: Mirror, source: Source, server: SharingServer, connect: Connect, tmp_path: Path
 ) -> None:
     mirror.sync()
@@ -308,7 +310,7 @@ def no_locks(path: Path) -> Any:
 def test_a_syncer_on_a_machine_without_the_lock(
     mirror: Mirror, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both see the same version; one commits first, and the other one finds that nothing is left to do."""
+    """Two syncers of one version: the second one to commit finds no change."""
     mirror.sync()
     source.change([("z", [1])])
     monkeypatch.setattr("delta_sharing_client.delta.mirror.sync.file_lock", no_locks)
@@ -352,7 +354,7 @@ def test_a_full_disk_leaves_the_mirror_as_it_was(
     assert sorted(path.name for path in (mirror.directory / "_delta_sharing").iterdir()) == ["lock"]
 
 
-def test_what_a_failed_sync_left_is_collected(
+def test_files_of_a_failed_sync_are_removed(
     mirror: Mirror, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror.sync()
@@ -384,7 +386,7 @@ def test_record_of_a_failed_sync_may_have_any_content(mirror: Mirror, source: So
     assert (source.root / "x1").exists()
 
 
-def test_words(mirror: Mirror) -> None:
+def test_repr(mirror: Mirror) -> None:
     assert repr(mirror) == f"Mirror('s.s.t', '{mirror.directory}')"
     assert "s.s.t" in mirror._repr_html_()
     mirror.sync()

@@ -89,7 +89,7 @@ def test_whole_files_only(client: SharingClient, tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
-def test_changes_of_long_ago(tmp_path: Path) -> None:
+def test_old_commits_do_not_expire(tmp_path: Path) -> None:
     """The log of the copy has the times of the shared one; none of its commits is cleaned up as expired."""
     shared = ChangeTable(tmp_path / "shared")
     for version in range(25):

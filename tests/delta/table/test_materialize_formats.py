@@ -22,10 +22,10 @@ CHANGES: Callable[[SharingClient], Any] = lambda client: client.table("s.s.t").c
 
 @pytest.mark.parametrize("source", [SNAPSHOT, CHANGES], ids=["snapshot", "changes"])
 @pytest.mark.parametrize("gained", [True, False])
-def test_it_goes_on_in_the_format_that_it_began_in(
+def test_failed_run_resumes_in_its_response_format(
     source: Callable[[SharingClient], Any], tmp_path: Path, *, gained: bool
 ) -> None:
-    """Local files are named by their ids, which are others in another format."""
+    """Local files are named by their ids, which depend on the response format."""
     table, target = ChangeTable(tmp_path / "t"), tmp_path / "copy"
     for number in range(4):
         table.commit(table.add(f"f{number}", rows(number)))

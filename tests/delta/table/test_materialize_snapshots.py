@@ -58,7 +58,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "copy"
 
 
-def test_a_copy_by_another_engine(share: Share, connect: Connect, target: Path) -> None:
+def test_another_engine_reads_the_table(share: Share, connect: Connect, target: Path) -> None:
     made = connect(share.server).table("s.s.t").scan().materialize(target, progress=False)
     assert (made.path, made.version, made.shared_version, made.files) == (target, 0, 7, 4)
     assert made.bytes_fetched == sum(map(len, share.data.values()))
@@ -83,7 +83,7 @@ def test_whole_files_only(share: Share, connect: Connect, target: Path, selectio
     assert not target.exists()
 
 
-def test_never_over_another_table(share: Share, connect: Connect, target: Path) -> None:
+def test_directory_with_a_table_is_refused(share: Share, connect: Connect, target: Path) -> None:
     scan = connect(share.server).table("s.s.t").scan()
     scan.materialize(target)
     count = len(share.server.requests)
@@ -122,9 +122,7 @@ def test_a_damaged_file(share: Share, connect: Connect, target: Path, content: b
     assert not (target / "_delta_sharing").exists()
 
 
-def test_a_file_with_other_rows_than_its_statistics_say(
-    faults: FaultServer, connect: Connect, target: Path
-) -> None:
+def test_file_with_a_wrong_number_of_rows(faults: FaultServer, connect: Connect, target: Path) -> None:
     share = Share(faults, A, {"f": ROWS})
     entry = share.entry("f")
     entry["file"]["stats"] = json.dumps({"numRecords": 4})
@@ -133,7 +131,7 @@ def test_a_file_with_other_rows_than_its_statistics_say(
         connect(faults).table("s.s.t").scan().materialize(target)
 
 
-def test_a_file_that_is_gone(share: Share, connect: Connect, target: Path) -> None:
+def test_missing_file(share: Share, connect: Connect, target: Path) -> None:
     def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
         return Reply(status=404) if "f3" in request.path else healthy(request)
 
@@ -156,7 +154,7 @@ def test_expired_urls_are_renewed(share: Share, connect: Connect, target: Path) 
 @pytest.mark.parametrize(
     ("where", "code"), [("write", errno.ENOSPC), ("fsync", errno.EIO), ("replace", errno.EDQUOT)]
 )
-def test_a_disk_that_takes_no_more(
+def test_full_disk(
     share: Share, connect: Connect, target: Path, monkeypatch: pytest.MonkeyPatch, where: str, code: int
 ) -> None:
     scan = connect(share.server).table("s.s.t").scan()
@@ -188,7 +186,7 @@ def large(seed: int = 0) -> pa.Table:
 
 
 @pytest.mark.usefixtures("small_ranges")
-def test_a_large_file_goes_on_where_it_was_left(faults: FaultServer, connect: Connect, target: Path) -> None:
+def test_large_file_is_resumed(faults: FaultServer, connect: Connect, target: Path) -> None:
     share = Share(faults, A, {"big": large()}, compression="none")
     size = len(share.data["big"])
     broken = True
@@ -211,9 +209,7 @@ def test_a_large_file_goes_on_where_it_was_left(faults: FaultServer, connect: Co
 
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("spoiled", ["etag", "note", "short", "size"])
-def test_what_was_left_is_not_trusted_blindly(
-    faults: FaultServer, connect: Connect, target: Path, spoiled: str
-) -> None:
+def test_spoiled_partial_file_restarts(faults: FaultServer, connect: Connect, target: Path, spoiled: str) -> None:
     share = Share(faults, A, {"big": large()}, compression="none")
     scan = connect(faults, **QUICK).table("s.s.t").scan()
 
@@ -281,7 +277,7 @@ def test_by_url(share: Share, connect: Connect, target: Path) -> None:
     assert SIGNATURE not in repr(made)
 
 
-def test_partitions_whose_values_are_no_paths(serve: Serve, connect: Connect, tmp_path: Path) -> None:
+def test_partition_values_are_encoded_in_paths(serve: Serve, connect: Connect, tmp_path: Path) -> None:
     values = ["../../etc", "a/b", "x=y", "", None, "ü %2F", "__x", "CON", "..", "new\nline", "y" * 300]
     files = [
         File(rows=ROWS, name=f"f{number}.parquet", values={"p q/../z": value})
@@ -313,7 +309,7 @@ def test_names() -> None:
     assert "/" not in data_file("../x", {})
 
 
-def test_features_that_nobody_knows(faults: FaultServer, connect: Connect, target: Path) -> None:
+def test_unknown_features_are_refused(faults: FaultServer, connect: Connect, target: Path) -> None:
     protocol = {"deltaProtocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["newThing"]}}
     metadata = {"deltaMetadata": {"id": "x", "schemaString": '{"type":"struct","fields":[]}'}}
     lines = [{"protocol": protocol}, {"metaData": metadata}]
@@ -342,7 +338,7 @@ def test_ctrl_c_leaves_no_table(
     assert scan.materialize(target).files == 4
 
 
-def test_a_place_that_cannot_be(share: Share, connect: Connect, tmp_path: Path) -> None:
+def test_directory_below_a_file(share: Share, connect: Connect, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DeltaLogError, match="the data cannot be written"):
         connect(share.server).table("s.s.t").scan().materialize(tmp_path / "file" / "copy")
