@@ -77,6 +77,17 @@ _FILES: Final[Mapping[str, type[AddFile | RemoveFile | CdcFile]]] = {
     "remove": RemoveFile,
     "cdc": CdcFile,
 }
+_NAMES: Final[Mapping[type, str]] = {
+    **{kind: name for name, kind in _FILES.items()},
+    Metadata: "metaData",
+    Protocol: "protocol",
+    Transaction: "txn",
+}
+
+
+def name_of(action: Action) -> str:
+    """Return the name of an action in the log."""
+    return action.name if isinstance(action, OtherAction) else _NAMES[type(action)]
 
 
 def make_action(name: str, raw: object, *, where: str) -> Action:

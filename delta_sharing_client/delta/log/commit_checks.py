@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, file_key
+from delta_sharing_client.delta.log.actions import Action, file_key, name_of
 from delta_sharing_client.delta.log.log_schema import (
     PHYSICAL_NAME,
     all_fields,
@@ -31,6 +31,16 @@ from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Proto
 from delta_sharing_client.model.reader_features import canonical_feature
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+#: The fields that distinguish actions with one name; actions without such a field are unique in a commit.
+_KEYS: Final = {
+    "add": "path",
+    "remove": "path",
+    "txn": "appId",
+    "domainMetadata": "domain",
+    "metaData": "",
+    "protocol": "",
+    "commitInfo": "",
+}
 _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
 _REQUIRED_ADD: Final = ("partitionValues", "size", "modificationTime", "dataChange")
 
@@ -81,29 +91,16 @@ def check_commit(
 
 def _check_unique(actions: Sequence[Action]) -> None:
     """A log entry must not hold two actions that reconcile with each other."""
-    seen: set[tuple[str, ...]] = set()
+    seen: set[tuple[str, str]] = set()
     vectors: dict[str, set[tuple[str, str]]] = {}
     for action in actions:
-        match action:
-            case Metadata():
-                key: tuple[str, ...] = ("metaData",)
-            case Protocol():
-                key = ("protocol",)
-            case Transaction():
-                key = ("txn", action.app_id)
-            case AddFile():
-                key = ("add", action.path)
-            case RemoveFile():
-                key = ("remove", action.path)
-            case OtherAction(name="domainMetadata"):
-                key = ("domainMetadata", str(action.raw.get("domain")))
-            case OtherAction(name="commitInfo"):
-                key = ("commitInfo",)
-            case _:
-                continue
-        if key in seen:
-            raise DeltaLogError(f"it has two {key[0]} actions" + (f" for {key[1]!r}" if len(key) > 1 else ""))
-        seen.add(key)
+        name = name_of(action)
+        if name not in _KEYS:
+            continue
+        identity = str(action.raw.get(_KEYS[name], ""))
+        if (name, identity) in seen:
+            raise DeltaLogError(f"it has two {name} actions" + (f" for {identity!r}" if identity else ""))
+        seen.add((name, identity))
         if isinstance(action, AddFile | RemoveFile):
             both = vectors.setdefault(action.path, set())
             if file_key(action) in both:

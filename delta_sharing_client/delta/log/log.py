@@ -31,6 +31,7 @@ _CHECKPOINT_INTERVAL: Final = 10
 _STALE_AFTER: Final = timedelta(hours=1)
 #: Lifetime of a cached log after its last use.
 EXPIRY: Final = timedelta(hours=1)
+_CACHED_LOGS: Final = 1_000
 _logger = logging.getLogger(__name__)
 
 
@@ -73,11 +74,14 @@ class DeltaLog:
         key = os.path.realpath(path), allow_absolute_paths, any_features
         now = time.monotonic()
         with cls._cache_lock:
-            for old in [old for old, (used, _) in cls._cache.items() if now - used >= EXPIRY.total_seconds()]:
-                del cls._cache[old]
-            _, log = cls._cache.get(key) or (now, None)
-            if log is None:
+            # The least recently used log is the first one.
+            used, log = cls._cache.pop(key, (now, None))
+            if log is None or now - used >= EXPIRY.total_seconds():
                 log = cls(Path(key[0]), allow_absolute_paths=allow_absolute_paths, any_features=any_features)
+            for old, (used, _) in list(cls._cache.items()):
+                if len(cls._cache) < _CACHED_LOGS and now - used < EXPIRY.total_seconds():
+                    break
+                del cls._cache[old]
             cls._cache[key] = now, log
             return log
 
@@ -131,9 +135,6 @@ class DeltaLog:
         Args:
             staleness_acceptable: the maximum age of the last listing of the directory; True for an hour, False for
                 a new listing.
-
-        Raises:
-            DeltaLogError: the log is damaged.
         """
         acceptable = _STALE_AFTER if staleness_acceptable is True else staleness_acceptable or timedelta()
         seen = self._seen

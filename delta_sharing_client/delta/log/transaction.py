@@ -6,32 +6,23 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from delta_sharing_client._version import __version__
-from delta_sharing_client.delta.log.actions import Action, OtherAction, Transaction, make_action
+from delta_sharing_client.delta.log.actions import Action, make_action, name_of
 from delta_sharing_client.delta.log.commit_checks import check_commit
 from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
-from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
+from delta_sharing_client.model.actions import Metadata
 
 if TYPE_CHECKING:
     from delta_sharing_client.delta.log.log import DeltaLog
 
 #: An action, or the object that a line of a commit holds: ``{"add": {...}}``.
 ActionLike: TypeAlias = Action | Mapping[str, Any]
-
-_NAMES: Final[Mapping[type, str]] = {
-    AddFile: "add",
-    RemoveFile: "remove",
-    CdcFile: "cdc",
-    Metadata: "metaData",
-    Protocol: "protocol",
-    Transaction: "txn",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +118,7 @@ class OptimisticTransaction:
         version = self.read_version + 1
         info = self._commit_info(typed, version, operation, operation_parameters or {})
         lines = [{"commitInfo": info}]
-        lines += [{_name_of(action): dict(action.raw)} for action in typed if not _is_info(action)]
+        lines += [{name_of(action): dict(action.raw)} for action in typed if not _is_info(action)]
         text = "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
         file = table / LOG_DIRECTORY / commit_name(version)
         with writing(f"version {version}", table):
@@ -189,9 +180,5 @@ def _typed(action: ActionLike) -> Action:
     return make_action(name, raw, where="the commit")
 
 
-def _name_of(action: Action) -> str:
-    return action.name if isinstance(action, OtherAction) else _NAMES[type(action)]
-
-
 def _is_info(action: Action) -> bool:
-    return isinstance(action, OtherAction) and action.name == "commitInfo"
+    return name_of(action) == "commitInfo"

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
+from delta_sharing_client.delta.log.commit_files import read_commit
 from delta_sharing_client.delta.log.durable_files import TEMPORARY, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
@@ -81,8 +82,8 @@ def _unneeded_files(log: DeltaLog, since: int) -> Iterator[Path]:
     """Yield files that neither the newest version names nor a version that was replaced after `since`."""
     directory = log.table_path
     needed = set(all_stored_files(log.snapshot()))
-    for commit in log.changes(min(list_log(directory).commits)):
-        for action in commit.actions:
+    for file in list_log(directory).commits.values():
+        for action in read_commit(file):
             if isinstance(action, RemoveFile) and int(action.raw.get("deletionTimestamp") or 0) > since:
                 vector = None if action.deletion_vector is None else deletion_vector_uri(action.deletion_vector)
                 needed |= {unquote(uri) for uri in (action.path, vector) if uri is not None}

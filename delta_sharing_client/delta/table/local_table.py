@@ -124,6 +124,8 @@ def record_unfinished(directory: Path, response_format: ResponseFormat) -> None:
         DeltaLogError: it cannot be written.
     """
     folder = directory / PRIVATE_FOLDER
+    if unfinished_format(directory) == response_format:
+        return
     with writing("the data", directory):
         make_directories(folder)
         write_durably(folder / _UNFINISHED, json.dumps({"responseFormat": response_format}).encode())
