@@ -159,7 +159,7 @@ def _check_properties(metadata: Metadata, protocol: Protocol) -> None:
     }
     for feature, used in needed.items():
         if used and not has_feature(protocol, feature):
-            raise DeltaLogError(f"the table's properties ask for {feature}, which its protocol does not list")
+            raise DeltaLogError(f"the table's properties require {feature}, which its protocol does not list")
 
 
 def _check_files(

@@ -26,7 +26,7 @@ class Replay:
 
     Args:
         table: the table's directory.
-        allow_absolute_paths: whether files may lie outside the table's directory.
+        allow_absolute_paths: whether files may be outside the table's directory.
     """
 
     def __init__(self, table: Path, *, allow_absolute_paths: bool) -> None:

@@ -101,7 +101,7 @@ class Snapshot:
         timestamp: when it was committed, in milliseconds since the epoch.
         state: the replayed state; must not be changed.
         table_path: the table's directory.
-        allow_absolute_paths: whether files may lie outside the table's directory.
+        allow_absolute_paths: whether files may be outside the table's directory.
     """
 
     version: int

@@ -57,7 +57,7 @@ class LinkCheck:
         if folder in self._checked:
             return
         if self._table not in folder.parents or folder.name == "..":
-            raise DeltaLogError(f"{folder} lies outside the table's directory", path=str(self._table))
+            raise DeltaLogError(f"{folder} is outside the table's directory", path=str(self._table))
         self.folder(folder.parent)
         _refuse(self._table, folder)
         self._checked.add(folder)

@@ -180,7 +180,7 @@ class Mirror:
             if local is None:
                 raise VersionNotFoundError(
                     f"no sync stopped at version {wanted} of {self.table.full_name}, or the log no longer has it "
-                    "(delta.logRetentionDuration); sync(at_version=...) gets it",
+                    "(delta.logRetentionDuration); use sync(at_version=...)",
                     path=str(self.directory),
                 )
             snapshot = self.log.snapshot_at(local)

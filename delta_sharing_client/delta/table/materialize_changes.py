@@ -74,7 +74,7 @@ def materialize_changes(
     what = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
-    answer = ask_again(request, unfinished_format(path), lambda asked: rest.table_changes(table, asked))
+    answer = ask_again(request, unfinished_format(path), lambda request: rest.table_changes(table, request))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
     commits = _Commits(what, table, history, answer, request)
@@ -166,7 +166,7 @@ class _Commits:
         DeltaLog.invalidate_cache(staging)
 
     def _versions(self) -> Iterator[tuple[int, int]]:
-        """Yield each version with its time; an unknown time lies between those of its neighbours."""
+        """Yield each version with its time; an unknown time is between those of its neighbours."""
         first, time = min(self._times.items(), default=(self.first, now_in_ms()))
         previous = time - (first - self.first) - 1
         for version in range(self.first, self.last + 1):

@@ -83,7 +83,7 @@ def materialize_snapshot(
     urls = data == "urls"
     log = new_log(directory, allow_absolute_paths=urls)
     path = log.table_path
-    answer = ask_again(request, unfinished_format(path), lambda asked: list_files(rest, table, asked))
+    answer = ask_again(request, unfinished_format(path), lambda request: list_files(rest, table, request))
     layout = LocalLayout(answer.protocol, answer.metadata)
     files = [layout.file(action) for action in answer.items]
     now = now_in_ms()

@@ -153,7 +153,7 @@ def test_sidecars_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_v2_needs_its_feature(tmp_path: Path) -> None:
-    with pytest.raises(DeltaLogError, match="properties ask for v2Checkpoint, which its protocol does not list"):
+    with pytest.raises(DeltaLogError, match="properties require v2Checkpoint, which its protocol does not list"):
         open_log(tmp_path).commit([PROTOCOL, metadata(delta__checkpointPolicy="v2")])
 
 
