@@ -139,7 +139,7 @@ def protocol(reader: int, writer: int, **features: list[str]) -> dict[str, Any]:
         ([described(partitionColumns=["b"])], "partition column 'b' is not in the schema"),
         ([described(partitionColumns=["a"])], "every column is a partition column"),
         ([described(schemaString=TWO_COLUMNS.replace('"P"', '"A"'))], "column 'A' twice"),
-        ([described(configuration={"delta.enableDeletionVectors": "true"})], "ask for deletionVectors"),
+        ([described(configuration={"delta.enableDeletionVectors": "true"})], "require deletionVectors"),
         ([described(configuration={"delta.columnMapping.mode": "name"})], "has no id or no physical name"),
         ([protocol(3, 2)], "readerFeatures belong to reader version 3"),
         ([protocol(1, 7)], "writerFeatures belong to writer version 7"),
