@@ -12,16 +12,7 @@ from delta_sharing_client.parquet.tasks import VariantForm
 
 
 def to_table(batches: Iterable[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct") -> pa.Table:
-    """Return one table of all batches; an empty one has the full schema.
-
-    Args:
-        batches: batches of `schema`.
-        schema: the columns of the result.
-        variant: the form that variants were read in.
-
-    Returns:
-        A table whose chunks are the batches, without a copy.
-    """
+    """Return a table whose chunks are the batches, without a copy; an empty one has the full schema."""
     collected = list(batches)
     if schema.fields or not collected:
         return pa.Table.from_batches(collected, arrow_schema(schema, variant))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from delta_sharing_client.errors import ColumnError
-from delta_sharing_client.frames.stream_errors import missing
+from delta_sharing_client.errors import ColumnError, MissingDependencyError
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,7 +33,7 @@ def to_duckdb(source: Rows, connection: duckdb.DuckDBPyConnection | None = None)
     try:
         import duckdb
     except ImportError:
-        raise missing("duckdb") from None
+        raise MissingDependencyError(package="duckdb", extra="duckdb", purpose="Loading into DuckDB") from None
     stream = _Stream(source)
     try:
         relation: duckdb.DuckDBPyRelation = (connection or duckdb.default_connection()).from_arrow(stream)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from delta_sharing_client.frames.stream_errors import missing, through_stream
+from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError
+from delta_sharing_client.frames.arrow import to_reader
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
 def to_polars(
     batches: Iterator[pa.RecordBatch], schema: StructType, variant: VariantForm = "struct"
 ) -> pl.DataFrame:
-    """Return the rows as a polars frame.
-
-    Args:
-        batches: batches of `schema`.
-        schema: the columns of the result.
-        variant: the form that variants were read in.
+    """Return batches of `schema` as a polars frame.
 
     Raises:
         MissingDependencyError: polars is not installed.
@@ -32,5 +28,20 @@ def to_polars(
     try:
         import polars as pl
     except ImportError:
-        raise missing("polars") from None
-    return through_stream(batches, schema, pl.DataFrame, variant)
+        raise MissingDependencyError(package="polars", extra="polars", purpose="Loading into polars") from None
+    failed: list[DeltaSharingError] = []
+
+    def recorded() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except DeltaSharingError as error:
+            failed.append(error)
+            raise
+
+    try:
+        return pl.DataFrame(to_reader(recorded(), schema, variant))
+    except Exception:
+        # polars raises its own error with the text of the stream's error.
+        if failed:
+            raise failed[0] from None
+        raise

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from delta_sharing_client.parquet.tasks import FileScanTask
 
 
 def _is_interactive() -> bool:
@@ -16,37 +14,18 @@ def _is_interactive() -> bool:
 
 
 @contextmanager
-def file_progress(
-    tasks: Sequence[FileScanTask], show: bool | None, label: str
-) -> Iterator[Callable[[FileScanTask], None] | None]:
-    """Show bytes and rate while files are read.
-
-    Args:
-        tasks: the files.
-        show: True or False to force it; None to show it in a terminal or notebook if it takes over a second.
-        label: the text before the bar.
-
-    Yields:
-        A function to call after each file; None if nothing is shown.
-    """
-    total = sum(task.size for task in tasks)
-    with byte_progress(total, show if tasks else False, label) as advance:
-        yield None if advance is None else lambda task: advance(task.size)
-
-
-@contextmanager
 def byte_progress(total: int, show: bool | None, label: str) -> Iterator[Callable[[int], None] | None]:
     """Show bytes and rate while bytes arrive.
 
     Args:
         total: the number of bytes expected.
-        show: as for `file_progress`.
+        show: True or False to force it; None to show it in a terminal or notebook if it takes over a second.
         label: the text before the bar.
 
     Yields:
         A function to call with the number of bytes since the last call; None if nothing is shown.
     """
-    if show is False or (show is None and not _is_interactive()):
+    if not total or show is False or (show is None and not _is_interactive()):
         yield None
         return
     with warnings.catch_warnings():

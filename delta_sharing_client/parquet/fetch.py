@@ -19,11 +19,6 @@ TAIL: Final = 64 * 1024
 _UNNAMED: Final = " (deletion vector without id)"
 
 
-def vector_id(task: FileScanTask) -> str:
-    """Return the id by which the URL of a task's deletion vector is renewed."""
-    return vector_key(task.file_id, task.deletion_vector_id)
-
-
 def vector_key(file_id: str, vector_id: str | None) -> str:
     """Return the id by which the URL of a deletion vector is renewed."""
     return f"{file_id} (deletion vector {vector_id})" if vector_id else f"{file_id}{_UNNAMED}"

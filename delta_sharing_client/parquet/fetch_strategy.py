@@ -69,13 +69,7 @@ class FetchStrategy:
 
     @classmethod
     def of(cls, spec: ReadSpec, table_columns: StructType | None, *, limited: bool) -> FetchStrategy:
-        """Return the strategy of a scan.
-
-        Args:
-            spec: what is read of each file.
-            table_columns: all columns of the table; None if unknown.
-            limited: whether the scan has a limit.
-        """
+        """Return the strategy of a scan of a table with these columns; None if they are unknown."""
         return cls(_fraction(spec, table_columns), limited or spec.predicate is not None)
 
     def uses_ranges(self, task: FileScanTask) -> bool:

@@ -14,12 +14,11 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
-from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.file_reads import EXPANSION, FileReads, Load
 from delta_sharing_client.scan.memory_budget import FileRead, UnitRead
 
-#: Called after each file.
-Progress: TypeAlias = Callable[[FileScanTask], None]
+#: Called with the size of each file after it.
+Progress: TypeAlias = Callable[[int], None]
 
 #: Files that are opened ahead of the file whose rows are wanted.
 _OPEN_AHEAD: Final = 64
@@ -28,7 +27,7 @@ _OPEN_AHEAD: Final = 64
 def read_batches(load: Load, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
     """Read files concurrently and yield their rows in the order of the tasks, in batches that are not empty.
 
-    `progress` is called after each file.
+    `progress` is called with the size of each file after it.
 
     Raises:
         DeltaSharingError: a file cannot be fetched or decoded; the other files are abandoned.
@@ -98,7 +97,7 @@ class _Pipeline:
             self._settled = max(0, self._settled - 1)
             self._finished += 1
             if progress is not None:
-                progress(file.task)
+                progress(file.task.size)
         self._reads.complete = True
 
     def _rows(self, file: FileRead, unit: UnitRead) -> Iterator[pa.RecordBatch]:

@@ -227,7 +227,7 @@ def read_plan(
         storage: fetches the files.
         plan: what to read.
         memory_budget: the memory in bytes that may be in use, if less than in the options.
-        progress: called after each file.
+        progress: called with the size of each file after it.
     """
     try:
         yield from read_batches(_load(rest, storage, plan, memory_budget), progress)

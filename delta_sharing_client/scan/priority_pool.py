@@ -21,13 +21,9 @@ OPENING: Final = -1
 
 
 class OrderedPool:
-    """A thread pool that runs the waiting job of the earliest rows first.
+    """A thread pool that runs the waiting job of the earliest rows first; threads are started on demand.
 
     A job must handle its own failures; what it raises is dropped.
-
-    Args:
-        threads: the number of jobs that run at a time; threads are started on demand.
-        name: the prefix of the threads' names.
     """
 
     def __init__(self, threads: int, name: str) -> None:

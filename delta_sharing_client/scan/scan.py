@@ -47,10 +47,10 @@ class Scan(ABC):
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
         from delta_sharing_client.frames.arrow import to_table
-        from delta_sharing_client.frames.progress import file_progress
+        from delta_sharing_client.frames.progress import byte_progress
 
         plan = self.plan()
-        with file_progress(plan.tasks, progress, plan.table.name) as advance:
+        with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
             return to_table(self._batches(plan, advance), plan.spec.output, plan.spec.variant)
 
     def to_pandas(
@@ -73,13 +73,13 @@ class Scan(ABC):
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
         from delta_sharing_client.frames.pandas import check_dtype_backend, to_pandas
-        from delta_sharing_client.frames.progress import file_progress
+        from delta_sharing_client.frames.progress import byte_progress
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         check_dtype_backend(dtype_backend)
         plan = self.plan()
         schema = arrow_schema(plan.spec.output, plan.spec.variant)
-        with file_progress(plan.tasks, progress, plan.table.name) as advance:
+        with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
             batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
             return to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
 
@@ -161,12 +161,16 @@ class Scan(ABC):
         return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)
 
 
+def _bytes(plan: ScanPlan) -> int:
+    return sum(task.size for task in plan.tasks)
+
+
 def _likely_rows(plan: ScanPlan) -> int:
     """Return the likely maximum number of rows: the reported one, at most one row for each byte of the files."""
     reported = sum(task.row_count or 0 for task in plan.tasks)
     if plan.spec.predicate is not None and not all(task.all_rows_match for task in plan.tasks):
         return 0
-    rows = min(reported, sum(task.size for task in plan.tasks))
+    rows = min(reported, _bytes(plan))
     return rows if plan.limit is None else min(rows, plan.limit)
 
 

@@ -6,10 +6,11 @@ too: a renewal of the URL renews the credentials.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn, Self
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
@@ -85,19 +86,11 @@ class DirectoryFiles:
             return self._directory
 
     def url(self, path: str) -> SecretUrl:
-        """Return the URL of a file: its path and the number of the credentials.
-
-        Args:
-            path: its path in the file system.
-        """
+        """Return the URL of a file by its path in the file system."""
         return SecretUrl(f"{path}#{self._number}")
 
     def renewed(self, file_id: str, url: SecretUrl) -> SecretUrl:
-        """Return the URL of a file with other credentials than the refused ones.
-
-        Args:
-            file_id: the file's id.
-            url: its URL with the refused credentials.
+        """Return the URL of a file with other credentials than the refused ones in `url`.
 
         Raises:
             DeltaSharingError: the server returns no credentials.
@@ -121,11 +114,7 @@ class DirectoryFiles:
 
 
 class DirectoryTransport:
-    """Transport for the files of a directory; pyarrow's file system opens the connections.
-
-    Args:
-        files: the directory.
-    """
+    """Transport for the files of a directory; pyarrow's file system opens the connections."""
 
     def __init__(self, files: DirectoryFiles) -> None:
         self._files = files
@@ -140,22 +129,13 @@ class DirectoryTransport:
         file_id: str = "",
         cancelled: threading.Event | None = None,
     ) -> FileResponse:
-        """Return a file or a range of it as the response to a GET.
+        """Return a file or a range of it as the response to a GET; see `FileTransport.get`.
 
-        Args:
-            url: a URL from `DirectoryFiles.url`.
-            headers: `Range`; conditions are ignored: the files of a Delta table never change.
-            file_id: the file's id, for messages.
-            cancelled: ignored; a read of one block cannot be aborted.
-
-        Raises:
-            UrlExpiredError: the credentials have expired.
-            FileGoneError: there is no such file.
-            StorageError: the store refuses access.
-            TransportError: the store cannot be reached.
+        Of the headers only `Range` counts: the files of a Delta table never change. A read of one block cannot be
+        cancelled.
         """
         requested = _RANGE.fullmatch((headers or {}).get("Range", ""))
-        with _StoreErrors(file_id):
+        with _store_errors(file_id):
             file = self._file(url)
             size = file.size()
         start = int(requested[1]) if requested else 0
@@ -200,15 +180,9 @@ def directory_reader(files: DirectoryFiles, options: TransportOptions) -> Storag
 
 
 def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float]]:
-    """List the files in a folder of a directory, not recursively.
+    """Return the size and the time of change (seconds since the epoch) of each file in a folder, by name.
 
-    Args:
-        files: the directory.
-        folder: the folder's path below it.
-
-    Returns:
-        The size and the time of change (seconds since the epoch) of each file, by name; empty if there is no
-        such folder.
+    The result is empty if there is no such folder.
 
     Raises:
         UrlExpiredError: the credentials have expired.
@@ -218,7 +192,7 @@ def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float
     from pyarrow.fs import FileSelector, FileType
 
     directory = files.directory()
-    with _StoreErrors(folder):
+    with _store_errors(folder):
         selector = FileSelector(directory.join(folder), recursive=False, allow_not_found=True)
         found = directory.system.get_file_info(selector)
     return {
@@ -261,7 +235,7 @@ class _FileResponse:
             wanted = min(_BLOCK, self._stop - self._position)
             if not wanted:
                 return b""
-            with _StoreErrors(self._id):
+            with _store_errors(self._id):
                 self._block = memoryview(self._file.read_at(wanted, self._position))
             if not self._block:
                 raise TransportError("the store sent less of the file than its size")
@@ -276,33 +250,27 @@ class _FileResponse:
         return len(data)
 
 
-class _StoreErrors:
-    """Maps exceptions of pyarrow's file systems to typed errors with redacted texts."""
-
-    def __init__(self, file_id: str) -> None:
-        self._id = file_id
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError | ValueError):
-            return
+@contextlib.contextmanager
+def _store_errors(file_id: str) -> Iterator[None]:
+    """Map exceptions of pyarrow's file systems to typed errors with redacted texts."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
         text = str(error)
         detail = " ".join(redact_text(text).split())[:_MAX_DETAIL]
         if isinstance(error, FileNotFoundError) or _GONE.search(text):
             raise FileGoneError(
                 "the store has no such file; the provider may have vacuumed the table: load it again",
-                file_id=self._id,
+                file_id=file_id,
                 status=404,
             ) from None
         if _EXPIRED.search(text):
-            raise UrlExpiredError("the temporary credentials have expired", file_id=self._id, status=403) from None
+            raise UrlExpiredError("the temporary credentials have expired", file_id=file_id, status=403) from None
         if isinstance(error, PermissionError) or _REFUSED.search(text):
             raise StorageError(
                 f"the store refuses access ({detail}); ask the provider to check the permissions of the "
                 "credentials that the sharing server issues",
-                file_id=self._id,
+                file_id=file_id,
                 status=403,
             ) from None
-        raise TransportError(f"file {self._id}: the store cannot be read: {detail}") from None
+        raise TransportError(f"file {file_id}: the store cannot be read: {detail}") from None

@@ -46,10 +46,7 @@ class Directory:
     location: str
 
     def path_of(self, uri: str) -> str:
-        """Return the path in the file system of a URI from the log.
-
-        Args:
-            uri: relative to the directory, or a URL in it.
+        """Return the path in the file system of a URI from the log: relative to the directory, or a URL in it.
 
         Raises:
             DirectoryAccessError: it is outside the directory.
