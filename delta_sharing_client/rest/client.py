@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
 from delta_sharing_client.auth.external import CredentialProvider
@@ -104,9 +103,7 @@ class RestClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -13,6 +13,9 @@ from delta_sharing_client.expressions.statistics import decode_text, num_records
 from delta_sharing_client.model.actions import AddFile, DeletionVector, FileAction
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl
+
+#: The fields of an action that are columns of a block, in their order.
+_COLUMNS: Final = FileAction.__struct_fields__[:11]
 
 
 @dataclass(slots=True)
@@ -46,22 +49,11 @@ class FileBlock:
     @classmethod
     def of(cls, files: Sequence[FileAction]) -> FileBlock:
         """Return actions of one kind, `AddFile` if there are none, as columns."""
+        kind = type(files[0]) if files else AddFile
+        urls, ids, values, sizes, stats, *others = ([getattr(file, name) for file in files] for name in _COLUMNS)
         known: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
-        return cls(
-            type(files[0]) if files else AddFile,
-            [file.url for file in files],
-            [file.id for file in files],
-            [known.setdefault(tuple(f.partition_values.items()), f.partition_values) for f in files],
-            [file.size for file in files],
-            [file.stats for file in files],
-            [num_records(file.stats) for file in files],
-            [file.version for file in files],
-            [file.timestamp for file in files],
-            [file.expiration_timestamp for file in files],
-            [file.deletion_vector for file in files],
-            [file.deletion_vector_file_id for file in files],
-            [file.data_change for file in files],
-        )
+        values = [known.setdefault(tuple(each.items()), each) for each in values]
+        return cls(kind, urls, ids, values, sizes, stats, list(map(num_records, stats)), *others)
 
     def take(self, positions: Sequence[int]) -> FileBlock:
         """Return the files at some positions."""
