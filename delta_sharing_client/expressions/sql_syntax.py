@@ -80,7 +80,7 @@ class SqlText:
         return f"'$string{len(self._strings) - 1}$'"
 
     def parse(self) -> Node | None:
-        """Return the syntax tree; None where the text says nothing.
+        """Return the syntax tree; None if the text has only comments.
 
         Raises:
             FilterError: the text is not one condition.

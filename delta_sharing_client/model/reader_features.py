@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Reader features that require nothing of a reader of files that a server lists.
+#: Reader features without an effect on reading listed files.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
 #: Reader features that this release reads; the capabilities header advertises exactly these.
 SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {

@@ -105,7 +105,7 @@ class UnknownType(DataType):
         """Return the error for reading a column of this type."""
         at = f"column {self.column!r}" if self.column else "a column"
         return UnsupportedTypeError(
-            f"{at} has the type {self.name!r}, which this release does not know; "
+            f"{at} has the type {self.name!r}, which is unknown to this release; "
             "upgrade delta-sharing-client, or leave the column out with columns=[...]",
             type_name=self.name,
         )

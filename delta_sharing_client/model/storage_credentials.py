@@ -109,7 +109,7 @@ def _credential(item: Mapping[str, Any], what: str) -> StorageCredential:
         return AzureSas(Secret(_text(azure, "sasToken", what).removeprefix("?")))
     if isinstance(gcp, Mapping):
         return GcpToken(Secret(_text(gcp, "oauthToken", what)))
-    raise ProtocolError(f"{what}: the temporary credentials are of no kind that this release knows")
+    raise ProtocolError(f"{what}: the kind of the temporary credentials is unknown to this release")
 
 
 def _text(item: Mapping[str, Any], name: str, what: str) -> str:

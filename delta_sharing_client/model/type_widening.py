@@ -40,8 +40,8 @@ def check_type_changes(columns: Iterable[StructField]) -> None:
     for path, before, after in _changes(columns, ""):
         if not is_widening(parse_type_name(before), parse_type_name(after)):
             raise UnsupportedFeatureError(
-                f"column {path!r} was changed from {before} to {after}, and this release does not know how older "
-                "files are to be read; upgrade delta-sharing-client, or leave the column out with columns=[...]",
+                f"column {path!r} was changed from {before} to {after}, and this release cannot read the older "
+                "files; upgrade delta-sharing-client, or leave the column out with columns=[...]",
                 features=["typeWidening"],
             )
 

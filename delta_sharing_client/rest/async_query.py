@@ -39,7 +39,7 @@ _GROWTH: Final = 1.5
 _BAD_REQUEST: Final = 400
 #: Fields of the body of a poll.
 _PAGING: Final = ("maxFiles", "pageToken")
-_QUERY_NOT_FOUND: Final = {404: "The server does not know the query any more; run it again"}
+_QUERY_NOT_FOUND: Final = {404: "The server has dropped the query; run it again"}
 
 
 class TableQuery:

@@ -112,7 +112,7 @@ def _decode_line(
 def _check_end(end: EndStreamAction, what: str) -> None:
     status = end.http_status_error_code
     if end.error_message is not None or (status is not None and status >= 400):
-        message = end.error_message or "it gives no reason"
+        message = end.error_message or "without a reason"
         raise QueryError(what=what, server_message=message, status=status)
 
 
@@ -122,12 +122,12 @@ def _check_format(
     answered = protocol.response_format
     if answered == "delta" and "delta" not in formats:
         raise ResponseFormatError(
-            f"{what}: asked for parquet format, the server answered in delta format; the table may need it: "
+            f"{what}: requested parquet format, the server answered in delta format; the table may need it: "
             "leave response_format (use_delta_format) unset"
         )
     if capabilities.response_format not in (None, answered):
         raise ProtocolError(
-            f"{what}: the header says {capabilities.response_format} format, the protocol line {answered} format"
+            f"{what}: the header has {capabilities.response_format} format, the protocol line {answered} format"
         )
     return protocol
 
@@ -149,9 +149,9 @@ def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
         message = ": ".join(str(item[k]) for k in ("errorCode", "message") if item.get(k))
         raise QueryError(what="the request", server_message=message)
     if "queryStatus" in item:
-        raise ProtocolError("the server answers asynchronously, where that was not asked for")
+        raise ProtocolError("the server answers asynchronously, which was not requested")
     names = ", ".join(sorted(map(repr, item)))[:200]
-    raise ProtocolError(f"unknown action {names}; a newer delta-sharing-client may know it")
+    raise ProtocolError(f"unknown action {names}; a newer delta-sharing-client may support it")
 
 
 _END_KEYS: Final = frozenset(

@@ -78,7 +78,7 @@ def decode_query(
         pass
     if query_id is None and not capabilities.asynchronous:
         raise UnannouncedStatusError(
-            f"{what}: the server answers asynchronously, and its delta-sharing-capabilities header does not say "
+            f"{what}: the server answers asynchronously, and its delta-sharing-capabilities header has no "
             "asyncquery=true: the answer cannot be relied on"
         )
     state = str(status.get("status") or status.get("state") or "").upper()
@@ -87,7 +87,7 @@ def decode_query(
         raise QueryError(what=what, server_message=message or f"the query ended as {state}, without a reason")
     name = query_id or status.get("queryId")
     if not isinstance(name, str) or name.strip(".") == "" or len(name) > _MAX_NAME:
-        raise ProtocolError(f"{what}: the server answers asynchronously and gives the query no usable queryId")
+        raise ProtocolError(f"{what}: the asynchronous answer has no usable queryId")
     return QueryStatus(name)
 
 

@@ -44,7 +44,7 @@ def check_time_travel(
     """
     if version is not None and answered not in (None, version):
         raise VersionMismatchError(
-            f"{what}: asked for version {version}, the server answered for version {answered}",
+            f"{what}: requested version {version}, the server answered for version {answered}",
             expected=version,
             actual=answered,
         )
@@ -56,7 +56,7 @@ def check_time_travel(
 def _checked(
     actions: Iterator[Decoded], version: int | None, timestamp: str | None, what: str
 ) -> Iterator[Decoded]:
-    asked = (
+    requested = (
         f"version {version}" if timestamp is None else f"{timestamp}, which is version {version} by its header,"
     )
     # The last commit time in milliseconds; a server may round the time up.
@@ -71,7 +71,9 @@ def _checked(
         newest, committed = (max(filter(None, numbers), default=0) for numbers in (versions, times))
         if version is not None and newest > version:
             raise VersionMismatchError(
-                f"{what}: the answer for {asked} has a line of version {newest}", expected=version, actual=newest
+                f"{what}: the answer for {requested} has a line of version {newest}",
+                expected=version,
+                actual=newest,
             )
         if last is not None and committed > last:
             raise VersionMismatchError(

@@ -247,5 +247,5 @@ class TestCapabilities:
             table = client.table("s.s.t")
             assert table.protocol(response_format="delta").response_format == "parquet"
             assert table.protocol().response_format == "delta"
-            with pytest.raises(ProtocolError, match="asked for parquet format"):
+            with pytest.raises(ProtocolError, match="requested parquet format"):
                 table.protocol(response_format="parquet")

@@ -265,7 +265,7 @@ def test_answer_for_another_version_raises(share: FaultyShare, table: Any) -> No
         return reply.but(headers={**reply.headers, "Delta-Table-Version": "5"})
 
     share.fault = other
-    with pytest.raises(VersionMismatchError, match="asked for version 0, the server answered for version 5"):
+    with pytest.raises(VersionMismatchError, match="requested version 0, the server answered for version 5"):
         table.scan(version=0).to_arrow()
 
 

@@ -149,5 +149,5 @@ class TestTimeTravel:
         (query,) = faults.seen(f"{TABLE}/query")
         assert query.json() == {"version": 3}
         for ask in (scan.replace(limit=0).to_arrow, lambda: scan.schema, lambda: scan.table.metadata(3)):
-            with pytest.raises(VersionMismatchError, match=r"asked for version 3, .* version 7"):
+            with pytest.raises(VersionMismatchError, match=r"requested version 3, .* version 7"):
                 ask()

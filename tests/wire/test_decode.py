@@ -518,7 +518,7 @@ class TestMalformed:
 
 class TestFormats:
     def test_asked_for_parquet_and_got_delta(self):
-        with pytest.raises(ResponseFormatError, match="asked for parquet"):
+        with pytest.raises(ResponseFormatError, match="requested parquet"):
             decode(body(DELTA_PROTOCOL, DELTA_METADATA, END), formats=("parquet",))
 
     @pytest.mark.parametrize("formats", [("delta",), ("delta", "parquet"), ("parquet",)])
@@ -553,7 +553,7 @@ class TestFormats:
 
     def test_the_header_and_the_protocol_line_agree(self):
         header = ResponseCapabilities("delta")
-        with pytest.raises(ProtocolError, match="header says delta format"):
+        with pytest.raises(ProtocolError, match="header has delta format"):
             decode(body(PROTOCOL, METADATA, END), capabilities=header)
         assert decode(body(DELTA_PROTOCOL, DELTA_METADATA, END), capabilities=header)
 
