@@ -130,17 +130,8 @@ def load_as_duckdb(
 ) -> duckdb.DuckDBPyRelation:
     """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
 
-    DuckDB pushes neither its projection nor its filters down; pass `columns` and `filters`.
-
-    Args:
-        url: the table; this and the following arguments as for `load_as_pandas`.
-        connection: the connection of the relation; by default DuckDB's default connection.
-        limit: maximum number of rows.
-        version: version of the table.
-        timestamp: time of the version.
-        columns: names of the columns.
-        filters: row filter.
-        variant: ``struct`` or ``json``.
+    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes neither its projection
+    nor its filters down; pass `columns` and `filters`. The other arguments are as for `load_as_pandas`.
     """
     profile, name = parse_table_url(url)
     table = SharingClient(profile).table(name)

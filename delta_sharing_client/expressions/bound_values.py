@@ -31,24 +31,26 @@ from delta_sharing_client.model.partition_values import (
 )
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType
 
-_MILLISECOND: Final = 1000
+MILLISECOND: Final = 1000
 _SECOND: Final = 1_000_000
 #: Times that replace times out of range: the first and last of Python, of Java's formats, and of 64-bit
 #: nanoseconds.
 _TIME_LIMITS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 // 1000, -(2**63) // 1000)
-#: Strings of so many bytes of UTF-8 may be truncated.
-_CUT: Final = 32
+#: Strings of at least so many bytes of UTF-8 may be truncated.
+TRUNCATED: Final = 32
 #: Characters that half a character may have become.
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
 #: Decimal digits that a double keeps.
 _DOUBLE_DIGITS: Final = 15
-_DOUBLE_EXACT: Final = 10**_DOUBLE_DIGITS
+#: Smaller integers are exact in a double.
+DOUBLE_EXACT: Final = 10**_DOUBLE_DIGITS
 #: Smaller integers are within their type, and exact in a double.
-_EXACT: Final = {name: min(1 << (bits - 1), _DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
+_EXACT: Final = {name: min(1 << (bits - 1), DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
 _NO_BOUND: Final = (dict, list, bool)
 #: More digits before the point than any column has.
 _FAR: Final = 40
-_FLOAT_MOST: Final = 3.4028234663852886e38
+#: The greatest 32-bit float, the greatest double, and the rounding errors of a 32-bit float.
+FLOAT_MAX: Final = 3.4028234663852886e38
 _DOUBLE_MOST: Final = 1.7976931348623157e308
 _FLOAT_ERROR: Final = 2.0**-23
 _FLOAT_LEAST: Final = 2.0**-149
@@ -122,13 +124,13 @@ def _integer(number: Decimal, bits: int, *, upper: bool) -> int | None:
     limit = 1 << (bits - 1)
     if number != whole or not -limit <= whole < limit:
         return None
-    return whole if abs(whole) < _DOUBLE_EXACT else int(_moved(number, upper=upper))
+    return whole if abs(whole) < DOUBLE_EXACT else int(_moved(number, upper=upper))
 
 
 def _real(real: float, name: str, *, upper: bool) -> float | None:
     """Return a bound widened by rounding to a 32-bit float."""
     single = to_float32(real)
-    if abs(single) < _FLOAT_MOST:
+    if abs(single) < FLOAT_MAX:
         slack = abs(single) * _FLOAT_ERROR + _FLOAT_LEAST
         return single + slack if upper else single - slack
     is_wide = name == "double" and math.isinf(single) and abs(real) < _DOUBLE_MOST
@@ -137,7 +139,7 @@ def _real(real: float, name: str, *, upper: bool) -> float | None:
 
 def _text(value: str, *, upper: bool) -> str | None:
     try:
-        if len(value.encode()) < _CUT:
+        if len(value.encode()) < TRUNCATED:
             return value
     except UnicodeEncodeError:
         pass  # truncated within a character
@@ -154,5 +156,5 @@ def _time(value: str, *, wall_clock: bool, upper: bool) -> int | None:
     if any(abs(micros - limit) < _SECOND for limit in _TIME_LIMITS):
         return None
     if upper:
-        return micros + _MILLISECOND
-    return micros if micros > 0 else micros - _MILLISECOND
+        return micros + MILLISECOND
+    return micros if micros > 0 else micros - MILLISECOND

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
+from delta_sharing_client.expressions.bound_values import DOUBLE_EXACT, FLOAT_MAX, MILLISECOND, TRUNCATED
 from delta_sharing_client.expressions.predicates import (
     And,
     Compare,
@@ -75,14 +76,8 @@ _NOT_A_COLUMN = re.compile(r"(?i)true|false|null|user|session_user|system_user|l
 _EPOCH: Final = datetime(1970, 1, 1)
 _FIRST_MICROS: Final = (datetime.min - _EPOCH) // timedelta(microseconds=1)
 _LAST_MICROS: Final = (datetime.max - _EPOCH) // timedelta(microseconds=1)
-_MILLISECOND: Final = 1000
 _FIRST_DATE: Final = date(1583, 1, 1)
 _MAX_IN: Final = 200
-#: Strings of so many characters may be truncated in statistics.
-_CUT: Final = 32
-#: The greatest 32-bit float, and the first integer that a double may round.
-_FLOAT_MOST: Final = 3.4028234663852886e38
-_DOUBLE_EXACT: Final = 10**15
 
 Json = dict[str, Any]
 #: Builds the comparison of a column with a literal.
@@ -210,7 +205,7 @@ def _bounds_hint(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
         return None
     values = node.values if isinstance(node, In) else (node.value,)
     # Short ASCII strings compare with a truncated bound as with the full one, in every order of characters.
-    if any(isinstance(value, str) and not (value.isascii() and len(value) < _CUT) for value in values):
+    if any(isinstance(value, str) and not (value.isascii() and len(value) < TRUNCATED) for value in values):
         return None
     if isinstance(node, In):
         return None if negated else _in_hint(node, _compare_bounds, negated=False)
@@ -230,15 +225,15 @@ def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | N
     """Return a comparison that is widened by the rounding of bounds (see `bound_values`)."""
     low = high = value
     if isinstance(value, float):
-        if not abs(value) < _FLOAT_MOST:
+        if not abs(value) < FLOAT_MAX:
             return None
         slack = abs(value) * 2.0**-22 + 2.0**-148
         low, high = value - slack, value + slack
         if isinstance(column.type, PrimitiveType) and column.type.name == "float":
             low, high = to_float32(low), to_float32(high)
     elif _is_timestamp(column) and isinstance(value, int):
-        high = value if value > 0 else value + _MILLISECOND
-    elif isinstance(value, int) and abs(value) >= _DOUBLE_EXACT:
+        high = value if value > 0 else value + MILLISECOND
+    elif isinstance(value, int) and abs(value) >= DOUBLE_EXACT:
         slack = abs(value) >> 46
         low, high = max(value - slack, -(2**63)), min(value + slack, 2**63 - 1)
     if low == high:
@@ -254,8 +249,8 @@ def _compare(op: Operator, value: Value, column: StructField) -> Json | None:
         return None
     if not _is_timestamp(column) or not isinstance(value, int):
         return _node(op, value, column)
-    below = value // _MILLISECOND * _MILLISECOND
-    above = below if below == value else below + _MILLISECOND
+    below = value // MILLISECOND * MILLISECOND
+    above = below if below == value else below + MILLISECOND
     if below < _FIRST_MICROS or above > _LAST_MICROS:
         return None
     if op == "=" and below != above:

@@ -214,15 +214,8 @@ class RestClient:
             VersionMismatchError: the answer is for another version than the requested one; older servers describe
                 the latest version only.
         """
-        resource = table_resource(table)
-        if version is not None and timestamp is not None:
-            raise ValueError("version and timestamp cannot be given together")
-        params: dict[str, str] = {}
-        if check_version(version, "version") is not None:
-            params["version"] = str(version)
-        if timestamp is not None:
-            params["timestamp"] = timestamp = format_timestamp(timestamp)
-        resource = resource.with_advice(400, snapshot_advice(version, timestamp))
+        request = QueryRequest(formats=formats, version=check_version(version, "version"), timestamp=timestamp)
+        resource = table_resource(table).with_advice(400, snapshot_advice(version, timestamp))
 
         def read(response: Response, actions: Iterator[Decoded]) -> TableInfo:
             answered, what = version_of(response), resource.what
@@ -231,7 +224,7 @@ class RestClient:
             )
             return read_metadata(actions, version=answered, what=what)
 
-        return self._caller.get_actions(resource.at("metadata"), formats, params, read)
+        return self._caller.get_actions(resource.at("metadata"), formats, request.params(), read)
 
     @overload
     def query_table(self, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]: ...

@@ -106,6 +106,10 @@ class Request:
             body[first + "".join(map(str.capitalize, words))] = list(value) if isinstance(value, tuple) else value
         return body
 
+    def params(self) -> Mapping[str, str]:
+        """Return the same fields as a query string."""
+        return {key: "true" if value is True else str(value) for key, value in self.body().items()}
+
     def page(self, token: str) -> Self:
         """Return the request for a later page."""
         return replace(self, page_token=token)
@@ -171,10 +175,6 @@ class ChangesRequest(Request):
             raise ValueError("give exactly one of starting_version and starting_timestamp")
         if self.ending_version is not None and self.ending_timestamp is not None:
             raise ValueError("give at most one of ending_version and ending_timestamp")
-
-    def params(self) -> Mapping[str, str]:
-        """Return the request's query string; booleans in lower case."""
-        return {key: "true" if value is True else str(value) for key, value in self.body().items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
