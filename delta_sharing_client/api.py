@@ -130,8 +130,8 @@ def load_as_duckdb(
 ) -> duckdb.DuckDBPyRelation:
     """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
 
-    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes neither its projection
-    nor its filters down; pass `columns` and `filters`. The other arguments are as for `load_as_pandas`.
+    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes neither its
+    projection nor its filters down; pass `columns` and `filters`. The other arguments are as for `load_as_pandas`.
     """
     profile, name = parse_table_url(url)
     table = SharingClient(profile).table(name)

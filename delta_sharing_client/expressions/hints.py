@@ -1,8 +1,7 @@
 """Predicates as hints for the server: `jsonPredicateHints` and `predicateHints`.
 
 A hint must be true for every file with a matching row, on every server. Comparisons that servers may evaluate
-differently are not sent. Dropping a part of an AND widens the hint, which is safe; an OR is sent as a whole or not
-at all. NOT is pushed down to the comparisons.
+differently are not sent. NOT is pushed down to the comparisons.
 
 JSON predicates have partition columns, and data columns, which some servers compare with the statistics of files
 (version 2 of the reference server, with floats and timestamps as types). Servers do not report what they support.
@@ -127,7 +126,7 @@ def sql_hints(predicate: Predicate | None, columns: HintColumns) -> tuple[str, .
     """Return the `predicateHints` for a predicate: comparisons of partition columns that all rows must satisfy."""
     parts = predicate.parts if isinstance(predicate, And) else () if predicate is None else (predicate,)
     names = columns.partitions - columns.renamed
-    return tuple(text for text in (_sql(part, names) for part in parts) if text is not None)
+    return tuple(filter(None, (_sql(part, names) for part in parts)))
 
 
 def _hint(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | None:
@@ -138,10 +137,7 @@ def _hint(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | Non
         known_parts = [part for part in node.parts if part != Constant(None)]
         parts = sorted(known_parts, key=lambda part: not _on_partitions(part, columns))
         hints = [_hint(part, columns, negated=negated) for part in parts]
-        known = [part for part in hints if part is not None]
-        if isinstance(node, And) != negated:
-            return _join("and", known)
-        return _join("or", known) if len(known) == len(hints) else None
+        return _join("and" if isinstance(node, And) != negated else "or", hints)
     if isinstance(node, Constant):
         return None
     if node.column.name in columns.partitions:
@@ -153,14 +149,16 @@ def _on_partitions(node: Predicate, columns: HintColumns) -> bool:
     return all(column.name in columns.partitions for column in columns_of(node))
 
 
-def _join(op: str, parts: Sequence[Json]) -> Json | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return {"op": op, "children": list(parts)}
+def _join(op: str, parts: Sequence[Json | None]) -> Json | None:
+    """Join hints: an AND without its unknown parts is wider, which is safe; an OR needs all parts."""
+    known = [part for part in parts if part is not None]
+    if not known or (op == "or" and len(known) < len(parts)):
+        return None
+    return known[0] if len(known) == 1 else {"op": op, "children": known}
 
 
-def _not(part: Json) -> Json:
-    return {"op": "not", "children": [part]}
+def _not(part: Json | None) -> Json | None:
+    return None if part is None else {"op": "not", "children": [part]}
 
 
 def _partition_hint(node: Compare | In | IsNull, *, negated: bool, renamed: bool) -> Json | None:
@@ -178,22 +176,18 @@ def _partition_hint(node: Compare | In | IsNull, *, negated: bool, renamed: bool
     op = node.op
     if negated and is_float(column.type) and op not in ("=", "!="):
         # NaN is greater than all numbers for servers.
-        hint = _compare(op, node.value, column) if op in ("<", "<=") else None
-        return None if hint is None else _not(hint)
+        return _not(_compare(op, node.value, column)) if op in ("<", "<=") else None
     op = _OPPOSITES[op] if negated else op
     if op != "!=":
         return _compare(op, node.value, column)
-    equal = None if _is_timestamp(column) else _compare("=", node.value, column)
-    return None if equal is None else _not(equal)
+    return None if _is_timestamp(column) else _not(_compare("=", node.value, column))
 
 
 def _in_hint(node: In, compare: _Comparison, *, negated: bool) -> Json | None:
     if not 0 < len(node.values) <= _MAX_IN or (negated and _is_timestamp(node.column)):
         return None
-    terms = [compare("=", value, node.column) for value in node.values]
-    known = [term for term in terms if term is not None]
-    hint = _join("or", known) if len(known) == len(terms) else None
-    return _not(hint) if hint is not None and negated else hint
+    hint = _join("or", [compare("=", value, node.column) for value in node.values])
+    return _not(hint) if negated else hint
 
 
 def _bounds_hint(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
@@ -216,9 +210,7 @@ def _bounds_hint(node: Compare | In | IsNull, *, negated: bool) -> Json | None:
         return _compare_bounds(op, node.value, column)
     if is_float(column.type) or _is_timestamp(column):
         return None
-    sides = [_compare_bounds("<", node.value, column), _compare_bounds(">", node.value, column)]
-    known = [side for side in sides if side is not None]
-    return _join("or", known) if len(known) == len(sides) else None
+    return _join("or", [_compare_bounds("<", node.value, column), _compare_bounds(">", node.value, column)])
 
 
 def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | None:
@@ -240,7 +232,7 @@ def _compare_bounds(op: Operator, value: Value, column: StructField) -> Json | N
         return _compare(op, value, column)
     least = None if op in ("<", "<=") else _compare(">=", low, column)
     most = None if op in (">", ">=") else _compare("<=", high, column)
-    return _join("and", [side for side in (least, most) if side is not None])
+    return _join("and", [least, most])
 
 
 def _compare(op: Operator, value: Value, column: StructField) -> Json | None:
