@@ -7,10 +7,10 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -41,6 +41,14 @@ class ProfileWarning(UserWarning):
     """The profile's token has expired, or other users can read its file."""
 
 
+class _Text(NamedTuple):
+    """The content of a profile file, where it is from, and whether other users can read it."""
+
+    content: str | bytes
+    source: str | None = None
+    is_exposed: bool = False
+
+
 def load_profile(source: ProfileSource = None, *, external: bool = False, stacklevel: int = 2) -> Profile:
     """Read a profile ("Profile File Format").
 
@@ -63,57 +71,69 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
         return (
             replace(source, type=ExternalCredential.TYPE, credential=ExternalCredential()) if external else source
         )
-    profile = _read(source, external, stacklevel + 1)
-    _check_key(profile, stacklevel + 1)
-    if profile.expired():
-        warnings.warn(
-            f"the credential in the profile {profile.source or '(given as data)'} expired at "
-            f"{format_time(profile.expiration_time)}; ask the provider for a new profile",
-            ProfileWarning,
-            stacklevel=stacklevel,
-        )
+    exposed = False
+    if isinstance(source, Mapping):
+        profile = Profile.from_dict(source, external=external)
+    else:
+        content, name, exposed = _read(source)
+        if len(content) > _MAX_SIZE:
+            raise ProfileError("it has more than 1 MB; that is not a profile", source=name)
+        profile = Profile.from_json(content, name, external=external)
+    for warning in _warnings(profile, exposed):
+        warnings.warn(warning, ProfileWarning, stacklevel=stacklevel)
     return profile
 
 
-def _read(source: Any, external: bool, stacklevel: int) -> Profile:
+def _warnings(profile: Profile, exposed: bool) -> Iterator[str]:
+    if exposed:
+        yield (
+            f"the profile {profile.source} holds a token and can be read by other users of this machine; "
+            f"run: chmod 600 {profile.source}"
+        )
+    key = private_key_path(profile)  # the key itself is checked when it is used
+    with contextlib.suppress(OSError, ValueError):
+        if key is not None and _others_can_read(key.stat().st_mode):
+            yield f"the private key {key} can be read by other users of this machine; run: chmod 600 {key}"
+    if profile.expired():
+        yield (
+            f"the credential in the profile {profile.source or '(given as data)'} expired at "
+            f"{format_time(profile.expiration_time)}; ask the provider for a new profile"
+        )
+
+
+def _read(source: Any) -> _Text:
     if source is None:
-        return _from_environment(external, stacklevel + 1)
-    if isinstance(source, Mapping):
-        return Profile.from_dict(source, external=external)
+        return _from_environment()
     if isinstance(source, str):
-        return _from_text(source, external, stacklevel + 1)
+        return _from_text(source)
     if isinstance(source, os.PathLike):
-        return _from_path(os.fspath(source), external, stacklevel + 1)
+        return _from_path(os.fspath(source))
     if isinstance(source, _Readable):
-        return _from_file_object(source, external)
+        return _from_file_object(source)
     raise TypeError(
         f"a profile is a path, a URL, a dict, JSON text, an open file or a Profile, not {type(source).__name__}"
     )
 
 
-def _from_environment(external: bool, stacklevel: int) -> Profile:
+def _from_environment() -> _Text:
     value = os.environ.get(ENVIRONMENT_VARIABLE, "").strip()
     if not value:
         raise ProfileError(
             f"none was given and the environment variable {ENVIRONMENT_VARIABLE} is not set; pass the path of "
             f"a profile file, or set it: export {ENVIRONMENT_VARIABLE}=/path/to/profile.share"
         )
-    if value.startswith("{"):
-        return Profile.from_json(value, f"in ${ENVIRONMENT_VARIABLE}", external=external)
-    return _from_text(value, external, stacklevel + 1)
+    return _Text(value, f"in ${ENVIRONMENT_VARIABLE}") if value.startswith("{") else _from_text(value)
 
 
-def _from_text(text: str, external: bool, stacklevel: int) -> Profile:
+def _from_text(text: str) -> _Text:
     stripped = text.strip().removeprefix("\ufeff")
     if stripped.startswith("{"):
-        return Profile.from_json(stripped, external=external)
+        return _Text(stripped)
     if not stripped:
         raise ProfileError("the path is empty; pass the path of a profile file")
     if stripped[:5].lower() == "file:":
-        return _from_path(_path_of_file_url(stripped), external, stacklevel + 1)
-    if _URL.match(stripped):
-        return _from_url(stripped, external)
-    return _from_path(text, external, stacklevel + 1)
+        return _from_path(_path_of_file_url(stripped))
+    return _from_url(stripped) if _URL.match(stripped) else _from_path(text)
 
 
 def _path_of_file_url(url: str) -> str:
@@ -129,7 +149,7 @@ def _path_of_file_url(url: str) -> str:
     return url2pathname(parts.path)
 
 
-def _from_path(path: str | bytes, external: bool, stacklevel: int) -> Profile:
+def _from_path(path: str | bytes) -> _Text:
     text = os.fsdecode(path)
     try:
         expanded = Path(text).expanduser()
@@ -147,35 +167,14 @@ def _from_path(path: str | bytes, external: bool, stacklevel: int) -> Profile:
     except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ProfileError(f"it cannot be read: {reason}", source=text) from None
-    if _others_can_read(mode):
-        warnings.warn(
-            f"the profile {text} holds a token and can be read by other users of this machine; "
-            f"run: chmod 600 {text}",
-            ProfileWarning,
-            stacklevel=stacklevel,
-        )
-    return _from_content(content, text, external)
+    return _Text(content, text, _others_can_read(mode))
 
 
 def _others_can_read(mode: int) -> bool:
     return os.name == "posix" and stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
-def _check_key(profile: Profile, stacklevel: int) -> None:
-    """Warn if other users can read the private key; the key itself is checked when it is used."""
-    path = private_key_path(profile)
-    if path is None:
-        return
-    with contextlib.suppress(OSError, ValueError):
-        if _others_can_read(path.stat().st_mode):
-            warnings.warn(
-                f"the private key {path} can be read by other users of this machine; run: chmod 600 {path}",
-                ProfileWarning,
-                stacklevel=stacklevel,
-            )
-
-
-def _from_file_object(file: _Readable, external: bool) -> Profile:
+def _from_file_object(file: _Readable) -> _Text:
     name = getattr(file, "name", None)  # not every file object has one
     source = name if isinstance(name, str) else None
     try:
@@ -183,10 +182,10 @@ def _from_file_object(file: _Readable, external: bool) -> Profile:
     except (OSError, ValueError) as error:  # closed, or not UTF-8
         reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         raise ProfileError(f"it cannot be read: {reason}", source=source) from None
-    return _from_content(content, source, external)
+    return _Text(content, source)
 
 
-def _from_url(url: str, external: bool) -> Profile:
+def _from_url(url: str) -> _Text:
     shown = redact_url(url)
     if url[:7].lower() == "http://" and not is_loopback(url):
         raise ProfileError("a profile over plain http would show its token; use https", source=shown)
@@ -205,10 +204,4 @@ def _from_url(url: str, external: bool) -> Profile:
         raise ProfileError("there is no such file", source=shown) from None
     except Exception as error:  # noqa: BLE001  # each backend of fsspec raises its own errors
         raise ProfileError(f"it cannot be read ({type(error).__name__})", source=shown) from None
-    return _from_content(content, shown, external)
-
-
-def _from_content(content: str | bytes, source: str | None, external: bool) -> Profile:
-    if len(content) > _MAX_SIZE:
-        raise ProfileError("it has more than 1 MB; that is not a profile", source=source)
-    return Profile.from_json(content, source, external=external)
+    return _Text(content, shown)

@@ -15,12 +15,11 @@ from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import AddFile, Snapshot
 
-#: The truth values that a predicate may have in the rows of a file.
-_Truth: TypeAlias = frozenset[bool | None]
+#: Whether a predicate may be true, and whether it may be false, in the rows of a file; neither if it is NULL.
+_Truth: TypeAlias = tuple[bool, bool]
 _Values: TypeAlias = Mapping[str, str | None]
 _Keys: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
-_ANY: Final[_Truth] = frozenset({True, False, None})
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "equal": lambda left, right: left <= right <= left,  # an error where the types do not compare
     "lessThan": lt,
@@ -37,7 +36,7 @@ def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) 
         try:
             tree = json.loads(json_hints)
             keys = _partition_keys(snapshot)
-            files = [add for add in files if True in _evaluate(tree, add.partition_values, keys)]
+            files = [add for add in files if _evaluate(tree, add.partition_values, keys)[0]]
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             # "If the server encounters any errors during predicate processing, it will skip filtering."
             files = snapshot.files
@@ -56,31 +55,24 @@ def _partition_keys(snapshot: Snapshot) -> _Keys:
 
 def _evaluate(node: Mapping[str, Any], values: _Values, keys: _Keys) -> _Truth:
     op, children = node["op"], node["children"]
-    if op in ("and", "or"):
-        decisive = op == "or"
-        result: _Truth = frozenset({not decisive})
-        for child in children:
-            part = _evaluate(child, values, keys)
-            result = frozenset(_join(a, b, decisive) for a in result for b in part)
-        return result
-    if op == "not":
-        (child,) = children
-        return frozenset(None if value is None else not value for value in _evaluate(child, values, keys))
+    if op in ("and", "or", "not"):
+        trues, falses = zip(*(_evaluate(child, values, keys) for child in children), strict=True)
+        if op == "not":
+            (true,), (false,) = trues, falses
+            return false, true
+        return (all(trues), any(falses)) if op == "and" else (any(trues), all(falses))
     operands = [_operand(child, values, keys) for child in children]
+    if any(value is _UNKNOWN for value in operands):
+        return True, True
     if op == "isNull":
         (value,) = operands
-        return _ANY if value is _UNKNOWN else frozenset({value is None})
+        return value is None, value is not None
     compare = _COMPARISONS[op]
     left, right = operands
-    if _UNKNOWN in (left, right):
-        return _ANY
-    return frozenset({None if left is None or right is None else compare(left, right)})
-
-
-def _join(a: bool | None, b: bool | None, decisive: bool) -> bool | None:
-    if decisive in (a, b):
-        return decisive
-    return None if None in (a, b) else not decisive
+    if left is None or right is None:
+        return False, False
+    result = compare(left, right)
+    return result, not result
 
 
 def _operand(node: Mapping[str, Any], values: _Values, keys: _Keys) -> Any:

@@ -14,7 +14,8 @@ from delta_sharing_client.delta.log.paths import resolve_path
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.errors import CommitConflictError, MissingDependencyError
 from delta_sharing_client.model.actions import AddFile, CdcFile
-from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult
+from delta_sharing_client.sinks.base import Mode, Sink, WriteResult
+from delta_sharing_client.sinks.incoming import Incoming
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

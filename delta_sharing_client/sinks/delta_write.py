@@ -15,7 +15,7 @@ from delta_sharing_client.errors import DeltaLogError, SinkError, UnsupportedFea
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.schema import StructType, parse_schema
 from delta_sharing_client.parquet.cast import is_variant
-from delta_sharing_client.sinks.base import Incoming, WriteResult, check_beginning, fit_columns
+from delta_sharing_client.sinks.base import WriteResult, check_beginning, fit_columns
 from delta_sharing_client.sinks.delta_columns import (
     check_partitions,
     check_values,
@@ -27,7 +27,8 @@ from delta_sharing_client.sinks.delta_columns import (
     writer_properties,
 )
 from delta_sharing_client.sinks.delta_errors import typed_errors
-from delta_sharing_client.sinks.keys import KeySet, check_unique, duplicate
+from delta_sharing_client.sinks.incoming import Incoming, tables_of
+from delta_sharing_client.sinks.keys import check_unique, duplicate
 
 if TYPE_CHECKING:
     from delta_sharing_client.sinks.delta import DeltaSink
@@ -180,7 +181,7 @@ class DeltaWrite:
         touched = net.touched.rename_columns(keys)
         self._check_target(touched, net.new.rename_columns(keys))
         (rows,) = self._rows([net.rows])
-        gone = touched.filter(pa.array(~KeySet(rows.select(keys)).found(touched)))
+        gone = touched.join(rows.select(keys), keys, join_type="left anti")
         (deletions,) = self._rows([gone.rename_columns(list(self._incoming.keys))])
         flag = _DELETED
         while flag in self._columns.names:
@@ -215,21 +216,20 @@ class DeltaWrite:
 
     def _check_target(self, touched: pa.Table, new: pa.Table) -> None:
         """Raise `SinkKeyError` if the table has a key twice, or a key that the batch inserts."""
-        wanted, unexpected = KeySet(touched), KeySet(new)
+        keys = touched.column_names
         bounds = []
-        for name, column in zip(touched.column_names, touched.columns, strict=True):
+        for name, column in zip(keys, touched.columns, strict=True):
             if pa.types.is_integer(column.type):
                 found = pc.min_max(column)
                 bounds.append(f"{quoted(name)} BETWEEN {found['min']} AND {found['max']}")
         there = [touched.slice(0, 0)]
-        for batch in self._scan(touched.column_names, " AND ".join(bounds) or None):
-            keys = pa.Table.from_batches([batch]).cast(touched.schema)
-            hits = keys.filter(pa.array(wanted.found(keys)))
-            already = unexpected.found(hits)
-            if already.any():
-                raise duplicate(hits, int(already.argmax()), self._sink.target)
-            there.append(hits)
-        check_unique(pa.concat_tables(there), self._sink.target)
+        for held in tables_of(self._scan(keys, " AND ".join(bounds) or None)):
+            there.append(held.cast(touched.schema).join(touched, keys, join_type="left semi"))
+        present = pa.concat_tables(there)
+        unexpected = present.join(new, keys, join_type="left semi")
+        if unexpected.num_rows:
+            raise duplicate(unexpected, 0, self._sink.target)
+        check_unique(present, self._sink.target)
 
     def _scan(self, columns: list[str], predicate: str | None = None) -> Iterator[pa.RecordBatch]:
         """Read columns of the table, in no particular order."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,7 @@ _NO_KEYS: Final = frozenset({"float", "double", "void", "variant"})
 
 
 def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[str, ...]:
-    """Return the key columns, spelled as in the schema.
-
-    Args:
-        schema: the batch's columns.
-        keys: names; case is ignored.
-        target: the sink's target, for messages.
+    """Return the key columns, spelled as in the schema; case is ignored.
 
     Raises:
         SinkKeyError: a column is missing, or of a type without exact equality.
@@ -82,49 +77,6 @@ def numbers_of(table: pa.Table, columns: Sequence[str]) -> Numbers:
     return total.reshape(table.num_rows)
 
 
-class KeySet:
-    """A set of keys for lookups of the rows of other tables.
-
-    Args:
-        keys: columns of keys without nulls.
-    """
-
-    def __init__(self, keys: pa.Table) -> None:
-        self._names = keys.column_names
-        self._values: list[Any] = []
-        self._known: list[Numbers] = []
-        codes = np.zeros(keys.num_rows, np.int64)
-        for name in self._names:
-            values = pc.unique(keys.column(name))
-            pairs = codes * max(len(values), 1) + self._index(keys, name, values)
-            known = np.unique(pairs)
-            self._values.append(values)
-            self._known.append(known)
-            codes = np.searchsorted(known, pairs).astype(np.int64)
-
-    @staticmethod
-    def _index(table: pa.Table, name: str, values: Any) -> Numbers:
-        found = pc.index_in(table.column(name), value_set=values).fill_null(-1)
-        return np.asarray(found.to_numpy(), np.int64)
-
-    def __contains__(self, row: object) -> bool:
-        raise TypeError("look tables up with `found`")
-
-    def found(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return for each row of a table with these key columns whether the set has its key."""
-        codes = np.zeros(table.num_rows, np.int64)
-        there = np.ones(table.num_rows, np.bool_)
-        for name, values, known in zip(self._names, self._values, self._known, strict=True):
-            index = self._index(table, name, values)
-            pairs = codes * max(len(values), 1) + index
-            places = np.searchsorted(known, pairs)
-            inside = places < len(known)
-            there &= inside & (index >= 0)
-            there[inside] &= known[places[inside]] == pairs[inside]
-            codes = np.where(there, places, 0).astype(np.int64)
-        return there
-
-
 @dataclass(frozen=True, kw_only=True)
 class NetChanges:
     """The net change per key of a batch.
@@ -142,12 +94,6 @@ class NetChanges:
 
 def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], target: str) -> NetChanges:
     """Return the net change per key. Changes are ordered by version; within a version, deletions come first.
-
-    Args:
-        changes: the rows of a batch, with `_change_type` and `_commit_version`.
-        keys: the key columns.
-        columns: the columns of the rows to return.
-        target: the sink's target, for messages.
 
     Raises:
         SinkKeyError: a key is null, or inserted twice without a deletion in between.
@@ -201,11 +147,10 @@ def check_unique(keys: pa.Table, target: str) -> None:
     """Raise `SinkKeyError` if a key is not unique."""
     ids = numbers_of(keys, keys.column_names)
     _, first = np.unique(ids, return_index=True)
-    if len(first) == len(ids):
-        return
     again = np.ones(len(ids), np.bool_)
     again[first] = False
-    raise duplicate(keys, int(np.argmax(again)), target)
+    if again.any():
+        raise duplicate(keys, int(np.argmax(again)), target)
 
 
 def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:

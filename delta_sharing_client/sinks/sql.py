@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.model.schema import DataType
 from delta_sharing_client.parquet.tasks import VariantForm
-from delta_sharing_client.sinks.base import Incoming, Mode, Sink, WriteResult, check_beginning, fit_columns
+from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns
+from delta_sharing_client.sinks.incoming import Incoming
 
 if TYPE_CHECKING:
     import pyarrow as pa

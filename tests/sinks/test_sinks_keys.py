@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.sinks.keys import KeySet, check_unique, net_changes, numbers_of
+from delta_sharing_client.sinks.keys import check_unique, net_changes, numbers_of
 
 KINDS = ("insert", "delete", "update_preimage", "update_postimage")
 Change = tuple[int, str, str, int]
@@ -84,17 +84,6 @@ def test_combinations_of_keys_have_distinct_numbers(rows: list[tuple[int | None,
 
 
 @settings(deadline=None)
-@given(keys, keys)
-def test_a_key_is_found_where_it_is(
-    held: list[tuple[int | None, str | None]], asked: list[tuple[int | None, str | None]]
-) -> None:
-    held = [row for row in held if None not in row]
-    asked = [row for row in asked if None not in row]
-    found = KeySet(key_table(held)).found(key_table(asked))
-    assert found.tolist() == [row in set(held) for row in asked]
-
-
-@settings(deadline=None)
 @given(keys)
 def test_duplicate_keys_in_the_target_raise(rows: list[tuple[int | None, str | None]]) -> None:
     if len(set(rows)) == len(rows):
@@ -108,7 +97,6 @@ def test_chunks_and_slices_make_no_difference() -> None:
     table = pa.concat_tables([key_table([(1, "a"), (2, "b")]), key_table([(1, "a")])])
     assert numbers_of(table, ["a", "b"]).tolist() == [0, 1, 0]
     assert numbers_of(table.slice(1), ["a", "b"]).tolist() == [0, 1]
-    assert KeySet(table.slice(1, 1)).found(table).tolist() == [False, True, False]
     assert numbers_of(key_table([]), ["a", "b"]).dtype == np.int64
 
 
