@@ -20,26 +20,12 @@ import pytest
 
 import delta_sharing_client as ds
 from delta_sharing_client import sinks
-from delta_sharing_client.auth.private_key import AssertionSigner
 from delta_sharing_client.cdf.poller import ChangePoller
-from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.sinks.base import Sink
 
 PROFILE = {"shareCredentialsVersion": 1, "endpoint": "https://example.com/", "bearerToken": "canary-token"}
-KEY = {
-    "shareCredentialsVersion": 2,
-    "endpoint": "https://example.com/",
-    "type": "oauth_jwt_bearer_private_key_jwt",
-    "auth": {
-        "tokenEndpoint": "https://example.com/token",
-        "clientId": "i",
-        "issuer": "me",
-        "audience": "you",
-        "privateKey": {"privateKeyFile": "/nowhere/key.pem", "keyId": "k"},
-    },
-}
 SECRET = {"type": "oauth_client_credentials", "clientId": "i", "clientSecret": "canary-secret"}
 PLAIN_HTTP = {"shareCredentialsVersion": 2, "endpoint": "https://example.com/", **SECRET}
 
@@ -86,7 +72,6 @@ FAILING: dict[str, Callable[[Path], Any]] = {
     "client, by its options": lambda path: ds.SharingClient(PROFILE, options=1),  # type: ignore[arg-type]
     "client, over plain http": lambda path: ds.SharingClient({**PROFILE, "endpoint": "http://example.com/"}),
     "tokens": lambda path: ds.SharingClient(PLAIN_HTTP | {"tokenEndpoint": "http://example.com/token"}),
-    "signer": lambda path: AssertionSigner(Profile.from_dict(KEY)),
     "poller": lambda path: poll(poll_interval=timedelta(seconds=1)),
     "poller, by its version": lambda path: poll(starting_version="never"),
     "sink": lambda path: sinks.DeltaSink(path / "t", mode="no"),  # type: ignore[arg-type]

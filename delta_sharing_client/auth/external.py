@@ -19,15 +19,7 @@ CredentialProvider: TypeAlias = Callable[[], tuple[str, datetime | timedelta | N
 
 
 class ExternalTokens:
-    """Source of tokens that a function of the caller returns.
-
-    Args:
-        provider: the function.
-        now: returns the seconds since the epoch.
-
-    Raises:
-        TypeError: `provider` is not callable.
-    """
+    """Source of tokens that a function of the caller returns; raises `TypeError` without a function."""
 
     def __init__(self, provider: CredentialProvider, *, now: Callable[[], float] = time.time) -> None:
         if not callable(provider):
@@ -39,11 +31,7 @@ class ExternalTokens:
         self._now = now
 
     def fetch(self, *, retry: bool) -> AccessToken:
-        """Return a new token; calls the function once and ignores `retry`.
-
-        Raises:
-            TokenError: the function failed, or returned no usable token.
-        """
+        """Return a new token; call the function once, and ignore `retry`."""
         asked_at = self._now()
         try:
             answer = self._provider()

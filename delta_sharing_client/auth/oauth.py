@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote_plus
 
-from delta_sharing_client.auth.private_key import AssertionSigner
+from delta_sharing_client.auth.private_key import read_private_key, sign_assertion
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
 from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
@@ -49,13 +49,6 @@ _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 class OAuthTokens(ABC, Generic[C]):
     """Source of access tokens from a token endpoint.
-
-    Args:
-        profile: the profile.
-        credential: its credential, with the token endpoint.
-        options: time-outs, retries, certificates.
-        now: returns the seconds since the epoch.
-        make_retrier: makes the retrier of a request.
 
     Raises:
         InsecureUrlError: the credential would be sent over plain http.
@@ -155,26 +148,19 @@ class OAuthTokens(ABC, Generic[C]):
         return error
 
     def _token(self, fields: Mapping[str, Any], asked_at: float) -> AccessToken:
-        token = fields.get("access_token")
-        if not isinstance(token, str) or not HEADER_SAFE.fullmatch(token):
-            raise TokenError(
-                f"the token endpoint {self._shown} answered without a usable 'access_token'", status=200
-            )
-        kind = fields.get("token_type")
-        if kind is not None and str(kind).lower() != "bearer":
-            raise TokenError(
-                f"the token endpoint {self._shown} gave a token of type {str(kind)[:40]!r}; sharing servers take "
-                "bearer tokens",
-                status=200,
-            )
+        token, kind = fields.get("access_token"), str(fields.get("token_type") or "bearer")
         lifetime = _seconds(fields.get("expires_in"))
-        if lifetime is not None and not lifetime > 0:
-            raise TokenError(
-                f"the token endpoint {self._shown} answered with an 'expires_in' that is not a number above 0",
-                status=200,
-            )
+        problem = ""
+        if not isinstance(token, str) or not HEADER_SAFE.fullmatch(token):
+            problem = "answered without a usable 'access_token'"
+        elif kind.lower() != "bearer":
+            problem = f"gave a token of type {kind[:40]!r}; sharing servers take bearer tokens"
+        elif lifetime is not None and not lifetime > 0:
+            problem = "answered with an 'expires_in' that is not a number above 0"
+        if problem:
+            raise TokenError(f"the token endpoint {self._shown} {problem}", status=200)
         logger.debug("a new access token for client %r, good for %s s", self._client_id, lifetime)
-        return AccessToken.living(Secret(token), asked_at, lifetime)
+        return AccessToken.living(Secret(str(token)), asked_at, lifetime)
 
 
 class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
@@ -210,12 +196,12 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
     The key is read when the first token is requested.
     """
 
-    _signer: AssertionSigner | None = None
+    _key: Secret | None = None
 
     def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
-        if self._signer is None:
-            self._signer = AssertionSigner(self._profile, self._now)
-        assertion = self._signer.assertion()
+        if self._key is None:
+            self._key = read_private_key(self._profile)
+        assertion = sign_assertion(self._profile, self._key, int(self._now()))
         form = {"grant_type": _JWT_BEARER, "assertion": assertion.reveal()}
         return self._post(attempt, form, {}), (assertion,)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.profile import Profile
-from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
 #: Validity of an assertion, in seconds.
@@ -70,69 +67,51 @@ def read_private_key(profile: Profile) -> Secret:
     return Secret(text)
 
 
-class AssertionSigner:
-    """Signer of assertions for a profile of type `oauth_jwt_bearer_private_key_jwt`.
+def sign_assertion(profile: Profile, key: Secret, issued: int) -> Secret:
+    """Return an assertion for a profile of type `oauth_jwt_bearer_private_key_jwt`, valid for `LIFETIME` seconds.
 
     Args:
         profile: the profile.
-        now: returns the seconds since the epoch.
+        key: its private key.
+        issued: the present time, in seconds since the epoch.
 
     Raises:
         MissingDependencyError: the extra `oauth` is not installed.
-        ProfileError: the private key cannot be read.
+        ProfileError: the key is malformed, or does not fit the algorithm.
     """
-
-    def __init__(self, profile: Profile, now: Callable[[], float] = time.time) -> None:
-        credential = profile.credential
-        if not isinstance(credential, PrivateKeyJwt):
-            raise TypeError(f"the profile is of type {profile.type}, which signs nothing")
-        self._jwt = _import_jwt()
-        self._profile = profile
-        self._credential = credential
-        self._now = now
-        self._key = read_private_key(profile)
-
-    def assertion(self) -> Secret:
-        """Return a new assertion, valid for `LIFETIME` seconds.
-
-        Raises:
-            ProfileError: the key is malformed, or does not fit the algorithm.
-        """
-        credential = self._credential
-        issued = int(self._now())
-        claims: dict[str, Any] = {
-            "aud": credential.issuer,
-            "iss": credential.client_id,
-            "iat": issued,
-            "exp": issued + LIFETIME,
-            "jti": str(uuid.uuid4()),
-            "resource": credential.audience,
-        }
-        if credential.scope is not None:
-            claims["scope"] = credential.scope
-        try:
-            signed = self._jwt.encode(
-                claims, self._key.reveal(), algorithm=credential.algorithm, headers={"kid": credential.key_id}
-            )
-        except Exception as error:  # noqa: BLE001  # errors of PyJWT, cryptography or OpenSSL; their text may contain the key
-            raise ProfileError(
-                f"its private key cannot sign with {credential.algorithm} ({type(error).__name__}): it takes an "
-                "unencrypted PEM key for that algorithm",
-                field="privateKey",
-                source=self._profile.source,
-            ) from None
-        return Secret(signed)
-
-    @representation
-    def __repr__(self) -> str:
-        return f"AssertionSigner(key {self._credential.key_id!r})"
+    credential = profile.credential
+    if not isinstance(credential, PrivateKeyJwt):
+        raise TypeError(f"the profile is of type {profile.type}, which signs nothing")
+    jwt = _import_jwt()
+    claims: dict[str, Any] = {
+        "aud": credential.issuer,
+        "iss": credential.client_id,
+        "iat": issued,
+        "exp": issued + LIFETIME,
+        "jti": str(uuid.uuid4()),
+        "resource": credential.audience,
+    }
+    if credential.scope is not None:
+        claims["scope"] = credential.scope
+    try:
+        signed = jwt.encode(
+            claims, key.reveal(), algorithm=credential.algorithm, headers={"kid": credential.key_id}
+        )
+    except Exception as error:  # noqa: BLE001  # errors of PyJWT, cryptography or OpenSSL; their text may contain the key
+        raise ProfileError(
+            f"its private key cannot sign with {credential.algorithm} ({type(error).__name__}): it takes an "
+            "unencrypted PEM key for that algorithm",
+            field="privateKey",
+            source=profile.source,
+        ) from None
+    return Secret(signed)
 
 
 def _import_jwt() -> Any:
-    purpose = f"a profile of type {PrivateKeyJwt.TYPE}"
     try:
         import cryptography  # noqa: F401
         import jwt
     except ImportError:
+        purpose = f"a profile of type {PrivateKeyJwt.TYPE}"
         raise MissingDependencyError(package="PyJWT[crypto]", extra="oauth", purpose=purpose) from None
     return jwt

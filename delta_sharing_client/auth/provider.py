@@ -25,12 +25,7 @@ from delta_sharing_client.transport.rest_transport import Authorizer
 
 
 class FixedAuth:
-    """Authorization by the credential of a profile: a bearer token, or user name and password.
-
-    Args:
-        profile: a profile of type `bearer_token` or `basic`.
-        now: returns the present time in UTC.
-    """
+    """Authorization by the credential of a profile: a bearer token, or user name and password."""
 
     renewable = False
 
@@ -68,12 +63,7 @@ def provider_for(
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> Authorizer:
-    """Return the authorizer for a profile's type of credential.
-
-    Args:
-        profile: the profile.
-        options: options of the requests to a token endpoint.
-        credential_provider: returns tokens in place of the profile's credential.
+    """Return the authorizer for a profile's type of credential, or for a credential provider.
 
     Raises:
         InsecureUrlError: a credential would be sent to the token endpoint over plain http.
@@ -92,15 +82,7 @@ def provider_for(
 
 
 def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:
-    """Return a profile for another process: the token of a credential provider becomes a bearer token.
-
-    Args:
-        profile: the profile.
-        authorizer: authorizes the requests of this process.
-
-    Raises:
-        TokenError: the provider returns no token.
-    """
+    """Return a profile for another process: the token of a credential provider becomes a bearer token."""
     if not isinstance(authorizer, RenewingAuth) or not isinstance(profile.credential, ExternalCredential):
         return profile
     token = authorizer.present()

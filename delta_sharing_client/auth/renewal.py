@@ -39,13 +39,7 @@ class AccessToken:
 
     @classmethod
     def living(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
-        """Create a token with a lifetime.
-
-        Args:
-            token: the token.
-            asked_at: time of the request, in seconds since the epoch.
-            lifetime: seconds from then to its expiration; None if unknown.
-        """
+        """Create a token from the time of its request and the seconds to its expiration; None if unknown."""
         if lifetime is None:
             return cls(token)
         return cls(token, asked_at + lifetime, asked_at + lifetime - min(AHEAD, AHEAD_SHARE * lifetime))
@@ -96,14 +90,7 @@ class RenewingAuth:
         self._failure: tuple[float, DeltaSharingError] | None = None
 
     def headers(self, *, force: bool = False) -> Mapping[str, str]:
-        """Return the `Authorization` header ("REST APIs").
-
-        Args:
-            force: the server refused the token that this thread sent last; return another one.
-
-        Raises:
-            TokenError: there is no valid token.
-        """
+        """Return the `Authorization` header; `force` if the server refused the last one of this thread."""
         refused = self._sent.token if force else None
         self._sent.token = token = self._token(refused)
         return {"Authorization": f"Bearer {token.token.reveal()}"}
@@ -113,11 +100,7 @@ class RenewingAuth:
         return self._source.hint()
 
     def present(self) -> AccessToken:
-        """Return the valid token; renews it if that is due.
-
-        Raises:
-            TokenError: there is no valid token.
-        """
+        """Return the valid token; renew it if that is due."""
         return self._token(None)
 
     @representation
@@ -126,10 +109,9 @@ class RenewingAuth:
 
     def _token(self, refused: AccessToken | None) -> AccessToken:
         began = time.monotonic()
-        known = self._current
-        if known is not None and self._good(known, refused) and not self._due(known):
-            return known
-        usable = known if known is not None and self._good(known, refused) else None
+        usable = self._usable(refused)
+        if usable is not None and not self._due(usable):
+            return usable
         if not self._lock.acquire(blocking=usable is None):
             return usable  # type: ignore[return-value]  # it did not block, so there is one
         try:
@@ -138,8 +120,7 @@ class RenewingAuth:
             self._lock.release()
 
     def _renewed(self, refused: AccessToken | None, began: float) -> AccessToken:
-        known = self._current
-        usable = known if known is not None and self._good(known, refused) else None
+        usable = self._usable(refused)
         if usable is not None and (not self._due(usable) or self._now() < self._next_try):
             return usable
         if self._failure is not None and self._failure[0] >= began:
@@ -156,8 +137,11 @@ class RenewingAuth:
             return usable
         return self._current
 
-    def _good(self, token: AccessToken, refused: AccessToken | None) -> bool:
-        return token is not refused and (token.expires is None or self._now() < token.expires)
+    def _usable(self, refused: AccessToken | None) -> AccessToken | None:
+        token = self._current
+        if token is None or token is refused or (token.expires is not None and self._now() >= token.expires):
+            return None
+        return token
 
     def _due(self, token: AccessToken) -> bool:
         return token.renew_at is not None and self._now() >= token.renew_at

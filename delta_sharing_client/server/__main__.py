@@ -64,14 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: the command line without the program's name; None for that of the process.
-
-    Returns:
-        The exit status: 0, or 2 if the server could not be started as asked.
-    """
+    """Run the command; return the exit status: 0, or 2 if the server could not be started."""
     options = _parser().parse_args(arguments)
     if not _may_replace(options.profile):
         return _fail(f"--profile: {options.profile} exists and is not a profile; name another file")

@@ -52,13 +52,7 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """An answer in newline-delimited JSON.
-
-    Attributes:
-        version: the `Delta-Table-Version`.
-        format: the response format.
-        lines: the JSON objects, one per line, created as they are sent.
-    """
+    """The lines of an answer, created as they are sent, with its `Delta-Table-Version` and response format."""
 
     version: int
     format: str

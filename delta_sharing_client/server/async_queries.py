@@ -22,15 +22,7 @@ _REFERENCE_POLLS: Final = 3
 
 @dataclass(kw_only=True)
 class SubmittedQuery:
-    """A submitted query.
-
-    Attributes:
-        query_id: its id.
-        table: the full name of its table.
-        body: the body of its request.
-        ready_at: the time at which its answer is ready, on the monotonic clock.
-        polls_left: the number of polls until then.
-    """
+    """A submitted query, which is ready at a time of the monotonic clock and after `polls_left` polls."""
 
     query_id: str
     table: str
@@ -67,11 +59,7 @@ class SubmittedQueries:
         self._queries: OrderedDict[str, SubmittedQuery] = OrderedDict()
 
     def submit(self, request: TableRequest, body: Mapping[str, Any], key: str) -> SubmittedQuery:
-        """Return the query of an idempotency key, a new one the first time.
-
-        Raises:
-            Problem: 400, the key is that of another query.
-        """
+        """Return the query of an idempotency key; raise `Problem` (400) if the key is that of another query."""
         table = request.table.full_name
         query_id = hashlib.sha256(f"{table}\0{key}".encode(errors="surrogatepass")).hexdigest()[:32]
         delay = request.options.query_time

@@ -71,13 +71,7 @@ def choose_format(
     table_name: str,
     options: ServerOptions,
 ) -> str:
-    """Return the response format.
-
-    Args:
-        capabilities: the client's capabilities.
-        protocols: the protocol and the metadata of every version that the answer covers.
-        table_name: the table's full name.
-        options: the server's options.
+    """Return the response format of an answer for all protocols and metadata that it covers.
 
     Raises:
         Problem: 400, with the features that the client does not support.

@@ -29,15 +29,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ServedTable:
-    """One shared table.
-
-    Attributes:
-        share: the share's name.
-        schema: the schema's name.
-        name: the table's name.
-        path: the table's directory, with every link resolved.
-        log: the table's log.
-    """
+    """One shared table: its names, its directory with every link resolved, and its log."""
 
     share: str
     schema: str

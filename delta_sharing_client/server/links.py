@@ -18,12 +18,9 @@ ANY_BYTES: Final = ("utf-8", "surrogateescape")
 
 
 def signed_url(request: TableRequest, path: Path, expires: int) -> str:
-    """Return a URL for a file of a request's table. It has the table's name and the path within it, encoded.
+    """Return a URL for a file of a table, which expires at a time in milliseconds since the epoch.
 
-    Args:
-        request: the request.
-        path: the file.
-        expires: the URL's expiration, in milliseconds since the epoch.
+    It has the table's name and the path within it, encoded.
 
     Raises:
         Problem: 403, the path is outside the table's directory.

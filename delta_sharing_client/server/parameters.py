@@ -26,10 +26,9 @@ class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Validate JSON values, or the texts of a query string. An empty text counts as absent.
+        """Validate JSON values, or the texts of a query string; raise `Problem` (400).
 
-        Raises:
-            Problem: 400, a parameter is malformed.
+        An empty text counts as absent.
         """
         given = {name: value for name, value in values.items() if value is not None and value != ""}
         try:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_KEY: Final = "delta_sharing_body"
 
@@ -53,14 +49,9 @@ class RecordedRequest:
 
 
 class Recorder:
-    """ASGI middleware that records the newest requests.
+    """ASGI middleware that records the newest requests, `limit` of them."""
 
-    Args:
-        app: the application.
-        limit: number of requests to keep.
-    """
-
-    def __init__(self, app: App, *, limit: int) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
         #: Fields of `RecordedRequest`; those of the response change while it is sent.
         self._records: deque[dict[str, Any]] = deque(maxlen=limit)

@@ -31,11 +31,7 @@ class Signer:
         return token if isinstance(token, str) else token.decode()
 
     def open_token(self, purpose: str, token: str, what: str) -> dict[str, Any]:
-        """Return the payload of a token, whose name in the protocol is `what`.
-
-        Raises:
-            Problem: 400, the token has another purpose, or is not from this server.
-        """
+        """Return the payload of a token, whose name in the protocol is `what`; raise `Problem` (400)."""
         try:
             payload: dict[str, Any] = self._tokens(purpose).loads(token)
         except (itsdangerous.BadData, ValueError):

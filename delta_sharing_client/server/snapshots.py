@@ -30,15 +30,7 @@ def table_metadata(request: TableRequest, point: PointInTime) -> Answer:
 
 
 def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
-    """Answer "Read Data from a Table" for a snapshot.
-
-    Args:
-        request: the request.
-        body: the checked body, without `startingVersion`.
-
-    Raises:
-        Problem: 400.
-    """
+    """Answer "Read Data from a Table" for a snapshot; raise `Problem` (400)."""
     log, signer = request.table.log, request.signer
     refresh = f"refresh {request.table.full_name}"
     if body.predicate_hints or body.max_files is not None or body.page_token:

@@ -16,15 +16,7 @@ _OLD_READER = 1
 
 @dataclass(frozen=True, kw_only=True)
 class TableRequest:
-    """One request for a table's data.
-
-    Attributes:
-        table: the table.
-        capabilities: the client's capabilities.
-        options: the server's options.
-        signer: the server's signer.
-        base_url: `http://host:port`, as the client reached the server.
-    """
+    """One request for a table's data; `base_url` is `http://host:port`, as the client reached the server."""
 
     table: ServedTable
     capabilities: Capabilities

@@ -126,12 +126,9 @@ def table_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def table_rows(rows: pa.Table, names: Mapping[str, str], schema: StructType) -> pa.Table:
-    """Return rows with all columns of a table, in its order; missing columns are null.
+    """Return the rows of a batch with all columns of a table, in its order; missing columns are null.
 
-    Args:
-        rows: rows of a batch.
-        names: the table's names of their columns.
-        schema: the table's columns.
+    `names` are the table's names of the batch's columns.
     """
     given = {names[name]: rows.column(name) for name in rows.column_names}
     arrow = table_arrow_schema(schema)

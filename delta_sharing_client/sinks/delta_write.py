@@ -44,14 +44,7 @@ _INEXACT_BOUNDS: Final = ("decimal", "timestamp")
 
 
 def create_table(sink: DeltaSink, incoming: Incoming) -> DeltaTable:
-    """Create the empty table of a sink, with column mapping if a name requires it.
-
-    Raises:
-        SinkError: the batch cannot be the first one of a copy.
-        UnsupportedTypeError: a column has an unsupported type.
-        CommitConflictError: another writer created the table.
-        DeltaLogError: the table cannot be written.
-    """
+    """Create the empty table of a sink, with column mapping if a name requires it."""
     check_beginning(incoming, sink)
     schema = stored_schema(incoming.schema, incoming.variant, sink.target)
     configuration: dict[str, str | None] = {MADE_BY_SINK: sink.mode}
@@ -64,14 +57,7 @@ def create_table(sink: DeltaSink, incoming: Incoming) -> DeltaTable:
 
 
 class DeltaWrite:
-    """One attempt to store a batch.
-
-    Args:
-        sink: the sink.
-        table: the table.
-        incoming: the batch.
-        after: the last version of the poller in the table.
-    """
+    """One attempt to store a batch after the poller's last version in the table."""
 
     def __init__(self, sink: DeltaSink, table: DeltaTable, incoming: Incoming, after: int) -> None:
         self._sink = sink

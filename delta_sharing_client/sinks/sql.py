@@ -46,6 +46,8 @@ class SqlSink(Sink):
     #: The base class of the database module's errors.
     _error: type[Exception]
     _connection: Any
+    #: Whether the sink opened the connection.
+    _owned = False
 
     def __init__(
         self, table: str, schema: str, mode: Mode, keys: Iterable[str], change_columns: bool, add_columns: bool
@@ -59,7 +61,6 @@ class SqlSink(Sink):
         self._schema = schema
         # Names of tables ignore case, that of the letters A to Z.
         self._folded = table.translate(_LOWER)
-        self._owned = False
 
     def _open(self, connect: Callable[[], Any]) -> None:
         with self._errors():
@@ -104,11 +105,7 @@ class SqlSink(Sink):
     # -- common methods
 
     def last_version(self, poller_id: str) -> int | None:
-        """Return the last stored version of a poller; None if there is none.
-
-        Raises:
-            SinkError: the database cannot be read.
-        """
+        """Return the last stored version of a poller; None if there is none; raise `SinkError`."""
         with self._transaction():
             self._create_bookkeeping()
             return self._stored_version(poller_id)
@@ -198,8 +195,7 @@ class SqlSink(Sink):
             check_beginning(incoming, self)
             return self._create(incoming, types)
         is_own = self._stored_version(_CREATED) is not None
-        has_rows = lambda: self._count_rows() > 0  # noqa: E731
-        fit = fit_columns(incoming, self, types, held, is_own=is_own, has_rows=has_rows)
+        fit = fit_columns(incoming, self, types, held, is_own=is_own, has_rows=lambda: self._count_rows() > 0)
         if fit is None:
             self._run(f"DROP TABLE {table}")
             return self._create(incoming, types)

@@ -17,13 +17,8 @@ from delta_sharing_client.errors import SinkError
 def sqlite_values(column: pa.Array, name: str, target: str) -> Sequence[Any]:
     """Return the values of a column, null as None.
 
-    Args:
-        column: the column.
-        name: its name, for messages.
-        target: the sink's target, for messages.
-
     Raises:
-        SinkError: a date or time outside the years 1 to 9999.
+        SinkError: a date or time is outside the years 1 to 9999.
     """
     kind = column.type
     try:

@@ -73,18 +73,7 @@ class BaseTransport:
         what: str,
         send: Callable[[PooledAdapter, str, str | None], Any],
     ) -> Response:
-        """Send a request, and return its response with an unread body.
-
-        Args:
-            method: its method.
-            url: its URL.
-            headers: its headers.
-            what: the requested object, for messages.
-            send: sends it by an adapter to an origin, over a proxy or None; returns the response of urllib3.
-
-        Raises:
-            TransportError: no response arrived.
-        """
+        """Send a request by an adapter to an origin, over a proxy or None; return its response, unread."""
         origin = url_origin(url.reveal())
         proxy = proxy_for(origin, self.options)
         adapter = self._adapter_for(origin)
@@ -101,15 +90,7 @@ class BaseTransport:
         raise failure  # outside of `except`: the traceback must not hold the network library's frames
 
     def _follow(self, url: SecretUrl, send: Callable[[SecretUrl, bool], Response]) -> Response:
-        """Return the response after all redirects.
-
-        Args:
-            url: the first URL.
-            send: checks a URL and sends a request to it, as GET if a redirect had the status 303.
-
-        Raises:
-            NonRetryableTransportError: a redirect's URL is malformed, or there are too many.
-        """
+        """Return the response after all redirects; `send` checks a URL, and sends GET after a status 303."""
         as_get = False
         for _ in range(_MAX_REDIRECTS + 1):
             response = send(url, as_get)

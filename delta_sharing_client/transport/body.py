@@ -18,19 +18,11 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def decoded(chunks: Iterable[bytes], encoding: str, *, what: str) -> Iterator[bytes]:
-    """Decode the body of a response by its `Content-Encoding`.
-
-    Args:
-        chunks: the body as received.
-        encoding: the header's value; requests accept gzip only.
-        what: the requested object, for messages.
-
-    Yields:
-        The chunks themselves if the body is not compressed, else chunks of at most 256 kB.
+    """Decode the body of a response by its `Content-Encoding`, in chunks of at most 256 kB.
 
     Raises:
         IncompleteResponseError: the compressed stream is truncated.
-        ProtocolError: the stream is broken, has another encoding, or grows beyond the limits.
+        ProtocolError: the stream is broken, has another encoding than gzip, or grows beyond the limits.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):

@@ -20,11 +20,7 @@ _MAX_INTERIM: Final = 10
 
 
 class SlowBodyError(TimeoutError):
-    """The body of a response arrived below the minimum speed.
-
-    Args:
-        speed: the minimum, in bytes per second.
-    """
+    """The body of a response arrived below the minimum speed, in bytes per second."""
 
     def __init__(self, speed: int) -> None:
         super().__init__(f"the answer arrived slower than {speed} bytes/s")
@@ -50,11 +46,7 @@ class PacedResponse(http.client.HTTPResponse):
         return partial(cls, stall=options.read_timeout.total_seconds(), speed=options.minimum_speed)
 
     def begin(self) -> None:
-        """Read the head; skip interim responses (1xx).
-
-        Raises:
-            http.client.HTTPException: the head is malformed.
-        """
+        """Read the head; skip interim responses (1xx)."""
         for _ in range(_MAX_INTERIM):
             super().begin()
             if self.status >= 200 or self.status == 101:
@@ -65,11 +57,7 @@ class PacedResponse(http.client.HTTPResponse):
 
 
 class _PacedSocket(io.RawIOBase):
-    """The receiving side of a socket, with a minimum speed. Time between two reads does not count.
-
-    Attributes:
-        has_surplus: whether bytes after the response had arrived when it was closed.
-    """
+    """The receiving side of a socket, with a minimum speed. Time between two reads does not count."""
 
     def __init__(self, sock: Any, stall: float, speed: int) -> None:
         self.has_surplus = False

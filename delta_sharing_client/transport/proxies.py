@@ -15,14 +15,10 @@ _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks4", "socks4a", "socks5
 
 
 def proxy_for(origin: str, options: TransportOptions) -> str | None:
-    """Return the URL of the proxy for a host; None for a direct connection.
+    """Return the URL of the proxy for a host's URL; None for a direct connection.
 
     Proxies of the options have precedence over those of the environment. Requests to loopback never use a proxy:
     their content must stay on this machine.
-
-    Args:
-        origin: the URL of the host, up to its path.
-        options: the proxies by scheme.
 
     Raises:
         NonRetryableTransportError: the proxy's URL is malformed.

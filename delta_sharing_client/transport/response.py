@@ -27,11 +27,8 @@ _CHUNK: Final = 256 * 1024
 class Response:
     """HTTP response with an unread body. Close it, or use it as a context manager.
 
-    Args:
-        raw: the response of urllib3, or a `StoreResponse`.
-        url: the request's URL.
-        sent: the request's headers.
-        what: the requested object, for messages.
+    The methods that read the body raise IncompleteResponseError if it is shorter than announced, and
+    TransportError if the connection breaks.
 
     Attributes:
         status: the HTTP status.
@@ -76,22 +73,12 @@ class Response:
         return length
 
     def read_some(self, limit: int) -> bytes:
-        """Return up to `limit` bytes of the body, as sent, as soon as they arrive; empty at its end.
-
-        Raises:
-            IncompleteResponseError: the body is shorter than announced.
-            TransportError: the connection broke.
-        """
+        """Return up to `limit` bytes of the body, as sent, as soon as they arrive; empty at its end."""
         data: bytes = self._checked(partial(self._raw.read1, decode_content=False), limit)
         return data
 
     def read_into(self, view: memoryview) -> int:
-        """Receive bytes of the body, as sent, into `view`; return their number, 0 at its end.
-
-        Raises:
-            IncompleteResponseError: the body is shorter than announced.
-            TransportError: the connection broke.
-        """
+        """Receive bytes of the body, as sent, into `view`; return their number, 0 at its end."""
         if self.length is None or not isinstance(self._raw, StoreResponse):
             data = self.read_some(len(view))
             view[: len(data)] = data
@@ -102,8 +89,6 @@ class Response:
         """Yield the body, decompressed, in chunks of about 256 kB.
 
         Raises:
-            IncompleteResponseError: the body is shorter than announced.
-            TransportError: the connection broke.
             ProtocolError: the body has an encoding other than gzip, or grows beyond the limits.
         """
         return decoded(self._raw_chunks(), self.headers.get("Content-Encoding") or "", what=self._what)

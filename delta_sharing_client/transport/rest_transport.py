@@ -154,10 +154,6 @@ class ApiTransport(_CredentialTransport):
 class TokenTransport(_CredentialTransport):
     """Requests tokens of an OAuth token endpoint. It follows no redirects: each request has a credential.
 
-    Args:
-        endpoint: the endpoint's URL.
-        options: time-outs, certificates.
-
     Raises:
         InsecureUrlError: the credential would be sent in clear text.
     """
@@ -167,15 +163,7 @@ class TokenTransport(_CredentialTransport):
         self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http)
 
     def post(self, form: Mapping[str, str], *, headers: Mapping[str, str], timeout: float | None) -> Response:
-        """Send one form, without retries, and return the response with any status.
-
-        Args:
-            form: the fields of the form.
-            headers: further headers.
-            timeout: seconds until the response must begin; the limits of the options also apply.
-
-        Returns:
-            The response, with an unread body.
+        """Send one form, without retries, and return the response with any status and an unread body.
 
         Raises:
             TransportError: no response arrived.

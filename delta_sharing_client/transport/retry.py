@@ -38,12 +38,7 @@ _LEAST_TIMEOUT: Final = 0.001
 
 
 class RetryLater(Exception):  # noqa: N818  # it carries an error
-    """Raised by an attempt if the server sent a `Retry-After`.
-
-    Args:
-        error: the error of the attempt.
-        seconds: the server's `Retry-After`.
-    """
+    """Raised by an attempt if the server sent a `Retry-After`; with the error of the attempt."""
 
     def __init__(self, error: DeltaSharingError, seconds: float) -> None:
         super().__init__(str(error))
@@ -93,13 +88,7 @@ def parse_http_date(value: str | None) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Full jitter: a random wait below a bound that doubles from attempt to attempt.
-
-    Attributes:
-        base: the first bound, in seconds.
-        cap: the last one, in seconds.
-        random: returns a number from 0 to 1.
-    """
+    """Full jitter: a random wait below a bound that doubles from `base` to `cap` seconds."""
 
     base: float
     cap: float
@@ -118,11 +107,7 @@ class Backoff:
 
 
 class Attempt:
-    """One attempt of a request.
-
-    Attributes:
-        timeout: seconds until the response must begin.
-    """
+    """One attempt of a request; `timeout` is the seconds until the response must begin."""
 
     def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
         self.timeout = timeout
@@ -168,9 +153,6 @@ class Retrier:
         Args:
             function: makes one attempt with the time-out of the `Attempt`, and calls `Attempt.answered` when the
                 response begins. It raises `RetryLater` if the server sent a `Retry-After`.
-
-        Returns:
-            The result of the first successful attempt.
 
         Raises:
             DeltaSharingError: the last attempt's error; its message has the number of attempts and their time.

@@ -40,12 +40,7 @@ class StoreResponse(PacedResponse):
         return self.length
 
     def begin(self) -> None:
-        """Read the head, and check the length of the body that it announces.
-
-        Raises:
-            http.client.HTTPException: the head is malformed.
-            urllib3.exceptions.HTTPError: its headers are malformed or contradictory.
-        """
+        """Read the head, and check the length of the body that it announces."""
         super().begin()
         if self.headers.get_payload():
             raise InvalidHeader("a line is not a header")

@@ -14,11 +14,7 @@ from delta_sharing_client.options import TransportOptions
 
 
 def existing_files(options: TransportOptions) -> tuple[str, str | None, str | None]:
-    """Return the arguments of `tls_context` from the options and the environment.
-
-    Raises:
-        ValueError: a file does not exist.
-    """
+    """Return the arguments of `tls_context`; raise `ValueError` if a file does not exist."""
     trusted = options.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
     own = options.client_certificate
     certificate, key = (own, None) if own is None or isinstance(own, str) else own
@@ -32,12 +28,7 @@ def existing_files(options: TransportOptions) -> tuple[str, str | None, str | No
 
 @lru_cache(maxsize=8)  # reading the trusted certificates takes 15 ms
 def tls_context(trusted: str, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """Return a TLS context that verifies servers; the same one for the same files.
-
-    Args:
-        trusted: the file or directory of trusted certificates.
-        certificate: the file of a client certificate.
-        key: the file of its key, if it is another one.
+    """Return a TLS context that verifies servers, with a client certificate if given.
 
     Raises:
         ValueError: a file cannot be used.

@@ -64,10 +64,6 @@ def _leads_to_loopback(url: str) -> bool:
 def check_endpoint(url: str, *, allow_http: bool) -> str:
     """Return the endpoint of a sharing server if a token may be sent to it.
 
-    Args:
-        url: the endpoint.
-        allow_http: whether plain http to other machines is allowed.
-
     Raises:
         InsecureUrlError: it is not a URL of http or https, or would send the token in clear text.
     """
@@ -84,11 +80,6 @@ def check_endpoint(url: str, *, allow_http: bool) -> str:
 
 def check_data_url(url: SecretUrl, *, endpoint_is_loopback: bool, allow_http: bool) -> None:
     """Check that a URL from a server, or from a redirect of a store, may be fetched.
-
-    Args:
-        url: the pre-signed URL of a file.
-        endpoint_is_loopback: whether the sharing server is on this machine.
-        allow_http: whether plain http to other machines is allowed.
 
     Raises:
         InsecureUrlError: it is neither https nor http on loopback, or leads to a metadata service.
