@@ -54,14 +54,15 @@ def test_values_of_the_wrong_type_raise(changes):
 
 
 def test_options_compare_by_value_and_hide_secrets():
-    options = TransportOptions(proxies={"https": "http://me:s3cret@proxy:3128"})
+    proxies = {"https": "http://me:s3cret@proxy:3128"}
+    options = TransportOptions(proxies=proxies)
+    proxies.clear()
+    assert options.proxies["https"]
     assert pickle.loads(pickle.dumps(options)) == options
     assert hash(options) == hash(dataclasses.replace(options))
     assert "s3cret" not in repr(options)
     with pytest.raises(dataclasses.FrozenInstanceError):
         options.api_attempts = 3
-    with pytest.raises(TypeError):
-        options.proxies["http"] = "x"
 
 
 def test_importing_them_needs_no_requests():
