@@ -14,7 +14,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+from delta_sharing_client.delta.mirror.mirror import MirrorScan
 from delta_sharing_client.delta.table.local_names import NO_VALUE, encode_folder
 from delta_sharing_client.model.column_mapping import physical_name
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType

@@ -13,7 +13,7 @@ from delta_sharing_client.table.spark_scan import SparkScan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
+    from delta_sharing_client.delta.mirror.mirror import MirrorScan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized, MaterializedData
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.table.shared_table import SharedTable

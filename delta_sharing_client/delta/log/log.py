@@ -109,11 +109,7 @@ class DeltaLog:
         return True
 
     def latest_version(self) -> int:
-        """Return the newest version.
-
-        Raises:
-            DeltaTableNotFoundError: there is no table.
-        """
+        """Return the newest version; raise `DeltaTableNotFoundError` if there is no table."""
         return list_log(self.table_path).latest_version
 
     def snapshot(self) -> Snapshot:
@@ -185,34 +181,26 @@ class DeltaLog:
         return timestamps[version]
 
     def version_at_or_after(self, timestamp: int) -> int:
-        """Return the earliest version committed at a time or after it.
-
-        Args:
-            timestamp: milliseconds since the epoch.
+        """Return the earliest version committed at or after a time in milliseconds since the epoch.
 
         Raises:
             VersionNotFoundError: every version is older.
         """
-        timestamps = self._timestamps(list_log(self.table_path))
-        found = next((version for version, at in timestamps.items() if at >= timestamp), None)
-        if found is None:
-            raise VersionNotFoundError("every version is older than the timestamp", path=str(self.table_path))
-        return found
+        for version, committed in self._timestamps(list_log(self.table_path)).items():
+            if committed >= timestamp:
+                return version
+        raise VersionNotFoundError("every version is older than the timestamp", path=str(self.table_path))
 
     def version_at_or_before(self, timestamp: int) -> int:
-        """Return the latest version committed at a time or before it.
-
-        Args:
-            timestamp: milliseconds since the epoch.
+        """Return the latest version committed at or before a time in milliseconds since the epoch.
 
         Raises:
             VersionNotFoundError: every version in the log is newer.
         """
-        timestamps = self._timestamps(list_log(self.table_path))
-        found = next((version for version, at in reversed(timestamps.items()) if at <= timestamp), None)
-        if found is None:
-            raise VersionNotFoundError("every version is newer than the timestamp", path=str(self.table_path))
-        return found
+        for version, committed in reversed(self._timestamps(list_log(self.table_path)).items()):
+            if committed <= timestamp:
+                return version
+        raise VersionNotFoundError("every version is newer than the timestamp", path=str(self.table_path))
 
     def changes(self, start_version: int, end_version: int | None = None) -> Iterator[Commit]:
         """Return the commits of a range of versions, oldest first; each is read when the iterator reaches it.
@@ -234,10 +222,7 @@ class DeltaLog:
         return (_commit(v, timestamps[v], listing) for v in range(start_version, end + 1))
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """Return the provenance of the commits in the log, newest first.
-
-        Args:
-            limit: the maximum number; None for all.
+        """Return the provenance of the commits in the log, newest first, of at most `limit` commits.
 
         Raises:
             DeltaTableNotFoundError: there is no table.
@@ -266,12 +251,6 @@ class DeltaLog:
             actions: the actions, or the objects of a commit's lines.
             operation: the operation, for the history.
             operation_parameters: its parameters, for the history.
-
-        Returns:
-            The version written.
-
-        Raises:
-            DeltaLogError: as for `OptimisticTransaction.commit`.
         """
         return self.start_transaction().commit(actions, operation, operation_parameters)
 
@@ -326,7 +305,7 @@ class DeltaLog:
         return commit_times(listing, self._load(listing.latest_version, listing).metadata, up_to=up_to)
 
     def _not_there(self, version: int, listing: LogListing) -> DeltaLogError:
-        oldest = min([*listing.commits, *(c.version for c in listing.checkpoints)])
+        oldest = listing.oldest_version
         if oldest <= version <= listing.latest_version:
             return DeltaLogError(
                 f"the log has a gap: the commit of version {version} is missing", path=str(self.table_path)

@@ -69,6 +69,11 @@ class LogListing:
     compacted: dict[tuple[int, int], Path] = field(default_factory=dict)
 
     @property
+    def oldest_version(self) -> int:
+        """The oldest version in the log."""
+        return min([*self.commits, *(checkpoint.version for checkpoint in self.checkpoints)])
+
+    @property
     def latest_version(self) -> int:
         """The newest version in the log."""
         return max([*self.commits, *(checkpoint.version for checkpoint in self.checkpoints[:1])])

@@ -68,12 +68,11 @@ def _oldest_to_keep(listing: LogListing, metadata: Metadata, midnight: int) -> C
     if not expired:
         return None
     first_in_commit = first_in_commit_version(metadata)
-    oldest = min([*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)])
     for checkpoint in listing.checkpoints:
         version = checkpoint.version
         if version > expired[-1]:
             continue
-        if version <= oldest:
+        if version <= listing.oldest_version:
             return None
         # Without the commits before it the version has the time of its file, which must be its time now.
         moved = (first_in_commit is None or version < first_in_commit) and (

@@ -1,33 +1,98 @@
-"""`Mirror`: a shared table as a local Delta table."""
+"""`Mirror`, a shared table as a local Delta table, and `MirrorScan`, which reads it."""
 
 from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from delta_sharing_client.delta.log import DeltaLog, Snapshot
+import pyarrow as pa
+
+from delta_sharing_client.delta.log import DeltaLog, Snapshot, resolve_path
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.symbolic_links import refuse_links
-from delta_sharing_client.delta.mirror.mirror_scan import MirrorScan
-from delta_sharing_client.delta.mirror.state import check_source, local_version_of, shared_version
+from delta_sharing_client.delta.log.symbolic_links import LinkCheck, refuse_links
+from delta_sharing_client.delta.mirror.state import (
+    check_source,
+    file_id_of,
+    local_version_of,
+    shared_version,
+    stored_files,
+    tags_of,
+)
 from delta_sharing_client.delta.mirror.sync import Syncer, SyncResult, exclusive
 from delta_sharing_client.delta.mirror.vacuum import VacuumResult, vacuum_files
 from delta_sharing_client.delta.mirror.verify import Verification, verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
+from delta_sharing_client.delta.table.local_actions import VECTOR_ID
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.local import LocalStorage
 from delta_sharing_client.wire.requests import check_version
+
+
+@dataclass(frozen=True)
+class MirrorScan(Scan):
+    """A scan of a mirror; it sends no request to the server."""
+
+    table: Table
+    directory: Path
+    snapshot: Snapshot = field(repr=False)
+    options: ScanOptions = field(default_factory=ScanOptions)
+    _storage: LocalStorage = field(repr=False, compare=False, kw_only=True)
+    _rest: RestClient = field(repr=False, compare=False, kw_only=True)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
+
+    def plan(self) -> ScanPlan:
+        """Return the files of the mirror that must be read; opens none of them.
+
+        Raises:
+            ColumnError, FilterError: the projection or the filter does not fit the table.
+            UnsupportedTableError: the mirror needs something that this release cannot read.
+            DeltaLogError: a file of the mirror, or its folder, is a link.
+        """
+        planner = LogPlanner(
+            table=self.table,
+            what=f"the mirror in {self.directory}",
+            snapshot=self.snapshot,
+            files=self._files,
+            source=(self._storage, None),
+        )
+        return planner.plan(self.options)
+
+    def _files(self) -> Iterator[AddFile]:
+        """Yield the files of the mirror; their URLs are local paths."""
+        links = LinkCheck(self.directory)
+        for file in self.snapshot.files:
+            for stored in stored_files(file):
+                links.file(self.directory / stored.path)
+            vector_id = tags_of(file).get(VECTOR_ID)
+            yield located(file, self._url, file_id=file_id_of(file), vector_file_id=vector_id)
+
+    def _url(self, uri: str) -> SecretUrl:
+        return SecretUrl(str(resolve_path(self.directory, uri)))
+
+    def _connections(self) -> tuple[RestClient, LocalStorage]:
+        return self._rest, self._storage
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.durable_files import make_directories, writing
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
@@ -120,21 +122,16 @@ class Syncer:
         check_directory(log)
         check_source(log.snapshot(), self.table, self.directory)
         with exclusive(self.directory) as locked:
-            for attempt in range(1, _ATTEMPTS + 1):
-                failed_before = is_unfinished(self.directory)
-                try:
-                    result = self._sync(log, at_version, every_version=every_version, repair=repair)
-                except CommitConflictError:
-                    # Only without a lock: another machine committed first, perhaps the same version.
-                    if attempt == _ATTEMPTS:
-                        raise
-                    continue
-                if locked:
-                    if failed_before:
-                        result = replace(result, collected=clean_up(log))
-                    finish(self.directory)
-                return result
-        raise AssertionError("unreachable")
+            failed_before = is_unfinished(self.directory)
+            # Without a lock another machine may commit first, perhaps the same version.
+            conflict = retry_if_exception_type(CommitConflictError)
+            retrying = Retrying(stop=stop_after_attempt(_ATTEMPTS), retry=conflict, reraise=True)
+            result: SyncResult = retrying(self._sync, log, at_version, every_version=every_version, repair=repair)
+            if locked:
+                if failed_before:
+                    result = replace(result, collected=clean_up(log))
+                finish(self.directory)
+            return result
 
     def _sync(self, log: DeltaLog, at_version: int | None, *, every_version: bool, repair: bool) -> SyncResult:
         snapshot = log.snapshot()
