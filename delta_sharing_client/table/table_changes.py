@@ -6,6 +6,7 @@ import html
 import os
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -76,6 +77,7 @@ class TableChanges(SparkScan):
             ValueError: the changes have columns; files are copied whole.
             DeltaLogError: the directory contains a table, or cannot be written.
         """
+        from delta_sharing_client.delta.table.local_table import LocalTable
         from delta_sharing_client.delta.table.materialize_changes import materialize_changes
 
         if self.options.columns is not None:
@@ -83,9 +85,9 @@ class TableChanges(SparkScan):
                 "materialize copies whole files, and the changes have columns: leave that out, "
                 "or load the rows with to_arrow() and write those"
             )
-        request = self.options.request()
         rest, storage = self._connections()
-        return materialize_changes(rest, storage, self.name, request, directory, progress=progress)
+        local = LocalTable(rest, storage, self.name, Path(directory).resolve(), progress)
+        return materialize_changes(local, self.options.request())
 
     def explain(self) -> str:
         """Return a description of what is read: versions, files by change type, and the bytes to fetch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.scan.data_skipping import SkipReason
@@ -69,6 +70,7 @@ class TableScan(SparkScan):
             ValueError: the scan has columns, filters or a limit.
             DeltaLogError: the directory contains a table, or cannot be written.
         """
+        from delta_sharing_client.delta.table.local_table import LocalTable
         from delta_sharing_client.delta.table.materialize_snapshot import materialize_snapshot
 
         options = self.options
@@ -80,9 +82,8 @@ class TableScan(SparkScan):
                 "leave that out, or load the rows with to_arrow() and write those"
             )
         rest, storage = self._connections()
-        return materialize_snapshot(
-            rest, storage, self.name, options.request(), directory, data=data, progress=progress
-        )
+        local = LocalTable(rest, storage, self.name, Path(directory).resolve(), progress)
+        return materialize_snapshot(local, options.request(), data)
 
     def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:
         """Sync the mirror in a directory, and return this scan over its local files.

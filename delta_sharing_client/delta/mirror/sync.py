@@ -30,23 +30,12 @@ from delta_sharing_client.delta.mirror.verify import verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
-from delta_sharing_client.delta.table.local_table import (
-    check_directory,
-    download,
-    finish,
-    is_unfinished,
-    list_files,
-    record_unfinished,
-    unfinished_format,
-)
+from delta_sharing_client.delta.table.local_table import LocalTable
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile, FileAction
-from delta_sharing_client.model.names import Table
-from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.answers import Answer
-from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest, ask_again
+from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5
@@ -106,23 +95,16 @@ def exclusive(directory: Path) -> Iterator[bool]:
         lock.release()
 
 
-@dataclass(frozen=True)
-class Syncer:
-    """Brings the mirror of a table in a directory up to date."""
-
-    rest: RestClient
-    storage: StorageReader
-    table: Table
-    directory: Path
-    progress: bool | None
+class Syncer(LocalTable):
+    """Brings a mirror up to date."""
 
     def sync(self, *, at_version: int | None, every_version: bool, repair: bool) -> SyncResult:
         """Bring the mirror to a shared version; see `Mirror.sync`."""
         log = DeltaLog.for_table(self.directory)
-        check_directory(log)
-        check_source(log.snapshot(), self.table, self.directory)
+        self.check_directory(log)
+        check_source(log.snapshot(), self.shared, self.directory)
         with exclusive(self.directory) as locked:
-            failed_before = is_unfinished(self.directory)
+            failed_before = self.is_unfinished
             # Without a lock another machine may commit first, perhaps the same version.
             conflict = retry_if_exception_type(CommitConflictError)
             retrying = Retrying(stop=stop_after_attempt(_ATTEMPTS), retry=conflict, reraise=True)
@@ -130,17 +112,17 @@ class Syncer:
             if locked:
                 if failed_before:
                     result = replace(result, collected=clean_up(log))
-                finish(self.directory)
+                self.finish()
             return result
 
     def _sync(self, log: DeltaLog, at_version: int | None, *, every_version: bool, repair: bool) -> SyncResult:
         snapshot = log.snapshot()
-        check_source(snapshot, self.table, self.directory)
+        check_source(snapshot, self.shared, self.directory)
         current = shared_version(snapshot)
         damaged = repair and current is not None and self._remove_damaged(snapshot)
         wanted = at_version
         if current is not None and wanted is None:
-            wanted = self.rest.table_version(self.table)
+            wanted = self.rest.table_version(self.shared)
         result = SyncResult(version=snapshot.version, shared_version=current)
         if current is not None and wanted == current and not damaged:
             return result
@@ -164,14 +146,10 @@ class Syncer:
         snapshot = transaction.snapshot
         # In the response format of the ids in the mirror's log, if possible.
         known_format = response_format(snapshot)
-        answer = ask_again(
-            QueryRequest(formats=ANY_FORMAT, version=version),
-            known_format or unfinished_format(self.directory),
-            lambda request: list_files(self.rest, self.table, request),
-        )
+        answer = self.list_files(QueryRequest(formats=ANY_FORMAT, version=version), known_format)
         reached = next((v for v in (answer.version, version, seen) if v is not None), None)
         if reached is None:
-            reached = self.rest.table_version(self.table)
+            reached = self.rest.table_version(self.shared)
         layout = LocalLayout(answer.protocol, answer.metadata)
         compared = compare(
             snapshot,
@@ -182,9 +160,9 @@ class Syncer:
         stored = self._fetch(snapshot, answer, compared)
         local, committed = snapshot.version, 0
         if reached != shared_version(snapshot) or head or compared.new or compared.renamed or compared.gone:
-            record_unfinished(self.directory, answer.protocol.response_format)
+            self.record_unfinished(answer.protocol.response_format)
             actions = [*head, *_actions(compared, reached, stored)]
-            parameters = {"table": self.table.full_name, "sharedVersion": reached}
+            parameters = {"table": self.shared.full_name, "sharedVersion": reached}
             local, committed = transaction.commit(actions, "SYNC", parameters), 1
         return replace(
             before,
@@ -198,9 +176,9 @@ class Syncer:
 
     def _changed_head(self, snapshot: Snapshot, answer: Answer[FileAction, QueryRequest]) -> list[dict[str, Any]]:
         """Return the protocol and the metadata, if they have changed."""
-        properties = {SOURCE: self.table.full_name.lower(), FORMAT: answer.protocol.response_format}
+        properties = {SOURCE: self.shared.full_name.lower(), FORMAT: answer.protocol.response_format}
         protocol = local_protocol(answer.protocol, answer.metadata)
-        metadata = local_metadata(answer.protocol, answer.metadata, self.table, properties)
+        metadata = local_metadata(answer.protocol, answer.metadata, self.shared, properties)
         changed: list[dict[str, Any]] = []
         if snapshot.version < 0 or _comparable(snapshot.protocol.raw) != protocol:
             changed.append({"protocol": protocol})
@@ -222,10 +200,7 @@ class Syncer:
                 missing.append(remote)
         if not missing:
             return known
-        record_unfinished(self.directory, answer.protocol.response_format)
-        fetched = download(
-            self.rest, self.storage, self.table, answer, missing, self.directory, progress=self.progress
-        )
+        fetched = self.download(answer, missing)
         for path, file in fetched.items():
             if path in known and known[path].sha256 != file.sha256:
                 raise DeltaLogError(

@@ -1,13 +1,12 @@
-"""Common steps of materialized tables and mirrors: checks of the directory, listing, download of the files."""
+"""`LocalTable`: the common steps of materialized tables and mirrors."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +36,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.answers import Answer
-from delta_sharing_client.wire.requests import QueryRequest
+from delta_sharing_client.wire.requests import QueryRequest, ask_again
 
 #: Exists while files are written, and after a run that failed. Earlier releases stored a list of paths in it.
 _UNFINISHED: Final = "pending.json"
@@ -45,110 +44,126 @@ _UNFINISHED: Final = "pending.json"
 _TABLE_NAMES: Final = re.compile(rf"[_.].*|.*\.parquet|.*=.*|{VECTORS}", re.DOTALL)
 
 
-def new_log(directory: str | os.PathLike[str], *, allow_absolute_paths: bool = False) -> DeltaLog:
-    """Open the log of a new table.
+@dataclass(frozen=True)
+class LocalTable:
+    """A local table to which files of a shared table are copied.
 
-    Raises:
-        DeltaLogError: the directory contains a table or other files, or is not a directory.
+    Attributes:
+        rest: the server.
+        storage: opens the files.
+        shared: the shared table.
+        directory: the local table's directory.
+        progress: show a progress bar; None to show it in a terminal or notebook only.
     """
-    log = DeltaLog.for_table(directory, allow_absolute_paths=allow_absolute_paths)
-    check_directory(log)
-    if log.table_exists:
-        raise DeltaLogError(
-            "the directory already contains a Delta table; give an empty directory, or remove the table",
-            path=str(log.table_path),
+
+    rest: RestClient
+    storage: StorageReader
+    shared: Table
+    directory: Path
+    progress: bool | None = None
+
+    def new_log(self, *, allow_absolute_paths: bool = False) -> DeltaLog:
+        """Open the log of a new table.
+
+        Raises:
+            DeltaLogError: the directory contains a table or other files, or is not a directory.
+        """
+        log = DeltaLog.for_table(self.directory, allow_absolute_paths=allow_absolute_paths)
+        self.check_directory(log)
+        if log.table_exists:
+            raise DeltaLogError(
+                "the directory already contains a Delta table; give an empty directory, or remove the table",
+                path=str(self.directory),
+            )
+        if self.directory.exists() and not self.directory.is_dir():
+            raise DeltaLogError("this is a file, not a directory", path=str(self.directory))
+        return log
+
+    def check_directory(self, log: DeltaLog) -> None:
+        """Check that nothing is written through a link, and that a new table does not mix with other files.
+
+        Raises:
+            DeltaLogError: a folder for the log or for unfinished files contains a link, or the directory of a new
+                table contains files that do not belong to a table.
+        """
+        refuse_links(self.directory, LOG_DIRECTORY, PRIVATE_FOLDER)
+        if log.table_exists or not self.directory.is_dir():
+            return
+        names = sorted(entry.name for entry in self.directory.iterdir())
+        if LOG_DIRECTORY in names or PRIVATE_FOLDER in names:  # of an unfinished table
+            return
+        foreign = [name for name in names if not _TABLE_NAMES.fullmatch(name)]
+        if foreign:
+            raise DeltaLogError(
+                f"the directory contains other files, such as {foreign[0]!r}; give an empty or new directory",
+                path=str(self.directory),
+            )
+
+    def list_files(
+        self, request: QueryRequest, known_format: ResponseFormat | None = None
+    ) -> Answer[FileAction, QueryRequest]:
+        """Request the shared table's files, in the response format of known ids if possible.
+
+        Serves "Read Data from a Table".
+
+        Raises:
+            UnsupportedTableError: the table needs something that this release cannot read.
+            DeltaSharingError: the request failed, or its answer cannot be used.
+        """
+        latest = request.version is None and request.timestamp is None
+        answer = ask_again(
+            replace(request, include_refresh_token=latest),
+            known_format or self.unfinished_format,
+            lambda request: self.rest.query_table(self.shared, request),
         )
-    if log.table_path.exists() and not log.table_path.is_dir():
-        raise DeltaLogError("this is a file, not a directory", path=str(log.table_path))
-    return log
+        answer.protocol.check_readable(f"table {self.shared.full_name}")
+        return answer
 
+    def download(self, answer: Answer[FileAction, Any], files: Iterable[RemoteFile]) -> dict[str, StoredFile]:
+        """Fetch files of an answer, with a progress bar; see `fetch_files`."""
+        self.record_unfinished(answer.protocol.response_format)
+        by_path = {file.path: file for file in files}
+        renewer = UrlRenewer(self.rest, self.shared, answer, (file.expiration_timestamp for file in answer.items))
+        total = sum(file.size for file in by_path.values())
+        with byte_progress(total, self.progress, self.shared.name) as advance:
+            files = list(by_path.values())
+            return fetch_files(self.storage, self.directory, files, refresh=renewer, advance=advance)
 
-def check_directory(log: DeltaLog) -> None:
-    """Check that nothing is written through a link, and that a new table does not mix with other files.
+    @property
+    def _unfinished(self) -> Path:
+        return self.directory / PRIVATE_FOLDER / _UNFINISHED
 
-    Raises:
-        DeltaLogError: a folder for the log or for unfinished files contains a link, or the directory of a new
-            table contains files that do not belong to a table.
-    """
-    folder = log.table_path
-    refuse_links(folder, LOG_DIRECTORY, PRIVATE_FOLDER)
-    if log.table_exists or not folder.is_dir():
-        return
-    names = sorted(entry.name for entry in folder.iterdir())
-    if LOG_DIRECTORY in names or PRIVATE_FOLDER in names:  # of an unfinished table
-        return
-    foreign = [name for name in names if not _TABLE_NAMES.fullmatch(name)]
-    if foreign:
-        raise DeltaLogError(
-            f"the directory contains other files, such as {foreign[0]!r}; give an empty or new directory",
-            path=str(folder),
-        )
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an earlier run failed while it wrote files."""
+        return self._unfinished.exists()
 
+    @property
+    def unfinished_format(self) -> ResponseFormat | None:
+        """The response format of the files of a failed run; None if it is not recorded."""
+        try:
+            found = json.loads(self._unfinished.read_bytes())["responseFormat"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return "parquet" if found == "parquet" else "delta" if found == "delta" else None
 
-def list_files(rest: RestClient, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]:
-    """Request a table's files.
+    def record_unfinished(self, response_format: ResponseFormat) -> None:
+        """Record that files are written, and the response format on which their names depend.
 
-    Serves "Read Data from a Table".
+        Raises:
+            DeltaLogError: it cannot be written.
+        """
+        if self.unfinished_format == response_format:
+            return
+        folder = self._unfinished.parent
+        with writing("the data", self.directory):
+            make_directories(folder)
+            write_durably(self._unfinished, json.dumps({"responseFormat": response_format}).encode())
+            sync_directory(folder)
 
-    Raises:
-        UnsupportedTableError: the table needs something that this release cannot read.
-        DeltaSharingError: the request failed, or its answer cannot be used.
-    """
-    latest = request.version is None and request.timestamp is None
-    answer = rest.query_table(table, replace(request, include_refresh_token=latest))
-    answer.protocol.check_readable(f"table {table.full_name}")
-    return answer
-
-
-def download(
-    rest: RestClient,
-    storage: StorageReader,
-    table: Table,
-    answer: Answer[FileAction, Any],
-    files: Iterable[RemoteFile],
-    directory: Path,
-    *,
-    progress: bool | None,
-) -> dict[str, StoredFile]:
-    """Fetch files of an answer into a table's directory, with a progress bar; see `fetch_files`."""
-    by_path = {file.path: file for file in files}
-    renewer = UrlRenewer(rest, table, answer, (file.expiration_timestamp for file in answer.items))
-    with byte_progress(sum(file.size for file in by_path.values()), progress, table.name) as advance:
-        return fetch_files(storage, directory, list(by_path.values()), refresh=renewer, advance=advance)
-
-
-def record_unfinished(directory: Path, response_format: ResponseFormat) -> None:
-    """Record that files are written to a directory, and the response format on which their names depend.
-
-    Raises:
-        DeltaLogError: it cannot be written.
-    """
-    folder = directory / PRIVATE_FOLDER
-    if unfinished_format(directory) == response_format:
-        return
-    with writing("the data", directory):
-        make_directories(folder)
-        write_durably(folder / _UNFINISHED, json.dumps({"responseFormat": response_format}).encode())
-        sync_directory(folder)
-
-
-def is_unfinished(directory: Path) -> bool:
-    """Return whether an earlier run failed while it wrote files to a directory."""
-    return (directory / PRIVATE_FOLDER / _UNFINISHED).exists()
-
-
-def unfinished_format(directory: Path) -> ResponseFormat | None:
-    """Return the response format of the files of a failed run; None if it is not recorded."""
-    try:
-        found = json.loads((directory / PRIVATE_FOLDER / _UNFINISHED).read_bytes())["responseFormat"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return "parquet" if found == "parquet" else "delta" if found == "delta" else None
-
-
-def finish(directory: Path) -> None:
-    """Remove the record of unfinished files, and the folders for them if they are empty."""
-    remove_quietly(directory / PRIVATE_FOLDER / _UNFINISHED)
-    for folder in (directory / PRIVATE_FOLDER / PARTIAL, directory / PRIVATE_FOLDER):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    def finish(self) -> None:
+        """Remove the record of unfinished files, and the folders for them if they are empty."""
+        remove_quietly(self._unfinished)
+        for folder in (self._unfinished.parent / PARTIAL, self._unfinished.parent):
+            with contextlib.suppress(OSError):
+                folder.rmdir()

@@ -19,19 +19,11 @@ from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
-from delta_sharing_client.delta.table.local_table import (
-    download,
-    finish,
-    new_log,
-    record_unfinished,
-    unfinished_format,
-)
+from delta_sharing_client.delta.table.local_table import LocalTable
 from delta_sharing_client.delta.table.materialize_snapshot import Materialized
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import ChangesRequest, ask_again
 
@@ -41,15 +33,7 @@ _CHANGE_FOLDER: Final = "_change_data/"
 _PROPERTIES: Final = {"delta.enableChangeDataFeed": "true", "delta.enableExpiredLogCleanup": "false"}
 
 
-def materialize_changes(
-    rest: RestClient,
-    storage: StorageReader,
-    table: Table,
-    request: ChangesRequest,
-    directory: str | os.PathLike[str],
-    *,
-    progress: bool | None = None,
-) -> Materialized:
+def materialize_changes(local: LocalTable, request: ChangesRequest) -> Materialized:
     """Write the changes of a shared table as a local Delta table, one commit for each version of it.
 
     Versions have the same numbers and times as in the shared table. A checkpoint with the protocol and the
@@ -57,33 +41,24 @@ def materialize_changes(
 
     Serves "Read Change Data Feed from a Table".
 
-    Args:
-        rest: the server.
-        storage: opens the files.
-        table: the table.
-        request: the changes.
-        directory: the local table's directory; created if it is missing.
-        progress: show a progress bar; by default in a terminal or notebook only.
-
     Raises:
         SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
         DeltaLogError: the directory contains a table, or cannot be written.
         DeltaSharingError: a request failed, or a file cannot be fetched.
     """
-    path = new_log(directory).table_path
+    local.new_log()
+    rest, table, path = local.rest, local.shared, local.directory
     what = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
-    answer = ask_again(request, unfinished_format(path), lambda request: rest.table_changes(table, request))
+    answer = ask_again(request, local.unfinished_format, lambda request: rest.table_changes(table, request))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
     commits = _Commits(what, table, history, answer, request)
     files = [file for version in commits.files.values() for file in version]
-    record_unfinished(path, answer.protocol.response_format)
-    remote = (part for file in files for part in file.remote_files())
-    stored = download(rest, storage, table, answer, remote, path, progress=progress)
+    stored = local.download(answer, (part for file in files for part in file.remote_files()))
     commits.write(path, stored)
-    finish(path)
+    local.finish()
     return Materialized(
         path=path,
         version=commits.last,
