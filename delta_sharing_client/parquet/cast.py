@@ -96,6 +96,8 @@ def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, fi
         source = array.type
     if not pa.types.is_nested(target):
         return array if source == target else cast_leaf(array, target)
+    if pa.types.is_null(source):
+        return pa.nulls(len(array), target)
     if isinstance(data_type, StructType):
         return _struct(array, data_type, target, finder)
     if isinstance(data_type, ArrayType):
@@ -123,8 +125,6 @@ def holds_variant(data_type: DataType) -> bool:
 
 def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
     source = array.type
-    if pa.types.is_null(source):
-        return pa.nulls(len(array), target)
     if not pa.types.is_struct(source):
         raise pa.ArrowInvalid(f"{source} where a struct is expected")
     if array.offset:
@@ -148,8 +148,6 @@ def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder:
 
 def _list(array: pa.Array, data_type: ArrayType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
     source = array.type
-    if pa.types.is_null(source):
-        return pa.nulls(len(array), target)
     if not pa.types.is_list(source):
         if not is_any_list(source):
             raise pa.ArrowInvalid(f"{source} where a list is expected")
@@ -171,8 +169,6 @@ def _plain_list(array: pa.Array) -> pa.ListArray:
 
 def _map(array: pa.Array, data_type: MapType, target: pa.DataType, finder: FieldFinder) -> pa.Array:
     source = array.type
-    if pa.types.is_null(source):
-        return pa.nulls(len(array), target)
     if not pa.types.is_map(source):
         raise pa.ArrowInvalid(f"{source} where a map is expected")
     keys = cast_to_schema(array.keys, data_type.key, target.key_type, finder)
@@ -241,16 +237,11 @@ def _check_utf8(array: pa.StringArray) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+    return kind in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _related(source: pa.DataType, target: pa.DataType) -> bool:

@@ -115,12 +115,7 @@ class SparseFile:
         return split([(start, min(stop, self._tail)) for start, stop in unit.ranges if start < self._tail])
 
     def fetch(self, byte_range: ByteRange) -> None:
-        """Fetch one range. Thread-safe.
-
-        Raises:
-            FileChanged: the file changed.
-            DeltaSharingError: it cannot be fetched.
-        """
+        """Fetch one range; see `ByteSource.range`. Thread-safe."""
         start, stop = byte_range
         self._download.range(start, stop, self._view[start:stop])
 

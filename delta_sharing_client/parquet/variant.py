@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.arrow_types import VARIANT
 from delta_sharing_client.parquet.row_sizes import BeyondLimitError
-from delta_sharing_client.parquet.variant_binary import NULL_VALUE, MalformedVariantError
+from delta_sharing_client.parquet.variant_binary import NULL_VALUE, MalformedVariantError, MetadataCache
 from delta_sharing_client.parquet.variant_json import json_names, to_json
 from delta_sharing_client.parquet.variant_shredding import Dictionaries, binaries, columns_of, plain, rebuild
 
@@ -24,8 +24,6 @@ _ROWS: Final = 65_536
 _BYTES: Final = 4 * 1024 * 1024
 #: Maximum characters of the JSON texts of a batch: a few bytes can repeat a long name many times.
 _MOST_TEXT: Final = 256 * 1024 * 1024
-#: Bytes of dictionaries whose decoded form is kept.
-_KEEP: Final = 1024 * 1024
 
 
 def cast_variant(array: pa.Array, *, file_id: str | None = None, column: str = "") -> pa.StructArray:
@@ -69,8 +67,8 @@ def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str 
         BeyondLimitError: the texts exceed the limit; the caller may try fewer rows.
     """
     array = cast_variant(array, file_id=file_id, column=column)
-    known: dict[bytes, list[str]] = {}
-    kept = row = size = 0
+    names_of = MetadataCache(json_names)
+    row = size = 0
     parts = []
     try:
         for part in _parts(array):
@@ -80,14 +78,7 @@ def variant_to_json(array: pa.Array, *, file_id: str | None = None, column: str 
                 if not present:
                     texts.append(None)
                 else:
-                    names = known.get(metadata)
-                    if names is None:
-                        kept += len(metadata)
-                        if kept > _KEEP:
-                            known.clear()
-                            kept = len(metadata)
-                        names = known[metadata] = json_names(metadata)
-                    text = to_json(value, names)
+                    text = to_json(value, names_of(metadata))
                     texts.append(text)
                     size += len(text)
                     if size > _MOST_TEXT and len(array) > 1:

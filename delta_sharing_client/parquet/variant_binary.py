@@ -10,9 +10,11 @@ Serves "Variant Binary Encoding" of the Parquet format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 #: Kinds of nodes, the low two bits of the first byte.
 PRIMITIVE: Final = 0
@@ -54,6 +56,30 @@ _VERSION: Final = 1
 
 class MalformedVariantError(ValueError):
     """A variant's bytes or shredded columns break the encoding's rules."""
+
+
+class MetadataCache(Generic[T]):
+    """Dictionaries of variants in a decoded form; most tables have few different ones."""
+
+    #: Bytes of dictionaries whose decoded form is kept.
+    _KEEP: Final = 1024 * 1024
+
+    def __init__(self, decode: Callable[[bytes], T]) -> None:
+        self._decode = decode
+        self._known: dict[bytes, T] = {}
+        self._kept = 0
+
+    def __call__(self, metadata: bytes) -> T:
+        """Return the decoded form of a variant's `metadata`; raises `MalformedVariantError`."""
+        found = self._known.get(metadata)
+        if found is None:
+            found = self._decode(metadata)
+            self._kept += len(metadata)
+            if self._kept > self._KEEP:
+                self._known.clear()
+                self._kept = len(metadata)
+            self._known[metadata] = found
+        return found
 
 
 class Container(NamedTuple):

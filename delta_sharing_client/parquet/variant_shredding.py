@@ -31,36 +31,22 @@ _STRING_BYTE: Final = bytes([vb.STRING << 2])
 
 
 class Dictionaries:
-    """The dictionaries of a column's variants, decoded on first use.
-
-    Args:
-        metadata: the `metadata` of each row.
-        first: the number of the first row, for messages.
-    """
-
-    #: Bytes of dictionaries whose decoded form is kept; most tables have few different ones.
-    _KEEP: Final = 1024 * 1024
+    """The dictionaries of a column's variants; `first` is the number of the first row, for messages."""
 
     def __init__(self, metadata: Sequence[bytes | None], first: int = 0) -> None:
         self.first = first
         self._metadata = metadata
-        self._known: dict[bytes, tuple[list[bytes], dict[bytes, int]]] = {}
-        self._kept = 0
+        self._decoded = vb.MetadataCache(_names_and_ids)
 
     def of(self, row: int) -> tuple[list[bytes], Mapping[bytes, int]]:
         """Return the names of a row's dictionary, and the index of each; raises `MalformedVariantError`."""
-        metadata = self._metadata[row - self.first] or b""
-        found = self._known.get(metadata)
-        if found is None:
-            names = vb.parse_metadata(metadata)
-            # The first index of a duplicate name.
-            found = names, {name: len(names) - 1 - back for back, name in enumerate(reversed(names))}
-            self._kept += len(metadata)
-            if self._kept > self._KEEP:
-                self._known.clear()
-                self._kept = len(metadata)
-            self._known[metadata] = found
-        return found
+        return self._decoded(self._metadata[row - self.first] or b"")
+
+
+def _names_and_ids(metadata: bytes) -> tuple[list[bytes], Mapping[bytes, int]]:
+    names = vb.parse_metadata(metadata)
+    # The first index of a duplicate name.
+    return names, {name: len(names) - 1 - back for back, name in enumerate(reversed(names))}
 
 
 def rebuild(group: pa.StructArray, dictionaries: Dictionaries) -> Encoded:

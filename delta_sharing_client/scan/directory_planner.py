@@ -59,10 +59,6 @@ class TablePlanner:
 
     A table that was named, not listed, is queried first. If the server refuses and says that the table is offered
     by its directory, the directory is read.
-
-    Attributes:
-        rest: the server.
-        table: the table.
     """
 
     rest: RestClient = field(repr=False)
@@ -92,12 +88,7 @@ class TablePlanner:
 
 @dataclass(frozen=True)
 class DirectoryPlanner:
-    """Plans scans of a table by the log in its directory, with temporary credentials.
-
-    Attributes:
-        rest: the server, which gives the credentials.
-        table: the table.
-    """
+    """Plans scans of a table by the log in its directory, with temporary credentials of the server."""
 
     rest: RestClient = field(repr=False)
     table: Table

@@ -111,15 +111,16 @@ class FileReads:
 
     def start(self, file: FileRead, unit: UnitRead) -> None:
         """Fetch a unit; it is decoded when its bytes are complete."""
-        if unit.unit is None or file.sparse is None:
+        if unit.unit is None or file.sparse is None or file.source is None:
             self._fetchers.submit(unit.order, self._fetch_whole, file, unit)
             return
         ranges = file.sparse.requests(unit.unit)
         unit.left = len(ranges)
+        unit.steps = self._steps_of_unit(file.source, file.sparse, unit.unit)
         if not ranges:
-            self._decode_unit(file, unit)
+            self._decoders.submit(unit.order, self._decode, unit)
         for each in ranges:
-            self._fetchers.submit(unit.order, self._fetch_range, file, unit, each)
+            self._fetchers.submit(unit.order, self._fetch_range, file.sparse, unit, each)
 
     def resume(self, front: UnitRead | None) -> None:
         """Continue to decode units that waited for memory, `front` first."""
@@ -178,22 +179,17 @@ class FileReads:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self.memory.fail(unit, error)
 
-    def _fetch_range(self, file: FileRead, unit: UnitRead, byte_range: ByteRange) -> None:
+    def _fetch_range(self, sparse: SparseFile, unit: UnitRead, byte_range: ByteRange) -> None:
         try:
-            if unit.error is None and file.sparse is not None:
-                file.sparse.fetch(byte_range)
+            if unit.error is None:
+                sparse.fetch(byte_range)
             with self.memory.lock:
                 unit.left -= 1
                 complete = unit.left == 0
             if complete:
-                self._decode_unit(file, unit)
+                self._decoders.submit(unit.order, self._decode, unit)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self.memory.fail(unit, error)
-
-    def _decode_unit(self, file: FileRead, unit: UnitRead) -> None:
-        if file.source is not None and file.sparse is not None and unit.unit is not None:
-            unit.steps = self._steps_of_unit(file.source, file.sparse, unit.unit)
-            self._decoders.submit(unit.order, self._decode, unit)
 
     def _steps_of_whole(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.

@@ -77,12 +77,7 @@ class Planner(typing.Protocol[Options, Plan]):
 
 @dataclass(frozen=True)
 class ServerPlanner:
-    """Plans scans of a table whose files a sharing server lists ("Read Data from a Table").
-
-    Attributes:
-        rest: the server.
-        table: the table.
-    """
+    """Plans scans of a table whose files a sharing server lists ("Read Data from a Table")."""
 
     rest: RestClient = field(repr=False)
     table: Table

@@ -12,11 +12,7 @@ class RetryBudget:
     """The retries that all downloads of one load share, so that a dead store fails in seconds.
 
     Only retries without progress count. Each received file gives one back, so that a load from a busy store
-    continues.
-
-    Args:
-        files: how many files the load has.
-        connections: how many are fetched at a time; each may fail once at the start.
+    continues. Each of the connections, on which files are fetched at a time, may fail once at the start.
     """
 
     #: Retries that a time-out uses up: it takes longer than other failures.
