@@ -13,13 +13,11 @@ import pyarrow as pa
 from delta_sharing_client.errors import DataError, StorageError, VersionMismatchError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
-from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
-from delta_sharing_client.model.column_mapping import mapping_mode
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, project, read_spec, split_skipped
+from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec, split_skipped
 from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
@@ -177,23 +175,14 @@ class ServerPlanner:
 
 def _with_hints(request: QueryRequest, options: ScanOptions, info: TableInfo, what: str) -> QueryRequest:
     """Return the request with the row filter as hints for the server."""
-    protocol, metadata = info.protocol, info.metadata
-    protocol.check_readable(what)
-    predicate = bind_query(options, metadata)
-    project(metadata.schema, options.columns)
-    mode = mapping_mode(metadata.configuration) if protocol.maps_columns else "none"
-    columns = HintColumns.of(metadata.schema, metadata.partition_columns, mode)
+    spec = scan_spec(options, info.protocol, info.metadata, what)
+    columns = HintColumns.of(info.metadata.schema, info.metadata.partition_columns, spec.mapping)
     return replace(
         request,
-        json_predicate_hints=merge_json_hints(options.json_predicate_hints, json_hint(predicate, columns)),
+        json_predicate_hints=merge_json_hints(options.json_predicate_hints, json_hint(spec.predicate, columns)),
         # Servers that read a table with such features know the newer notation, and some refuse the older one.
-        predicate_hints=() if protocol.required_features else sql_hints(predicate, columns),
+        predicate_hints=() if info.protocol.required_features else sql_hints(spec.predicate, columns),
     )
-
-
-def bind_query(options: ScanOptions, metadata: Metadata) -> Predicate | None:
-    """Return the row filter of a scan, bound to the table's schema."""
-    return bind_filters(options.filters, metadata.schema) if options.filters else None
 
 
 def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
@@ -204,7 +193,8 @@ def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what
         ColumnError, FilterError: the projection or the filter does not fit the table.
     """
     protocol.check_readable(what)
-    return read_spec(metadata, options.columns, bind_query(options, metadata), options.variant, protocol)
+    predicate = bind_filters(options.filters, metadata.schema) if options.filters else None
+    return read_spec(metadata, options.columns, predicate, options.variant, protocol)
 
 
 def read_plan(

@@ -82,7 +82,7 @@ class TestProject:
         with pytest.raises(ColumnError, match=r"'a\.c'"):
             self.names(["a.c"], dotted)
 
-    def test_every_unknown_name_is_told(self):
+    def test_all_unknown_names_are_listed(self):
         with pytest.raises(ColumnError, match=r"'foo', 'bar'; it has id, Name, x, day") as caught:
             self.names(["id", "foo", "bar"])
         assert caught.value.columns == ("foo", "bar")
