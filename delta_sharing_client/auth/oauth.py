@@ -73,10 +73,7 @@ class OAuthTokens(ABC, Generic[C]):
         self._shown = redact_url(credential.token_endpoint)
 
     def fetch(self, *, retry: bool) -> AccessToken:
-        """Return a new token.
-
-        Args:
-            retry: retry for 60 s, up to the attempts of the options; else try once, for 10 s.
+        """Return a new token; with `retry` for up to 60 s and the attempts of the options, else once, for 10 s.
 
         Raises:
             TokenError: the endpoint refuses, cannot be reached, or returns no usable token.

@@ -87,7 +87,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
 def _warnings(profile: Profile, exposed: bool) -> Iterator[str]:
     if exposed:
         yield (
-            f"the profile {profile.source} holds a token and can be read by other users of this machine; "
+            f"the profile {profile.source} has a token and can be read by other users of this machine; "
             f"run: chmod 600 {profile.source}"
         )
     key = private_key_path(profile)  # the key itself is checked when it is used
@@ -188,7 +188,7 @@ def _from_file_object(file: _Readable) -> _Text:
 def _from_url(url: str) -> _Text:
     shown = redact_url(url)
     if url[:7].lower() == "http://" and not is_loopback(url):
-        raise ProfileError("a profile over plain http would show its token; use https", source=shown)
+        raise ProfileError("a profile over plain http would expose its token; use https", source=shown)
     try:
         import fsspec
     except ImportError:

@@ -78,7 +78,7 @@ def provider_for(
         return RenewingAuth(ClientCredentialsTokens(profile, credential, options or TransportOptions()))
     if isinstance(credential, PrivateKeyJwt):
         return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options or TransportOptions()))
-    raise ProfileError("it holds no credential; pass a credential_provider", source=profile.source)
+    raise ProfileError("it has no credential; pass a credential_provider", source=profile.source)
 
 
 def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:

@@ -25,12 +25,9 @@ _NEXT_TRY: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A token for the sharing server.
+    """A token for the sharing server, with its expiration and the time of its renewal.
 
-    Attributes:
-        token: the token.
-        expires: expiration in seconds since the epoch; None if unknown.
-        renew_at: time of its renewal, in seconds since the epoch; None if it is not renewed early.
+    Times are in seconds since the epoch; None if unknown, or if it is not renewed early.
     """
 
     token: Secret
@@ -49,14 +46,7 @@ class TokenSource(Protocol):
     """Source of access tokens."""
 
     def fetch(self, *, retry: bool) -> AccessToken:
-        """Return a new token.
-
-        Args:
-            retry: retry, because there is no valid token.
-
-        Raises:
-            DeltaSharingError: no token was returned.
-        """
+        """Return a new token, with retries if there is no valid one; raise `DeltaSharingError`."""
 
     def hint(self) -> str:
         """Return the remedy if the sharing server refuses a new token."""

@@ -17,7 +17,7 @@ from delta_sharing_client.server.runner import SharingServer
 _DESCRIPTION = """\
 Share the Delta tables of a directory over the Delta Sharing protocol: for demos, notebooks and tests.
 
-Every directory below DIR that holds a _delta_log is a table. Its path gives its name:
+Every directory below DIR that has a _delta_log is a table. Its path gives its name:
   DIR/share/schema/table   share.schema.table
   DIR/schema/table         local.schema.table
   DIR/table                local.default.table
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=float,
         default=3600.0,
-        help="how long the signed URL of a file is good (default: 3600)",
+        help="lifetime of the signed URL of a file (default: 3600)",
     )
     parser.add_argument(
         "--token-file",

@@ -278,6 +278,6 @@ def _error_response(status: int, code: str, message: str, headers: Mapping[str, 
 
 def _no_endpoint(_: Request, error: Any) -> Response:  # Starlette passes an HTTPException
     code = {404: "ENDPOINT_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}.get(error.status_code, "BAD_REQUEST")
-    messages = {404: "There is no such endpoint.", 405: "This endpoint does not take that method."}
+    messages = {404: "There is no such endpoint.", 405: "This endpoint does not support that method."}
     message = messages.get(error.status_code, str(error.detail))
     return _error_response(error.status_code, code, message, error.headers)

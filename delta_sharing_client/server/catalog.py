@@ -205,7 +205,7 @@ def _named_tables(root: Path, default_share: str, default_schema: str) -> _Paths
     found: dict[_Names, _Path] = {}
     for parts, path in _find_tables(root, ()):
         if not DeltaLog.for_table(path).table_exists:
-            _LOGGER.warning("not shared: the _delta_log in %s holds no commit and no checkpoint", path)
+            _LOGGER.warning("not shared: the _delta_log in %s has no commit and no checkpoint", path)
             continue
         *above, name = parts or (root.resolve().name,)
         share, schema = [default_share, default_schema][: 2 - len(above)] + above

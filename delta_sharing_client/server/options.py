@@ -9,32 +9,32 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
-    """How the embedded server listens and answers.
+    """Options of the embedded server: its address, its limits, and older servers that it imitates.
 
     Attributes:
-        host: the address to listen on; 127.0.0.1 by default, because the server speaks plain http.
-        port: the port; 0 (the default) takes a free one.
+        host: the address to listen on; 127.0.0.1 by default, because the server uses plain http.
+        port: the port; 0 (the default) selects a free one.
         token: the bearer token that clients must send; a random one by default.
-        token_lifetime: how long the token is accepted from the start on; 1 day by default. It is the
-            profile's `expirationTime`.
-        url_lifetime: how long the signed URL of a file is good; 1 hour by default.
-        page_size: the most items that a listing of shares, schemas or tables holds; 500 by default.
-        max_files_per_page: the most files in one answer to a client that can page; None (the default)
-            leaves it to the client's `maxFiles`.
-        send_end_stream_action: end an answer with an EndStreamAction for clients that ask for it; True by
-            default. False makes an older server, one without paging of queries and refresh tokens too.
-        all_tables: serve `/all-tables`; True by default. False makes an older server, which answers 404.
+        token_lifetime: lifetime of the token from the start on; 1 day by default. It is the profile's
+            `expirationTime`.
+        url_lifetime: lifetime of the signed URL of a file; 1 hour by default.
+        page_size: maximum items of a page of shares, schemas or tables; 500 by default.
+        max_files_per_page: maximum files of one answer to a client that can page; None (the default) for the
+            client's `maxFiles`.
+        send_end_stream_action: send an EndStreamAction to clients that request it; True by default. False
+            imitates an older server, without pages of queries and refresh tokens.
+        all_tables: serve `/all-tables`; True by default. False imitates an older server, which answers 404.
         history: serve versions, timestamps and changes; True by default. False refuses them with 400.
-        prefer_format: `auto` (the default) answers in parquet format where the client takes it and the
-            table allows it; `delta` answers in delta format where the client takes it; `parquet` makes an
-            older server, which knows no other format and ignores the capabilities header.
+        prefer_format: `auto` (the default) answers in parquet format if the client accepts it and the table
+            allows it; `delta` answers in delta format if the client accepts it; `parquet` imitates an older
+            server, which has no other format and ignores the capabilities header.
         file_ids_by_format: give a file another id in each response format, as the reference server does: the
             MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
-        query_time: how long a query is prepared asynchronously for a client that takes that; None (the default)
-            answers every query at once.
-        recorded_requests: how many requests `SharingServer.requests` holds, the newest ones; 10,000 by default.
+        query_time: duration of the preparation of an asynchronous query, for clients that accept it; None (the
+            default) answers every query at once.
+        recorded_requests: maximum requests in `SharingServer.requests`, the newest ones; 10,000 by default.
         imitate: `reference` answers as the reference server does, see `like_reference`; None (the default)
-            follows the protocol's text.
+            follows the protocol.
         default_share: the share of tables less than three levels below the directory; `local` by default.
         default_schema: the schema of tables less than two levels below the directory; `default` by default.
     """
@@ -65,8 +65,8 @@ class ServerOptions:
         no `deletionVectorFileId`. `jsonPredicateHints` are accepted for every table. Tables that need reader
         version 2 or 3 are served in delta format only. For them `predicateHints`, `maxFiles`, page tokens,
         `startingVersion` and the change data feed are refused with 400 `UNSUPPORTED_OPERATION`. A query with
-        `asyncquery=true` is answered asynchronously without saying so in the capabilities, and its answer is the
-        latest version in parquet format, whatever was asked for. The answer to a wrong token is not JSON.
+        `asyncquery=true` is answered asynchronously without `asyncquery` in the capabilities of the answer, which
+        is always the latest version in parquet format. The answer to a wrong token is not JSON.
 
         Args:
             **changes: other options, such as `history=False`.

@@ -5,8 +5,8 @@
             sink.write(batch)
             batch.commit()
 
-A poller hands a batch out at least once. A sink keeps, in the transaction that stores the rows, up to which
-version it took them from which poller, and leaves out what it has already.
+A poller delivers a batch at least once. A sink stores the poller's id and version in the same transaction as the
+rows, and skips rows that it stored before.
 """
 
 from __future__ import annotations

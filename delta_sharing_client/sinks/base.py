@@ -160,7 +160,7 @@ def fit_columns(
     is_own: bool,
     has_rows: Callable[[], bool],
 ) -> tuple[dict[str, str], list[str]] | None:
-    """Compare a batch's columns with those of a target; names ignore case.
+    """Compare a batch's columns, of the given types, with those of a target; names ignore case.
 
     Args:
         incoming: the batch.

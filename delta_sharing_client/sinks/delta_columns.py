@@ -52,11 +52,6 @@ _LAST_DAY: Final = 95_000_000
 def stored_schema(schema: StructType, variant: VariantForm, target: str) -> StructType:
     """Return the columns of the Delta table: all nullable; variants that were read as JSON are strings.
 
-    Args:
-        schema: the batch's columns.
-        variant: the form that variants were read in.
-        target: the table, for messages.
-
     Raises:
         UnsupportedTypeError: a variant is inside another type, or a type is unknown.
     """
@@ -67,7 +62,7 @@ def stored_schema(schema: StructType, variant: VariantForm, target: str) -> Stru
             kind = _as_string(kind)
         elif holds_variant(kind) and not is_variant(kind):
             raise UnsupportedTypeError(
-                f"{target}: the column {field.name!r} holds variants inside {kind}, which this release does not "
+                f"{target}: the column {field.name!r} has variants inside {kind}, which this release does not "
                 "write; poll with variant='json', or leave the column out",
                 type_name=str(kind),
             )
@@ -166,11 +161,10 @@ def check_partitions(schema: StructType, partition_columns: Sequence[str], targe
 def check_values(
     rows: Iterable[pa.Table], schema: StructType, partition_columns: Sequence[str], target: str
 ) -> Iterator[pa.Table]:
-    """Yield rows after the checks that deltalake lacks.
+    """Yield rows after the checks that deltalake lacks; raise `SinkError`.
 
-    Raises:
-        SinkError: a string is longer than its column's `char(n)` or `varchar(n)`, a partition value is the empty
-            string, or a date is beyond the year 262,142.
+    A string must not be longer than its column's `char(n)` or `varchar(n)`, a partition value not be the empty
+    string, a date not be beyond the year 262,142.
     """
     for table in rows:
         for field in schema:
@@ -196,7 +190,7 @@ def _check_strings(
         )
     if longest is None and shortest == 0:
         raise SinkError(
-            f"the partition column {field.name!r} has an empty text, which a Delta table cannot tell from null",
+            f"the partition column {field.name!r} has an empty text, which a Delta table stores as null",
             target=target,
             columns=[field.name],
         )

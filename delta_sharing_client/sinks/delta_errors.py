@@ -32,11 +32,7 @@ _DETAILS: Final = re.compile(r"\n|\s*Preview of invalid data|\s+0: <unknown>")
 
 @contextmanager
 def typed_errors(path: Path, table: DeltaTable | None = None) -> Iterator[None]:
-    """Convert errors of deltalake.
-
-    Args:
-        path: the table's directory.
-        table: the table that is read or written; None if it is opened or created.
+    """Convert errors of deltalake; `table` is None while it is opened or created.
 
     Raises:
         CommitConflictError: another writer committed a conflicting version.
@@ -58,7 +54,7 @@ def _typed(error: Exception, path: Path, version: int | None) -> DeltaSharingErr
         names = re.findall(r"(\w+)(?=\W*(?:,|$))", named[1] or named[2])
         features = [_NAMES.get(name, name[0].lower() + name[1:]) for name in names]
         return UnsupportedFeatureError(
-            f"Delta table {path}: deltalake does not know features of the table: {', '.join(features)}",
+            f"Delta table {path}: deltalake does not support features of the table: {', '.join(features)}",
             features=features,
         )
     if number := _OS_ERROR.search(text):

@@ -57,8 +57,8 @@ def check_no_nulls(table: pa.Table, keys: Sequence[str], target: str) -> None:
     for key in keys:
         if table.column(key).null_count:
             raise SinkKeyError(
-                f"the key column {key!r} is null in {table.column(key).null_count} rows; a null equals nothing, "
-                "so that its row could not be found again",
+                f"the key column {key!r} is null in {table.column(key).null_count} rows; a null key "
+                "identifies no row",
                 target=target,
                 columns=[key],
             )
@@ -119,7 +119,7 @@ def net_changes(changes: pa.Table, keys: Sequence[str], columns: Sequence[str], 
         at = int(order[int(np.argmax(twice))])
         raise SinkKeyError(
             f"the shared table has two rows with the key {show_key(changes, keys, at)} at version "
-            f"{int(versions[at])}: {', '.join(keys)} do not tell its rows apart",
+            f"{int(versions[at])}: {', '.join(keys)} do not identify its rows",
             target=target,
             columns=keys,
         )
@@ -157,8 +157,8 @@ def duplicate(keys: pa.Table, row: int, target: str) -> SinkKeyError:
     """Return the error for the duplicate key at `row` of `keys`."""
     names = keys.column_names
     return SinkKeyError(
-        f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not tell the rows of the "
-        "shared table apart, or the target holds rows that are not the poller's",
+        f"two rows have the key {show_key(keys, names, row)}: {', '.join(names)} do not identify the "
+        "rows of the shared table, or the target has rows of another source",
         target=target,
         columns=names,
     )

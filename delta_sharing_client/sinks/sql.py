@@ -245,8 +245,8 @@ class SqlSink(Sink):
             if found:
                 key = ", ".join(f"{name}={str(value)[:100]}" for name, value in zip(held, found[0], strict=True))
                 raise SinkKeyError(
-                    f"a row with the key ({key}) is inserted, and there is one: {', '.join(held)} do not tell the "
-                    "rows of the shared table apart, or the target holds rows that are not the poller's",
+                    f"a row with the key ({key}) is inserted, and there is one: {', '.join(held)} do not identify "
+                    "the rows of the shared table, or the target has rows of another source",
                     target=self.target,
                     columns=held,
                 )

@@ -82,8 +82,8 @@ class SQLiteSink(SqlSink):
     def _failed(self, error: Exception) -> SinkError:
         if isinstance(error, sqlite3.IntegrityError) and self.keys and "UNIQUE" in str(error):
             return SinkKeyError(
-                f"two rows have the same key ({error}): {', '.join(self.keys)} do not tell the rows of the shared "
-                "table apart",
+                f"two rows have the same key ({error}): {', '.join(self.keys)} do not identify the "
+                "rows of the shared table",
                 target=self.target,
                 columns=self.keys,
             )

@@ -27,14 +27,10 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 class BaseTransport:
-    """Connection pools; a forked process makes its own.
+    """Connection pools with the connections of given factories, by scheme; a forked process makes its own.
 
     The adapters of `requests` are used without a `requests.Session`: a session would add credentials from
     netrc files, keep cookies, and read a redirect's whole body.
-
-    Args:
-        options: time-outs, connections, certificates.
-        connections: factories of connections, by scheme.
     """
 
     #: Advice for the error message of a failed connection.

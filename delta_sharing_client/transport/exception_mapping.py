@@ -63,36 +63,36 @@ class NonRetryableTransportError(TransportError):
 def translate(
     error: Exception, *, url: SecretUrl, what: str = "the request", reading: bool = False, remedy: str = ""
 ) -> DeltaSharingError:
-    """Return the error of this package for a network exception; raise it `from None`.
+    """Return the error of this package for one of `NETWORK_ERRORS`; raise it `from None`.
 
     Args:
-        error: one of `NETWORK_ERRORS`.
+        error: the exception.
         url: the request's URL.
         what: the requested object, for messages without a URL.
         reading: whether the response had begun.
         remedy: advice for the message of a failed connection.
     """
     chain = _chain(error)
-    if any(isinstance(link, _TLS) for link in chain):
+
+    def has(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(link, kinds) for link in chain)
+
+    if has(*_TLS):
         return _tls_error(chain, url)
-    for link in chain:
-        if isinstance(link, _TIMEOUTS) and not isinstance(link, urllib3.exceptions.NewConnectionError):
-            return RequestTimeoutError(_timeout_text(chain, reading), url=url)
-    for link in chain:
-        if isinstance(link, requests.exceptions.InvalidSchema) and "SOCKS" in str(link):
-            return NonRetryableTransportError(
-                "a SOCKS proxy needs PySocks: pip install 'requests[socks]'", url=url
-            )
-    if any(isinstance(link, _BAD_URLS) for link in chain):
+    refused = urllib3.exceptions.NewConnectionError
+    if any(isinstance(link, _TIMEOUTS) and not isinstance(link, refused) for link in chain):
+        return RequestTimeoutError(_timeout_text(chain, reading), url=url)
+    if any(isinstance(link, requests.exceptions.InvalidSchema) and "SOCKS" in str(link) for link in chain):
+        return NonRetryableTransportError("a SOCKS proxy needs PySocks: pip install 'requests[socks]'", url=url)
+    if has(*_BAD_URLS):
         return InsecureUrlError("the URL is malformed", url=url)
-    if any(
-        isinstance(link, requests.exceptions.InvalidHeader | urllib3.exceptions.InvalidHeader) for link in chain
-    ):
+    if has(requests.exceptions.InvalidHeader, urllib3.exceptions.InvalidHeader):
         return TransportError("the answer has contradictory headers", url=url)
-    detail = next((_os_text(link) for link in chain if isinstance(link, OSError) and link.strerror), None)
+    texts = (str(link.strerror).lower() for link in chain if isinstance(link, OSError) and link.strerror)
+    detail = next(texts, None)
     if reading:
         reason = detail or "the connection was closed before the end"
-        if any(isinstance(link, _CUT) for link in chain):
+        if has(*_CUT):
             return IncompleteResponseError(f"{what}: the answer was cut: {reason}")
         return TransportError(f"the connection broke while the answer was arriving: {reason}", url=url)
     for link in chain:
@@ -150,7 +150,3 @@ def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
             url=url,
         )
     return TransportError(f"the TLS connection broke{detail}", url=url)
-
-
-def _os_text(error: OSError) -> str:
-    return str(error.strerror).lower()

@@ -15,13 +15,7 @@ _HOSTS: Final = 64
 
 
 class PooledAdapter(HTTPAdapter):
-    """An adapter whose pools make connections of given classes.
-
-    Args:
-        max_connections: connections to keep per host.
-        context: the TLS context; None for plain http.
-        connections: factories of connections, by scheme.
-    """
+    """An adapter whose pools make connections of given classes, by scheme, with a TLS context or None."""
 
     def __init__(
         self,

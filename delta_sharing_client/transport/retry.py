@@ -58,11 +58,9 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a `Retry-After` header asks to wait; None if it is absent or malformed.
+    """Return the seconds that a `Retry-After` header requests; None if it is absent or malformed.
 
-    Args:
-        headers: the response's headers. An HTTP date counts relative to the response's own `Date`, so that
-            the clocks of the two machines may differ.
+    An HTTP date counts relative to the response's own `Date`: the clocks of the two machines may differ.
     """
     value = (headers.get("Retry-After") or "").strip()
     if not value:
@@ -126,11 +124,7 @@ class Attempt:
 class Retrier:
     """Repeats a request until it succeeds, fails permanently, or exceeds its attempts or deadline.
 
-    Args:
-        options: attempts, deadline and back-off.
-        clock: a monotonic clock in seconds.
-        sleep: waits for some seconds.
-        random: returns a number from 0 to 1.
+    Tests pass a `clock`, a `sleep` and a `random` of their own.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class Answered:
 
 
 class Caller:
-    """Calls a server the way the protocol's text says, and nothing more."""
+    """Client of a server that follows the protocol's text."""
 
     def __init__(self, server: SharingServer) -> None:
         self.server = server

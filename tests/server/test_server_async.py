@@ -1,4 +1,4 @@
-"""The embedded server answers queries asynchronously where it is told to: both sides, over a real socket."""
+"""Asynchronous queries of the embedded server, with the client of this package and without."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server(table: Path) -> Iterator[SharingServer]:
 
 @pytest.fixture(scope="module")
 def slow_server(table: Path) -> Iterator[SharingServer]:
-    """A server that never comes to an end with a query."""
+    """A server whose queries are never ready."""
     with SharingServer({TABLE: table}, query_time=NEVER) as running:
         yield running
 

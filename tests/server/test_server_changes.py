@@ -20,7 +20,7 @@ def cdc(path: str) -> dict[str, Any]:
     return {"cdc": {"path": path, "partitionValues": {}, "size": 10, "dataChange": False}}
 
 
-def told(answer: Any) -> list[tuple[str, int]]:
+def listed(answer: Any) -> list[tuple[str, int]]:
     """The kind and the version of every line of a change, in either format."""
     found = []
     for line in answer.lines:
@@ -55,14 +55,14 @@ def caller(table: Path, serve: Any) -> Caller:
 def test_change_feed(caller: Caller, headers: dict[str, str] | None, cdf: str) -> None:
     answer = caller.changes("s.s.t", headers, startingVersion=0)
     assert answer.version == "0"
-    assert told(answer) == [("add", 0), ("add", 0), (cdf, 1), ("remove", 4)]
+    assert listed(answer) == [("add", 0), ("add", 0), (cdf, 1), ("remove", 4)]
     assert [key for line in answer.lines for key in line][:2] == ["protocol", "metaData"]
     assert len(answer.all("metaData")) == 1
     assert "version" not in answer.metadata
-    assert told(caller.changes("s.s.t", headers, startingVersion=1, endingVersion=3)) == [(cdf, 1)]
+    assert listed(caller.changes("s.s.t", headers, startingVersion=1, endingVersion=3)) == [(cdf, 1)]
     assert caller.changes("s.s.t", headers, startingVersion=1, endingVersion=3).version == "1"
-    assert told(caller.changes("s.s.t", headers, startingVersion=2, endingVersion=2)) == []
-    assert told(caller.changes("s.s.t", headers, startingVersion=4, endingVersion=99)) == [("remove", 4)]
+    assert listed(caller.changes("s.s.t", headers, startingVersion=2, endingVersion=2)) == []
+    assert listed(caller.changes("s.s.t", headers, startingVersion=4, endingVersion=99)) == [("remove", 4)]
 
 
 def test_a_change_has_the_fields_of_the_protocol(caller: Caller) -> None:
@@ -110,7 +110,7 @@ def test_changes_between_timestamps(caller: Caller, table: Path) -> None:
 
     answer = caller.changes("s.s.t", startingTimestamp=at(0, 1), endingTimestamp=at(3, -1))
     assert answer.version == "1"
-    assert told(answer) == [("cdf", 1)]
+    assert listed(answer) == [("cdf", 1)]
     assert {line["timestamp"] for line in answer.all("cdf")} == {1_700_000_060_000}
     assert "older" in caller.changes("s.s.t", startingTimestamp=at(5)).error(400)
     assert "newer" in caller.changes("s.s.t", startingVersion=0, endingTimestamp=at(-1)).error(400)
@@ -149,20 +149,20 @@ def test_change_feed_must_be_on(tmp_path: Path, serve: Any) -> None:
     )
     caller = serve({"s.s.u": table})
     assert "not enabled for version 0" in caller.changes("s.s.u", startingVersion=0).error(400)
-    assert told(caller.changes("s.s.u", startingVersion=1, endingVersion=2)) == [("add", 2)]
+    assert listed(caller.changes("s.s.u", startingVersion=1, endingVersion=2)) == [("add", 2)]
     assert "not enabled for version 3" in caller.changes("s.s.u", startingVersion=1).error(400)
-    # Files added and removed can be told without it.
-    assert told(caller.query("s.s.u", startingVersion=0)) == [("add", 0), ("add", 2), ("add", 4)]
+    # Files added and removed need no change data feed.
+    assert listed(caller.query("s.s.u", startingVersion=0)) == [("add", 0), ("add", 2), ("add", 4)]
 
 
 @pytest.mark.parametrize("headers", [None, DELTA])
 def test_query_from_a_version(caller: Caller, headers: dict[str, str] | None) -> None:
     answer = caller.query("s.s.t", headers, startingVersion=0)
     assert answer.version == "0"
-    assert told(answer) == [("add", 0), ("add", 0), ("remove", 1), ("add", 1), ("remove", 4)]
+    assert listed(answer) == [("add", 0), ("add", 0), ("remove", 1), ("add", 1), ("remove", 4)]
     assert [item["version"] for item in answer.all("metaData")] == [0, 3]
     window = caller.query("s.s.t", headers, startingVersion=1, endingVersion=2)
-    assert told(window) == [("remove", 1), ("add", 1)]
+    assert listed(window) == [("remove", 1), ("add", 1)]
     assert "after the latest version" in caller.query("s.s.t", headers, startingVersion=5).error(400)
 
 
@@ -176,13 +176,13 @@ def test_paging(caller: Caller, table: Path, headers: dict[str, str], size: int)
         page = caller.changes(
             "s.s.t", headers, startingVersion=0, includeHistoricalMetadata="true", maxFiles=size, **token
         )
-        assert len(told(page)) <= size
+        assert len(listed(page)) <= size
         assert page.lines[:2] == whole.lines[:2]
         if not pages:
             write_table(table, [add("later")])
         pages.append(page)
         token = {"pageToken": page.end["nextPageToken"]} if "nextPageToken" in page.end else {}
-    assert [change for page in pages for change in told(page)] == told(whole)
+    assert [change for page in pages for change in listed(page)] == listed(whole)
     assert sum(len(page.all("metaData")) - 1 for page in pages) == 1
 
 

@@ -109,6 +109,6 @@ def test_limits_count_the_rows_of_matching_files(tmp_path: Any, serve: Any) -> N
     assert numbers(caller, limitHint=11) == [0, 1]
     after_0 = json.dumps(op("greaterThan", col("p", "int"), lit("0", "int")))
     assert numbers(caller, limitHint=11, jsonPredicateHints=after_0) == [1, 2]
-    # Files without a row count are taken along, and count for nothing.
+    # Files without a row count are included, and count as 0 rows.
     assert numbers(caller, limitHint=31) == [0, 1, 2, 3, 4, 5]
     assert numbers(caller, limitHint=0) == []

@@ -310,7 +310,7 @@ def test_a_failure_before_the_first_chunk_is_a_status(tmp_path: Path, serve: Any
 
 
 def test_a_later_failure_ends_the_answer_with_an_error(tmp_path: Path, serve: Any) -> None:
-    """What goes wrong after the status has been sent is told in the last line, if the client wants one."""
+    """A failure after the status has been sent is reported in the last line, if the client requests one."""
     files = [add(f"f{number:05}") for number in range(2_000)]
     table = write_table(tmp_path / "t", [protocol(), metadata(), *files, add("z/../../outside")])
     caller = serve({"s.s.t": table})

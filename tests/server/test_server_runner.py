@@ -141,7 +141,7 @@ def test_tokens_are_random(table: Path) -> None:
 
 
 def test_urls_use_the_host_of_the_request(table: Path, serve: Any) -> None:
-    """URLs lead back to where the client came from, through a proxy too; nothing odd gets into them."""
+    """URLs have the host that the client used, through a proxy too; a malformed host is refused."""
     caller = serve({"s.s.t": table})
     url = caller.call("POST", f"{at('s.s.t')}/query", json={}, headers={"Host": "localhost:99"}).files[0]["url"]
     assert url.startswith("http://localhost:99/files/")

@@ -16,7 +16,7 @@ from delta_sharing_client.sinks import DeltaSink, DuckDBSink, Sink, SQLiteSink, 
 
 
 class Target:
-    """A table of one kind that a sink stores in, read back by somebody else than the sink.
+    """A table of one kind that a sink stores in, read back without the sink.
 
     kind: `delta`, `duckdb` or `sqlite`.
     """

@@ -217,7 +217,7 @@ class TestRefused:
 
     def test_a_duplicate_key_raises(self, table: ChangeTable, share: Share, target: Target) -> None:
         table.commit(table.add("f2", rows(3, 4, text="other")))
-        with pytest.raises(SinkKeyError, match=r"do not tell .*rows"):
+        with pytest.raises(SinkKeyError, match=r"do not identify .*rows"):
             self.write(table, share, target)
         with pytest.raises(SinkKeyError, match=r"two rows with the key \(id=3\) at version 2"):
             self.write(table, share, target, start=0)

@@ -244,7 +244,7 @@ class TestWritersRules:
         source.commit(source.add("f", pa.table({"id": [1], "s": [""]})))
         with (
             DeltaSink(own.root, change_columns=False) as sink,
-            pytest.raises(SinkError, match="empty text, which a Delta table cannot tell from null"),
+            pytest.raises(SinkError, match="empty text, which a Delta table stores as null"),
         ):
             drain(share(source.root).poll_changes(starting_version=0), sink)
 

@@ -1,4 +1,4 @@
-"""Keys: what changes come to, held against the plain way of saying it."""
+"""Net changes per key, compared with a row-by-row implementation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changes(found: list[Change]) -> pa.Table:
     return pa.table([*arrays, pa.array(range(len(found)), pa.int64())], names=[*names, "n"])
 
 
-def plainly(found: list[Change]) -> dict[str, Any] | None:
+def by_rows(found: list[Change]) -> dict[str, Any] | None:
     """Row by row, with dictionaries; None where a key is there twice."""
     there: dict[tuple[int, str], int | None] = {}
     new: set[tuple[int, str]] = set()
@@ -54,8 +54,8 @@ found_changes = st.lists(
 
 @settings(deadline=None)
 @given(found_changes)
-def test_net_changes_are_those_of_the_plain_way(found: list[Change]) -> None:
-    expected = plainly(found)
+def test_net_changes_are_those_of_the_row_by_row_implementation(found: list[Change]) -> None:
+    expected = by_rows(found)
     if expected is None:
         with pytest.raises(SinkKeyError):
             net_changes(changes(found), ["a", "b"], ["n"], "t")

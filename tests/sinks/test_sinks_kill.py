@@ -25,7 +25,7 @@ from delta_sharing_client.server import SharingServer
 
 KILLS = int(os.environ.get("DELTA_SHARING_KILLS", "4"))
 
-#: Stores every batch twice, as a log of changes and as a copy, and says what it is about to do.
+#: Stores every batch twice, as a log of changes and as a copy, and prints its next step.
 WORKER = """
 import json, sys
 import delta_sharing_client as ds
@@ -112,12 +112,12 @@ def test_a_process_killed_repeatedly_stores_each_batch_once(tmp_path: Path, kind
                     process.communicate(timeout=HANG)
                     assert process.returncode == 0
                     break
-                said = ""
+                step = ""
                 for _ in range(chance.randrange(1, 12)):
-                    said = process.stdout.readline().strip()
+                    step = process.stdout.readline().strip()
                 time.sleep(chance.expovariate(50))
                 process.kill()
-                killed[said] += 1
+                killed[step] += 1
         with SharingClient(server.profile) as client:
             changes = client.table("s.s.t").changes(starting_version=0).to_arrow()
             whole = client.table("s.s.t").scan().to_arrow()

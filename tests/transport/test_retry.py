@@ -30,7 +30,7 @@ from delta_sharing_client.transport.retry import Backoff, Retrier, RetryLater, i
 
 
 class Time:
-    """A clock that only sleeping moves, and whatever a test says took time."""
+    """A clock that advances by sleeping, and by the durations that a test sets."""
 
     def __init__(self):
         self.now = 1000.0
@@ -148,7 +148,7 @@ def test_result_after_failures_is_returned(failures):
 
 
 def test_traceback_has_no_frames_below_the_call():
-    """The frames below are ours and tenacity's; the error says all that they could tell."""
+    """The frames below are of this package and tenacity; the message is complete without them."""
     failed = partial(rest, 404, NotFoundError)
     with pytest.raises(NotFoundError) as caught:
         retrier(Time()).call(failing(failed))

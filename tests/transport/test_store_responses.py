@@ -52,7 +52,7 @@ def hasty():
 
 
 def fails(storage, answer, expected=TransportError, read=by_some, match=None):
-    """Check that an answer gives a typed error that tells no secret, and that its connection is closed."""
+    """Check that an answer raises a typed error without secrets, and that its connection is closed."""
     with PacketServer([answer, FOREVER]) as server:
         with pytest.raises(expected, match=match) as caught:
             fetch(storage, server, read)
@@ -476,7 +476,7 @@ class TestLettingGo:
 
     @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
     def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
-        """Its connection is nobody's any more, and the next one somebody else's."""
+        """The connection was given back, and another request may use it."""
         with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
             first = storage.get(SecretUrl(server.url + SIGNED))
             assert first.read_some(2) == b"ab"
