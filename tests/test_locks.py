@@ -79,7 +79,7 @@ def test_lock_is_not_inherited_by_a_forked_child(tmp_path: Path) -> None:
         parent.stdin.close()  # ends the child
 
 
-def test_lock_file_stays_and_is_private_if_asked(tmp_path: Path) -> None:
+def test_lock_file_remains_and_can_be_private(tmp_path: Path) -> None:
     with file_lock(tmp_path / "lock", private=True):
         pass
     assert oct((tmp_path / "lock").stat().st_mode & 0o777) == "0o600"

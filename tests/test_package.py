@@ -124,7 +124,7 @@ def test_nothing_prints_or_asserts_in_the_library() -> None:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the working tree, built with what is installed here."""
+    """A wheel of the working tree, built with the installed tools."""
     folder = tmp_path_factory.mktemp("dist")
     done = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)],

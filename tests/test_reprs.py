@@ -1,6 +1,6 @@
 """Representations and `close`, also of objects whose constructor failed.
 
-What records tracebacks shows all that is in them, and what cleans up closes what it was given.
+Tools that record tracebacks show local variables, and clean-up code closes objects of failed constructors.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ CANARY = "c4n4ryQ7x9ZkT2"
 
 
 class TestSecret:
-    def test_only_reveal_gives_the_text(self):
+    def test_only_reveal_returns_the_text(self):
         assert Secret(CANARY).reveal() == CANARY
 
     @pytest.mark.parametrize(

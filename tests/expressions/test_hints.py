@@ -172,7 +172,7 @@ class TestJson:
         expected = {"op": opposite, "children": [column("long", "long"), literal("5", "long")]}
         assert hint_of(Not(bind(("long", op, 5)))) == expected
 
-    def test_nan_lies_on_neither_side(self):
+    def test_comparisons_with_nan_are_not_sent(self):
         less = {"op": "lessThan", "children": [column("double", "double"), literal("0.5", "double")]}
         assert hint_of(Not(bind(("double", "<", 0.5)))) == {"op": "not", "children": [less]}
         # For other engines NaN is greater than everything, so that it would be left out.
@@ -200,7 +200,7 @@ class TestJson:
         expected = nodes[0] if len(nodes) == 1 else {"op": "and", "children": nodes}
         assert as_json(("timestamp", op, "2024-01-01T12:00:00.123456Z")) == expected
 
-    def test_no_time_is_unequal_where_some_servers_cut_both(self):
+    def test_inequality_of_times_is_not_sent(self):
         assert as_json(("timestamp", "!=", "2024-01-01")) is None
         assert as_json(("timestamp", "not in", ["2024-01-01"])) is None
 
@@ -292,7 +292,7 @@ class TestData:
     @pytest.mark.parametrize("kind", ["float", "double"])
     @pytest.mark.parametrize("value", [0.5, -3.0, 0.0, 1e30])
     def test_bounds_of_floats_may_be_rounded_to_32_bits(self, kind, value):
-        """So what is sent reaches a little further than the filter."""
+        """The hint is slightly wider than the filter."""
 
         def sides(*filters):
             hint = as_json(*filters, columns=DATA)
@@ -315,7 +315,7 @@ class TestData:
         assert low <= 2**60 <= value <= high < value + 2**20
         assert as_json(("long", "<", 2**63 - 1), columns=DATA)["children"][1]["value"] == str(2**63 - 1)
 
-    def test_times_before_the_epoch_may_be_cut_towards_it(self):
+    def test_bounds_of_times_before_the_epoch_are_widened(self):
         hint = as_json(("timestamp", "<", "1969-12-31T23:59:59.999"), columns=DATA)
         assert hint["children"][1]["value"] == "1970-01-01T00:00:00Z"
 
@@ -333,7 +333,7 @@ class TestColumnMapping:
     def columns(self, *partitions, mode="name"):
         return HintColumns.of(self.SCHEMA, partitions, mode)
 
-    def test_without_mapping_names_are_names(self):
+    def test_hints_without_column_mapping(self):
         columns = self.columns("p", mode="none")
         assert (columns.partitions, columns.data, columns.renamed) == ({"p"}, {"same", "d", "x", "y"}, set())
 
@@ -341,7 +341,7 @@ class TestColumnMapping:
         columns = self.columns("p", "x")
         assert (columns.partitions, columns.data, columns.renamed) == ({"p"}, {"same"}, {"p"})
 
-    def test_a_renamed_partition_column_is_compared_and_no_more(self):
+    def test_a_renamed_partition_column_has_comparisons_only(self):
         def bound(*term):
             return bind_filters([term], self.SCHEMA)
 
@@ -399,12 +399,12 @@ class TestSql:
 class TestMerge:
     OURS = '{"op":"x"}'
 
-    def test_one_of_them(self):
+    def test_a_single_hint_is_unchanged(self):
         assert merge_json_hints(None, None) is None
         assert merge_json_hints("given", None) == "given"
         assert merge_json_hints(None, self.OURS) == self.OURS
 
-    def test_both(self):
+    def test_two_hints_are_joined_by_and(self):
         merged = merge_json_hints('{"op":"y"}', self.OURS)
         assert json.loads(merged) == {"op": "and", "children": [{"op": "y"}, {"op": "x"}]}
 

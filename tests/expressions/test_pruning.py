@@ -1,4 +1,4 @@
-"""What a predicate can come out as over a file: never fewer outcomes than there are."""
+"""Outcomes of predicates over column bounds: a superset of the outcomes for the rows."""
 
 import itertools
 import math
@@ -81,7 +81,7 @@ class TestCompare:
         assert outcomes(Compare(X, "=", 5), lambda column: None) == ANY
         assert over(Compare(X, "=", 5), ColumnBounds()) == "TFN"
 
-    def test_nothing_but_nulls(self):
+    def test_a_column_of_nulls(self):
         assert over(Compare(X, "=", 5), ColumnBounds.constant(None)) == "N"
         assert over(In(X, (5,)), ColumnBounds.constant(None)) == "N"
         assert over(IsNull(X), ColumnBounds.constant(None)) == "T"
@@ -107,16 +107,16 @@ class TestNan:
             (">", 5.0, "F"),
         ],
     )
-    def test_a_nan_may_be_where_bounds_are(self, op, value, expected):
+    def test_bounds_do_not_exclude_nan(self, op, value, expected):
         assert over(Compare(F, op, value), self.BOUNDED) == expected
 
-    def test_equal_bounds_of_statistics_do_not_rule_nan_out(self):
+    def test_equal_bounds_do_not_exclude_nan(self):
         known = ColumnBounds(2.0, 2.0, has_null=False, may_be_nan=True)
         assert over(Compare(F, "=", 2.0), known) == "TF"
         assert over(Compare(F, "!=", 2.0), known) == "TF"
         assert over(In(F, (2.0,)), known) == "TF"
 
-    def test_a_constant_is_no_nan(self):
+    def test_a_constant_excludes_nan(self):
         assert over(Compare(F, "=", 2.0), ColumnBounds.constant(2.0)) == "T"
         assert over(Compare(F, "!=", 2.0), ColumnBounds.constant(2.0)) == "F"
 

@@ -168,7 +168,7 @@ class TestAsTuples:
     def test_no_row(self, text):
         assert not outcomes(bind(text), lambda _: None) & TRUE
 
-    def test_the_opposite_keeps_null_as_it_is(self):
+    def test_negation_keeps_null(self):
         equal = Compare(column("long"), "=", 1)
         flag = Compare(column("boolean"), "=", True)
         assert bind("NOT long = 1") == Not(equal)
@@ -181,7 +181,7 @@ class TestAsTuples:
 
 
 class TestStrings:
-    """What stands in quotes is what it is in Spark."""
+    """String literals have the value that Spark gives them."""
 
     @pytest.mark.parametrize(
         ("literal", "value"),
@@ -249,7 +249,7 @@ class TestLike:
         assert bind("string LIKE ''") == bind("string = ''")
         assert bind("string NOT LIKE 'abc'") == bind("NOT string = 'abc'")
 
-    def test_the_opposite(self):
+    def test_negation(self):
         lower, upper = Compare(column("string"), ">=", "ab"), Compare(column("string"), "<", "ac")
         assert bind("string NOT LIKE 'ab%'") == Not(And((lower, upper)))
         assert bind("NOT (string NOT LIKE 'ab%')") == And((lower, upper))
@@ -258,7 +258,7 @@ class TestLike:
     @pytest.mark.parametrize(
         "pattern", ["'%abc'", "'a%b'", "'a_'", "'_'", "'a%_'", r"'a\\'", r"'a\\b%'", "'a!' ESCAPE '!'"]
     )
-    def test_patterns_that_are_no_prefix(self, pattern):
+    def test_other_patterns_than_prefixes_raise(self, pattern):
         with pytest.raises(FilterError, match="has a pattern other than a prefix"):
             bind(f"string LIKE {pattern}")
 
@@ -334,15 +334,15 @@ class TestErrors:
             ("NOT " * 3000 + "boolean", "nested too deeply"),
         ],
     )
-    def test_name_the_part(self, text, part):
+    def test_the_unsupported_part_is_named(self, text, part):
         with pytest.raises(FilterError, match=part):
             bind(text)
 
-    def test_say_what_is_supported(self):
+    def test_the_supported_syntax_is_listed(self):
         with pytest.raises(FilterError, match="a filter as SQL text compares columns with literals: = == "):
             bind("upper(string) = 'A'")
 
-    def test_keep_the_strings_as_they_were_written(self):
+    def test_strings_are_shown_as_written(self):
         with pytest.raises(FilterError, match=r"LOWER\('it''s'\) is neither"):
             bind("string = lower('it''s')")
 
@@ -512,7 +512,7 @@ def oracle():
 
 
 class TestOracle:
-    """SQLite says which rows a condition is true for."""
+    """SQLite selects the rows for which a condition is true."""
 
     @settings(max_examples=400, deadline=None)
     @given(text=conditions())
@@ -575,7 +575,7 @@ class TestEndToEnd:
         assert '"name":"amount"' in request.json_predicate_hints
         assert not [hint for hint in request.predicate_hints if "amount" in hint]
 
-    def test_nothing_and_everything(self, table):
+    def test_constant_conditions(self, table):
         assert table.scan(filters="1 = 2").to_arrow().num_rows == 0
         assert table.scan(filters="1 = 2").files() == []
         assert table.scan(filters="1 = 1").count() == 18

@@ -31,7 +31,7 @@ def holds(known, value):
 
 
 def cuts(value):
-    """What writers make of a string: cut at 32 UTF-16 units, as they are or encoded, or at 32 bytes."""
+    """Bounds that writers write for a string: truncated at 32 UTF-16 units or at 32 bytes."""
     yield value
     units = value.encode("utf-16-le")
     if len(units) > 64:
@@ -44,7 +44,7 @@ def cuts(value):
 
 
 def bounds(kind, lower=None, upper=None, nulls=None, records=10, *, name="c", **more):
-    """What the statistics of one column tell."""
+    """The bounds of one column in statistics."""
     item = {"numRecords": records, "minValues": {}, "maxValues": {}, "nullCount": {}} | more
     for key, value in (("minValues", lower), ("maxValues", upper), ("nullCount", nulls)):
         if value is not None:
@@ -86,7 +86,7 @@ class TestParse:
 
 
 def encoded(text):
-    """A text as it stands in a line."""
+    """A text as a JSON string of a line."""
     return msgspec.Raw(json.dumps(text).encode())
 
 
@@ -137,14 +137,14 @@ class TestNumRecords:
         st.booleans(),
     )
     @settings(max_examples=200, deadline=None)
-    def test_the_same_as_of_the_whole(self, item, spaced, counted):
-        """Whether the count comes first and is read alone, or not."""
+    def test_the_count_equals_that_of_the_decoded_statistics(self, item, spaced, counted):
+        """Wherever the count is in the text."""
         first = {"numRecords": 3} | item if counted else item
         text = json.dumps(first, indent=1 if spaced else None, separators=None if spaced else (",", ":"))
         assert num_records(text) == parse_stats(text).num_records
         assert record_counts([encoded(text)] * 2) == [num_records(text)] * 2
 
-    def test_literals_that_are_no_strings_raise(self):
+    def test_other_json_values_than_strings_raise(self):
         for bad in (b"5", b"{}", b'{"numRecords":5}', b"true", b'"\\ud800"', b'"\xff"'):
             with pytest.raises((msgspec.DecodeError, UnicodeError)):
                 record_counts([encoded('{"numRecords":1}'), msgspec.Raw(bad)])
@@ -165,7 +165,7 @@ JSON_VALUES = st.recursive(
 
 
 class TestSomeColumns:
-    """What is decoded of a few columns is what is decoded of all."""
+    """Decoding a few columns has the same result as decoding all."""
 
     NAMES = ("a", "b.c", 'quo"te', "back\\slash", "", "ü", "numRecords", "a b", "\n")
 
@@ -223,7 +223,7 @@ class TestNullCount:
         assert bounds("long", records=None) is None
 
     @pytest.mark.parametrize("tight", [True, False])
-    def test_none_and_all_decide_whether_tight_or_not(self, tight):
+    def test_null_counts_of_none_and_all_are_reliable_with_loose_bounds(self, tight):
         assert not bounds("long", 1, 5, 0, tightBounds=tight).has_null
         only = bounds("long", None, None, 10, tightBounds=tight)
         assert (only.has_null, only.has_value) == (True, False)
@@ -241,7 +241,7 @@ class TestNullCount:
         assert known.has_null
         assert known.has_value
 
-    def test_without_a_row_count_a_null_count_cannot_mean_all(self):
+    def test_null_count_without_a_row_count(self):
         assert bounds("long", None, None, 10, records=None).has_value
 
     def test_no_rows_at_all(self):
@@ -313,7 +313,7 @@ class TestBounds:
         ],
         ids=str,
     )
-    def test_unreliable_values_are_no_bounds(self, kind, value):
+    def test_unreliable_values_are_ignored(self, kind, value):
         known = bounds(kind, value, value, 3)
         assert (known.lower, known.upper) == (None, None)
         assert (known.has_null, known.has_value) == (True, True)
@@ -324,14 +324,14 @@ class TestBounds:
     def test_any_bound_is_read_without_an_error(self, kind, value):
         bounds(kind, value, value, value, value if isinstance(value, int) else 3)
 
-    def test_a_float_can_hide_nan(self):
+    def test_bounds_of_floats_allow_nan(self):
         for kind in ("float", "double"):
             assert bounds(kind, 1, 2, 0).may_be_nan
         assert not bounds("long", 1, 2, 0).may_be_nan
 
     @given(st.floats(width=32, allow_nan=False))
     @settings(max_examples=60, deadline=None)
-    def test_bounds_of_floats_hold_however_they_are_spelt(self, value):
+    def test_bounds_of_floats_in_any_notation_contain_the_value(self, value):
         """Spark writes a float's shortest digits, which are not its value."""
         for text in (f"{value:.9g}", repr(value), str(value)):
             if math.isinf(value):
@@ -340,7 +340,7 @@ class TestBounds:
 
     @given(st.floats(allow_nan=False))
     @settings(max_examples=100, deadline=None)
-    def test_bounds_of_doubles_hold_when_they_are_those_of_floats(self, value):
+    def test_bounds_of_doubles_rounded_to_floats_contain_the_value(self, value):
         """However the float is written; one that is too large becomes infinite, or the greatest there is."""
         single = to_float32(value)
         most = math.copysign(3.4028234663852886e38, value)
@@ -358,7 +358,7 @@ class TestBounds:
 
     @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))
     @settings(max_examples=60, deadline=None)
-    def test_bounds_of_decimals_hold_when_written_by_way_of_a_double(self, unscaled, scale):
+    def test_bounds_of_decimals_rounded_to_doubles_contain_the_value(self, unscaled, scale):
         """Some writers turn decimals into doubles, which have 15 digits or so."""
         value = Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
         for text in (str(value), repr(float(value)), repr(unscaled / 10**scale)):
@@ -380,7 +380,7 @@ class TestBounds:
             assert holds(bounds("timestamp", text + "Z", text + "Z", 0), micros)
             assert holds(bounds("timestamp_ntz", text, text, 0), micros)
 
-    def test_times_are_known_to_the_millisecond(self):
+    def test_bounds_of_times_are_widened_by_a_millisecond(self):
         for kind in ("timestamp", "timestamp_ntz"):
             known = bounds(kind, "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z", 0)
             assert known.lower == 1000
@@ -399,12 +399,12 @@ class TestBounds:
             "1677-09-21T00:12:43.145Z",
         ],
     )
-    def test_the_first_and_last_times_of_libraries_stand_for_those_beyond(self, text):
+    def test_the_first_and_last_times_of_libraries_are_unknown_bounds(self, text):
         for kind in ("timestamp", "timestamp_ntz"):
             known = bounds(kind, text, text, 0)
             assert (known.lower, known.upper) == (None, None)
 
-    def test_the_first_and_last_dates_stand_for_those_beyond(self):
+    def test_the_first_and_last_dates_are_unknown_bounds(self):
         known = bounds("date", "0001-01-01", "9999-12-31", 0)
         assert (known.lower, known.upper) == (None, None)
 
@@ -427,19 +427,19 @@ class TestBounds:
         | st.text(max_size=45)
     )
     @settings(max_examples=300, deadline=None)
-    def test_a_cut_string_bounds_what_it_was_cut_from(self, value):
+    def test_a_truncated_string_bounds_the_whole_string(self, value):
         for cut in cuts(value):
             assert holds(bounds("string", cut, cut, 0), value), cut
 
-    def test_an_upper_bound_stands_for_all_that_begin_with_it(self):
+    def test_a_truncated_upper_bound_includes_all_strings_with_that_prefix(self):
         cut = "x" * 31 + "\u00fc"
         assert bounds("string", cut, cut, 0).upper > cut + "\U0010ffff" * 40
 
-    def test_a_cut_string_of_the_greatest_characters_has_no_bound(self):
+    def test_a_truncated_string_of_the_greatest_characters_has_no_bound(self):
         cut = "\U0010ffff" * 32
         assert bounds("string", cut, cut, 0).upper is None
 
-    def test_a_cut_string_before_the_surrogates(self):
+    def test_a_truncated_string_before_the_surrogates(self):
         cut = "a" * 31 + "\ud7ff"
         known = bounds("string", cut, cut, 0)
         assert known.upper > cut + "\U0010ffff"
@@ -454,7 +454,7 @@ class TestBounds:
             assert (known.lower, known.upper) == (None, None)
             assert not known.has_null
 
-    def test_names_are_taken_literally(self):
+    def test_names_with_special_characters(self):
         stats = parse_stats('{"numRecords":2,"minValues":{"a":{"b":1},"a.b":5},"maxValues":{"a":{"b":2},"a.b":6}}')
         known = stats.bounds("a.b", PrimitiveType("long"))
         assert (known.lower, known.upper) == (5, 6)
@@ -478,7 +478,7 @@ class TestSaturation:
 
     @given(st.integers(-(2**63), 2**63 - 1))
     @settings(max_examples=60, deadline=None)
-    def test_integers_hold_when_they_went_through_a_double(self, value):
+    def test_bounds_of_integers_rounded_to_doubles_contain_the_value(self, value):
         for bound in (value, float(value), int(float(value))):
             assert holds(bounds("long", bound, bound, 0), value)
 

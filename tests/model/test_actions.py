@@ -1,4 +1,4 @@
-"""What a table asks of its reader, and whether this release can do it."""
+"""Protocol features, capabilities, and representations of actions."""
 
 import pickle
 
@@ -43,7 +43,7 @@ class TestCheckReadable:
     def test_readable(self, protocol):
         protocol.check_readable("table s.d.t")
 
-    def test_writer_features_ask_nothing_of_a_reader(self):
+    def test_writer_features_have_no_effect_on_readers(self):
         delta(3, ("timestampNtz",)).check_readable("t")
 
     def test_every_unknown_feature_is_named(self):
@@ -90,7 +90,7 @@ def test_protocol_and_metadata_pickle():
         hash(item)
 
 
-def test_metadata_repr_leaves_the_bulk_out():
+def test_metadata_repr_is_short():
     shown = repr(Metadata("i", "schema" * 1000, configuration={"k": "v" * 1000}))
     assert len(shown) < 300
 
@@ -127,7 +127,7 @@ class TestCapabilities:
     def test_response(self, value, expected):
         assert parse_capabilities(value) == expected
 
-    def test_the_echo_of_a_request_is_understood(self):
+    def test_the_header_of_a_request_can_be_parsed(self):
         assert parse_capabilities(request_capabilities(("delta",))) == ResponseCapabilities("delta", True)
 
 

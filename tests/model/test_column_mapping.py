@@ -1,4 +1,4 @@
-"""By what a table's columns are found in its files."""
+"""Physical names and field ids of columns."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a table's columns became from one version to another."""
+"""Changes of a table's columns between versions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def changes(before: list[Any], after: list[Any], modes: Any = PLAIN) -> list[Col
     return list(column_changes(metadata(*before), metadata(*after), modes))
 
 
-def test_nothing() -> None:
+def test_equal_schemas_have_no_changes() -> None:
     columns = [field("a"), field("b", struct(field("c", array("string"))))]
     assert changes(columns, columns) == []
     assert changes([field("a"), field("b")], [field("b"), field("a")]) == []
@@ -100,7 +100,7 @@ def test_each_kind(before: list[Any], after: list[Any], modes: Any, expected: li
     assert [str(item) for item in changes(before, after, modes)] == expected
 
 
-def test_which_column_of_the_table_it_is_in() -> None:
+def test_the_top_level_column() -> None:
     before = [field("s", struct(field("x", physical="i")), "p"), field("g", physical="q")]
     after = [field("t", struct(field("y", "string", physical="i")), "p")]
     found = changes(before, after, MAPPED)

@@ -19,7 +19,7 @@ values = st.recursive(
 
 @given(values)
 @settings(max_examples=150, deadline=None)
-def test_the_same_as_pythons_own(value):
+def test_results_equal_those_of_pythons_module(value):
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
         assert loads(text) == json.loads(text)
         try:
@@ -36,13 +36,13 @@ def test_whole_numbers_of_64_bits(number):
         assert type(loads(source)["a"]) is int
 
 
-def test_what_is_no_json_but_common():
+def test_common_departures_from_json():
     assert math.isnan(loads('{"a":NaN}')["a"])
     assert loads(b'{"a":-Infinity}') == {"a": -math.inf}
     assert loads(b'\xef\xbb\xbf{"a":1}') == {"a": 1}
 
 
-def test_half_a_character_is_refused_or_replaced():
+def test_lone_surrogates_raise_or_are_replaced():
     for text in ('"\\ud800"', '["x", {"a": "\\udc00"}]', '{"\\ud83d": 1}', '{"a": NaN, "b": "\\ud83dx"}'):
         for source in (text, text.encode()):
             with pytest.raises(ValueError, match="half a character"):
@@ -56,7 +56,7 @@ def test_half_a_character_is_refused_or_replaced():
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"{'a':1}", b"\xff", b"[1,]", b"nul", b"{}x", b'"\xed\xa0\x80'])
-def test_what_is_none(text):
+def test_malformed_text_raises(text):
     with pytest.raises(ValueError):
         loads(text)
 

@@ -28,7 +28,7 @@ class TestParse:
         assert table.full_name == text
 
     @pytest.mark.parametrize("text", [" a.b.c", "a.b.c\n", "\ta.b.c  "])
-    def test_blanks_around_it_do_not_count(self, text):
+    def test_surrounding_blanks_are_ignored(self, text):
         assert Table.parse(text) == Table("c", "a", "b")
         assert parse_table_url(text.replace("a.", "p.share#a.")) == ("p.share", Table("c", "a", "b"))
 
@@ -36,7 +36,7 @@ class TestParse:
         "text",
         ["", "a", "a.b", "..", "a..c", ".b.c", "a.b.", "a/b.c.d", "a.b/c.d", "a.b.c/d", "a.b\n.c", "a.\x00.c"],
     )
-    def test_what_is_no_table_name(self, text):
+    def test_malformed_table_names_raise(self, text):
         with pytest.raises(TableNameError):
             Table.parse(text)
         with pytest.raises(ValueError):
@@ -81,7 +81,7 @@ class TestTableUrl:
         with pytest.raises(TableNameError):
             parse_table_url(url)
 
-    def test_malformed_urls_do_not_show_what_is_signed(self):
+    def test_errors_show_no_signature(self):
         with pytest.raises(TableNameError) as caught:
             parse_table_url(f"https://host/p.share?sig={SECRET}")
         assert SECRET not in str(caught.value)

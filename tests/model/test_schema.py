@@ -1,4 +1,4 @@
-"""Spark's schema JSON to types, and what of it is malformed."""
+"""Decoding of schemas, and malformed schemas."""
 
 import json
 import pickle
@@ -155,17 +155,17 @@ class TestTypes:
         assert kind == MapType(PrimitiveType("string"), ArrayType(inner, False), False)
         assert str(kind) == "map<string,array<struct<x: decimal(5,1), y: date>>>"
 
-    def test_a_user_defined_type_is_what_it_is_stored_as(self):
+    def test_a_user_defined_type_has_its_sql_type(self):
         assert type_of({"type": "udt", "class": "x", "sqlType": "double"}) == PrimitiveType("double")
 
     @pytest.mark.parametrize("metadata", [5, "x", [], True])
-    def test_metadata_that_is_no_object(self, metadata):
+    def test_metadata_must_be_an_object(self, metadata):
         with pytest.raises(ProtocolError, match=r"metadata of the column 'a\.b' is not an object"):
             inner = {"type": "struct", "fields": [field("b", "long", metadata=metadata)]}
             parse_schema(json.dumps({"type": "struct", "fields": [field("a", inner)]}))
 
     @pytest.mark.parametrize("name", ["x\ud83d", "\udc00"])
-    def test_half_a_character_in_a_name(self, name):
+    def test_a_lone_surrogate_in_a_name(self, name):
         for text in (json.dumps({"type": "struct", "fields": [field(name, "long")]}),):
             with pytest.raises(ProtocolError, match="half a character"):
                 parse_schema(text)
@@ -226,7 +226,7 @@ class TestNames:
         assert schema.find("a.b").type == PrimitiveType("string")
         assert parse(field("a", struct(field("b", "long")))).find("a.b") is None
 
-    def test_case_matters_only_where_no_exact_name_is_there(self):
+    def test_an_exact_name_is_preferred(self):
         schema = parse(field("Id", "long"), field("ID", "string"), field("Ünï", "date"))
         assert schema.find("ID").type == PrimitiveType("string")
         assert schema.find("Id").type == PrimitiveType("long")
@@ -234,7 +234,7 @@ class TestNames:
         assert schema.find("ünï").type == PrimitiveType("date")
         assert schema.find("no") is None
 
-    def test_a_name_twice_is_malformed(self):
+    def test_a_repeated_name_raises(self):
         """Otherwise a filter would be ambiguous."""
         with pytest.raises(ProtocolError, match="'a' twice"):
             parse(field("a", "long"), field("b", "long"), field("a", "string"))
@@ -277,7 +277,7 @@ class TestMalformed:
         with pytest.raises(ProtocolError, match="the table's schema"):
             parse_schema(text)
 
-    def test_the_error_names_the_place(self):
+    def test_the_error_names_the_path(self):
         with pytest.raises(ProtocolError, match=r"'a\.element\.b'"):
             parse(field("a", {"type": "array", "elementType": struct(field("b", {"type": "what"}))}))
 
@@ -323,7 +323,7 @@ class TestMalformed:
         )
     )
     @settings(max_examples=200, deadline=None)
-    def test_anything_is_a_schema_or_a_typed_error(self, node):
+    def test_any_json_is_a_schema_or_a_typed_error(self, node):
         try:
             schema = parse_schema(json.dumps(node))
         except ProtocolError:

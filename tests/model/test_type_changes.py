@@ -102,7 +102,7 @@ def test_changes_inside_a_column():
         check_type_changes(columns)
 
 
-def test_only_columns_that_are_read_matter():
+def test_columns_that_are_not_read_are_ignored():
     metadata = Metadata("t", schema_of(field("a", "string", ("integer", "string")), field("b", "long")))
     assert read_spec(metadata, ["b"], None).output.names == ["b"]
     with pytest.raises(UnsupportedFeatureError, match="'a' was changed"):
@@ -111,7 +111,7 @@ def test_only_columns_that_are_read_matter():
         read_spec(metadata, ["a", "b"], None)
 
 
-def test_the_list_as_text():
+def test_a_list_of_changes_as_text():
     changes = {"delta.typeChanges": json.dumps([{"fromType": "integer", "toType": "string", "tableVersion": 3}])}
     columns = parse_schema(schema_of(field("a", "string") | {"metadata": changes}))
     with pytest.raises(UnsupportedFeatureError, match="'a' was changed"):

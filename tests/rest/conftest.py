@@ -48,7 +48,7 @@ def options():
 
 @pytest.fixture
 def rest(server, clock, options):
-    """A client of the scripted server that waits for nothing."""
+    """A client of the scripted server without waits."""
     retrier = Retrier(options, clock=clock, sleep=clock.sleep, random=lambda: 1.0)
     with RestClient(Profile.from_dict(server.profile), options, retrier=retrier) as client:
         yield client

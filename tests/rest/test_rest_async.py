@@ -264,7 +264,7 @@ class TestFailures:
             rest.query_table(TABLE, QueryRequest())
 
     @pytest.mark.parametrize("name", [None, "", ".", "..", 7, ["q"], "x" * 2000])
-    def test_a_status_without_a_usable_name(self, server, rest, name):
+    def test_a_status_without_a_usable_query_id(self, server, rest, name):
         server.on("POST", QUERY, Reply.of_lines({"queryStatus": {"queryId": name}}, headers=CAPABLE))
         with pytest.raises(ProtocolError, match="queryId"):
             rest.query_table(TABLE, QueryRequest())

@@ -395,7 +395,7 @@ class TestCutAnswers:
         server.on("POST", QUERY, self.whole().but(cut_at=5000, **changes), self.whole())
         assert len(rest.query_table(TABLE, QueryRequest()).items) == 300
 
-    def test_a_cut_page_leaves_no_trace(self, server, rest):
+    def test_files_of_a_truncated_page_are_dropped(self, server, rest):
         """Files of an attempt that failed are neither kept nor taken for duplicates."""
         second = page(*(add(number) for number in range(300, 600)))
         server.on("POST", QUERY, page(*(add(n) for n in range(300)), token="t"), second.but(cut_at=20_000), second)
@@ -563,7 +563,7 @@ class TestChanges:
         assert server.requests[0].query == {"startingVersion": "0", "endingVersion": "2"}
         assert "includeendstreamaction=true" in server.requests[0].headers["delta-sharing-capabilities"]
 
-    def test_the_version_answered_need_not_be_the_one_asked_for(self, server, rest):
+    def test_another_starting_version_in_the_header_is_accepted(self, server, rest):
         server.on("GET", CHANGES, page(version=5))
         assert rest.table_changes(TABLE, ChangesRequest(starting_version=3)).version == 5
 

@@ -1,4 +1,4 @@
-"""From the bytes of an answer to actions: lines, ends, formats, and everything a server may get wrong."""
+"""Decoding of answers to actions: lines, ends, formats, malformed answers."""
 
 import json
 import pickle
@@ -111,14 +111,14 @@ class TestLines:
         assert list(iter_lines([b"a\nb\nc\n"])) == [b"a", b"b", b"c"]
 
     @pytest.mark.parametrize("empty", [[], [b""], [b"\n"], [b"\n", b"", b"\n \r\n\t\n"], [b" ", b" ", b"\r"]])
-    def test_nothing_but_blanks(self, empty):
+    def test_blank_lines_only(self, empty):
         assert list(iter_lines(empty)) == []
 
     def test_only_newline_ends_a_line(self):
         line = '{"a":"x\u2028y\u2029z\x85\x1c\x1d\x1e\x0b\x0c\r"}'.encode()
         assert list(iter_lines([line + b"\n" + line])) == [line, line]
 
-    def test_carriage_returns_before_the_newline_do_no_harm(self):
+    def test_carriage_returns_before_the_newline_are_ignored(self):
         lines = list(iter_lines([b'{"a":1}\r\n', b"\r\n", b'{"b":2}\r\n']))
         assert [parse_object(line) for line in lines] == [{"a": 1}, {"b": 2}]
 
@@ -165,7 +165,7 @@ class TestLines:
             list(iter_lines(endless(), max_line=1000))
         assert taken <= 11
 
-    def test_lines_come_before_the_rest_of_the_body(self):
+    def test_lines_are_yielded_before_the_body_ends(self):
         seen = []
 
         def chunks():
@@ -212,7 +212,7 @@ class TestJson:
 
     @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
     @settings(max_examples=100, deadline=None)
-    def test_depth_is_counted_as_a_parser_would(self, value):
+    def test_counted_depth_equals_that_of_a_parser(self, value):
         def depth(node):
             if isinstance(node, dict):
                 return 1 + max(map(depth, node.values()), default=0)
@@ -233,7 +233,7 @@ class TestJson:
     @pytest.mark.parametrize(
         "text", [b"", b"[]", b"1", b"null", b'"x"', b"{", b"{}{}", b"{'a':1}", b"\xff\xfe", b'{"a":\xff}', b"nul"]
     )
-    def test_what_is_no_object(self, text):
+    def test_other_values_than_objects_raise(self, text):
         with pytest.raises(ValueError):
             parse_object(text)
 
@@ -260,7 +260,7 @@ class TestEnds:
     def test_the_last_newline_may_be_missing(self, end):
         assert len(decode(body(PROTOCOL, METADATA, FILE, END, end=end))) == 4
 
-    def test_blank_lines_are_passed_over(self):
+    def test_blank_lines_are_skipped(self):
         assert len(decode(b"\n\n" + body(PROTOCOL, "", METADATA, "  ", "\r", FILE, "\t", END))) == 4
 
     @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ class TestEnds:
         ],
     )
     @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"endStreamAction": x}])
-    def test_bare_or_wrapped(self, bare, wrap):
+    def test_the_end_may_be_wrapped_or_not(self, bare, wrap):
         end = decode(body(PROTOCOL, METADATA, wrap(bare)), capabilities=PROMISED)[-1]
         assert type(end) is EndStreamAction
         assert end.refresh_token == bare.get("refreshToken")
@@ -285,15 +285,15 @@ class TestEnds:
         expiry = bare.get("minUrlExpirationTimestamp")
         assert end.min_url_expiration_timestamp == (None if expiry is None else int(expiry))
 
-    def test_promised_and_missing(self):
+    def test_a_promised_end_that_is_missing_raises(self):
         for items in ([PROTOCOL, METADATA, FILE], [PROTOCOL, METADATA], [PROTOCOL]):
             with pytest.raises(IncompleteResponseError, match=r"s\.d\.t.*EndStreamAction"):
                 decode(body(*items), capabilities=PROMISED)
 
-    def test_not_promised_and_missing_is_fine(self):
+    def test_an_end_that_is_not_promised_may_be_missing(self):
         assert len(decode(body(PROTOCOL, METADATA, FILE))) == 3
 
-    def test_not_promised_and_there_is_fine(self):
+    def test_an_end_that_is_not_promised_is_accepted(self):
         assert len(decode(body(PROTOCOL, METADATA, FILE, END))) == 4
 
     @pytest.mark.parametrize("capabilities", [NOTHING, PROMISED])
@@ -308,7 +308,7 @@ class TestEnds:
             with pytest.raises(IncompleteResponseError, match=r"s\.d\.t"):
                 decode(text[:cut], capabilities=PROMISED)
 
-    def test_a_cut_last_line_without_a_promise_is_incomplete_too(self):
+    def test_a_truncated_last_line_is_incomplete_without_a_promised_end(self):
         text = body(PROTOCOL, METADATA, FILE, end="")
         for cut in range(len(text) - 1, len(text) - 40, -1):
             with pytest.raises(IncompleteResponseError, match="cut inside line 3"):
@@ -343,13 +343,13 @@ class TestEnds:
             assert "INTERNAL_ERROR: boom" in str(caught.value)
             assert SECRET not in str(caught.value)
 
-    def test_nothing_is_given_before_it_is_checked(self):
+    def test_actions_are_checked_before_they_are_yielded(self):
         actions = decode_actions([body(PROTOCOL, "nonsense", FILE)], formats=BOTH, capabilities=NOTHING, what="t")
         assert next(actions) == Protocol(1)
         with pytest.raises(ProtocolError):
             next(actions)
 
-    def test_an_asynchronous_answer_that_was_not_asked_for(self):
+    def test_an_asynchronous_answer_that_was_not_requested(self):
         with pytest.raises(ProtocolError, match="asynchronously"):
             decode(body({"queryStatus": {"queryId": "q"}}))
 
@@ -385,7 +385,7 @@ class TestMalformed:
         lines = [DELTA_PROTOCOL, DELTA_METADATA]
         assert decode(body(*map(more, lines))) == decode(body(*lines))
 
-    def test_null_siblings_are_as_good_as_missing(self):
+    def test_null_fields_are_missing(self):
         item = {"protocol": None, "metaData": None, "add": None, "cdf": None, "remove": None} | FILE
         assert decode(body(PROTOCOL, METADATA, item))[2] == decode_line(FILE)
 
@@ -465,7 +465,7 @@ class TestMalformed:
 
     @given(st.data())
     @settings(max_examples=300, deadline=None)
-    def test_whatever_comes_is_an_action_or_a_typed_error(self, data):
+    def test_any_object_is_an_action_or_a_typed_error(self, data):
         """Any field of any line replaced by any JSON value."""
         delta_file = {
             "file": {
@@ -517,12 +517,12 @@ class TestMalformed:
 
 
 class TestFormats:
-    def test_asked_for_parquet_and_got_delta(self):
+    def test_a_delta_answer_to_a_parquet_request_raises(self):
         with pytest.raises(ResponseFormatError, match="requested parquet"):
             decode(body(DELTA_PROTOCOL, DELTA_METADATA, END), formats=("parquet",))
 
     @pytest.mark.parametrize("formats", [("delta",), ("delta", "parquet"), ("parquet",)])
-    def test_parquet_is_always_taken(self, formats):
+    def test_parquet_is_always_accepted(self, formats):
         assert decode(body(PROTOCOL, METADATA, FILE, END), formats=formats)[0].response_format == "parquet"
 
     def test_delta(self):
@@ -562,7 +562,7 @@ class TestFormats:
             decode(body(PROTOCOL, METADATA, DELTA_PROTOCOL, END), formats=("parquet",))
 
     def test_a_delta_file_in_a_parquet_answer(self):
-        """Its rows may need what only the delta protocol line tells, so it is not read as if they did not."""
+        """Its reader features are known only from a delta protocol line."""
         delta = {"file": {"id": "1", "deltaSingleAction": {"add": {"path": URL}}}}
         with pytest.raises(ProtocolError, match=r"line 3 .*delta"):
             decode(body(PROTOCOL, METADATA, delta, END))
@@ -648,7 +648,7 @@ class TestFiles:
         assert action.expiration_timestamp == 9
         assert SECRET not in repr(action)
 
-    def test_the_size_may_stand_outside(self):
+    def test_the_size_may_be_a_field_of_the_wrapper(self):
         item = {"id": "f1", "size": 573, "deltaSingleAction": {"add": {"path": URL}}}
         assert decode_line({"file": item}).size == 573
         item["deltaSingleAction"]["add"]["size"] = 0
@@ -712,11 +712,11 @@ class TestFiles:
         assert first.id != action("https://h/a/part-1.parquet?sig=1").id
         assert action("https://h/a", id=17).id == "17"
 
-    def test_files_without_id_and_with_odd_urls_are_told_apart(self):
+    def test_files_without_id_have_distinct_ids(self):
         ids = {decode_line({"file": {"url": url}}).id for url in ("a/b", "a/c", "https://h:x/1", "https://h:x/2")}
         assert len(ids) == 4
 
-    def test_equal_without_regard_to_expiry(self):
+    def test_equality_ignores_the_expiration(self):
         assert one_file(expirationTimestamp=1) == one_file(expirationTimestamp=2)
         assert one_file(size=1) != one_file(size=2)
 

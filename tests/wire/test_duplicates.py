@@ -37,7 +37,7 @@ def listed(*pages: list[Any], changes: bool = False) -> list[Any]:
     return items
 
 
-def test_those_that_agree_count_once() -> None:
+def test_equal_duplicates_count_once() -> None:
     one, two, three = file(1), file(2, partition_values={"a": "1", "b": None}), file(3)
     again = file(
         2, url=SecretUrl("https://h/fresh"), partition_values={"b": None, "a": "1"}, expiration_timestamp=7
@@ -61,7 +61,7 @@ def test_those_that_agree_count_once() -> None:
     ],
 )
 @pytest.mark.parametrize("apart", ["in one list", "in two", "on two pages", "one by one"])
-def test_those_that_do_not_are_refused(changed: dict[str, Any], apart: str) -> None:
+def test_different_duplicates_raise(changed: dict[str, Any], apart: str) -> None:
     one, other = file(1, partition_values={"a": "1"}), file(1, **{"partition_values": {"a": "1"}} | changed)
     pages = {
         "in one list": [[[one, file(2), other]]],
@@ -73,7 +73,7 @@ def test_those_that_do_not_are_refused(changed: dict[str, Any], apart: str) -> N
         listed(*pages)
 
 
-def test_an_attempt_that_failed_leaves_nothing() -> None:
+def test_files_of_a_failed_attempt_are_forgotten() -> None:
     duplicates = DuplicateFiles("table t", changes=False)
 
     def attempt(*actions: Any) -> Any:
@@ -104,7 +104,7 @@ def test_in_changes_a_file_may_come_again_in_another_version() -> None:
     assert listed([[one, later], [one]], changes=True) == [one, later]
 
 
-def test_nothing_comes_before_the_metadata() -> None:
+def test_a_file_before_the_metadata_raises() -> None:
     with pytest.raises(ProtocolError, match="a file before its metadata line"):
         read_page(
             [HEAD[0], FileBlock.of([file(1)])],
@@ -126,7 +126,7 @@ _FILES = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(st.lists(_FILES, max_size=4), max_size=3), max_size=3))
-def test_many_at_a_time_are_as_one_by_one(pages: list[list[list[AddFile]]]) -> None:
+def test_blocks_and_single_files_have_the_same_result(pages: list[list[list[AddFile]]]) -> None:
     def outcome(made: list[list[Any]]) -> Any:
         try:
             return listed(*made)

@@ -111,7 +111,7 @@ def test_typed_decoding_refuses_other_lines(form: str, line: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
-def test_typed_decoding_refuses_what_is_not_json(form: str) -> None:
+def test_typed_decoding_refuses_malformed_json(form: str) -> None:
     whole = json.dumps(parquet_line() if form == "parquet" else delta_line()).encode()
     decode = partial(typed, form)
     assert decode(whole) is not None
@@ -157,7 +157,7 @@ def test_many_lines_at_once(form: str) -> None:
         assert decode(lines_of(*lines[:4], line, *lines[4:])) is None
 
 
-def test_a_long_partition_value_takes_no_more_memory_than_it_has() -> None:
+def test_memory_of_a_long_partition_value_is_bounded() -> None:
     """However many files come after it, whose values are short."""
     lines = [parquet_line(id="f0", partitionValues={"p": "x" * 100_000})]
     lines += [parquet_line(id=f"f{n}") for n in range(1, 2000)]
@@ -268,7 +268,7 @@ def test_typed_and_lenient_decoding_agree_on_any_fields(line: dict[str, Any], fo
 def test_typed_and_lenient_decoding_agree_on_lines_with_one_other_value(
     data: Any, example: tuple[Any, dict[str, Any]]
 ) -> None:
-    """One value is replaced by another, or a key told twice."""
+    """One value is replaced by another, or a key is repeated."""
     form, line = example
     text = json.dumps(line)
     pairs = [f'"{key}": {json.dumps(value)}' for key, value in _pairs(line)]

@@ -1,4 +1,4 @@
-"""What a query asks, as it goes over the wire."""
+"""Bodies and query strings of requests."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
@@ -10,7 +10,7 @@ SECRET = "s3cr3tS1gn4tur3"
 
 
 class TestQuery:
-    def test_nothing_asked_is_an_empty_body(self):
+    def test_a_request_without_options_has_an_empty_body(self):
         assert QueryRequest().body() == {}
 
     def test_everything(self):
@@ -104,7 +104,7 @@ def test_format_timestamp(value, text):
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "2024-01-01T25:00:00Z", "1704067200000"])
-def test_text_that_is_no_time_is_refused_before_it_is_sent(text):
+def test_malformed_times_raise_before_they_are_sent(text):
     with pytest.raises(ValueError, match="ISO 8601"):
         format_timestamp(text)
 
