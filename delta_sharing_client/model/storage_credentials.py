@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.errors import DirectoryAccessError, ProtocolError
+from delta_sharing_client.model.json_fields import optional_integer, text
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.secrets import Secret
 
 #: How a table can be read: files by pre-signed URLs, or its directory with temporary credentials.
 URL_ACCESS: Final = "url"
 DIRECTORY_ACCESS: Final = "dir"
-#: Digits of a time in milliseconds, and the last that a datetime has: the end of the year 9999.
-_DIGITS: Final = 19
+#: The last time of a datetime in milliseconds since the epoch: the end of the year 9999.
 _LAST: Final = 253_402_300_799_999
 
 
@@ -68,13 +68,12 @@ class TemporaryCredentials:
         item = answer.get("credentials")
         if not isinstance(item, Mapping):
             raise ProtocolError(f"{what}: the answer has no object 'credentials'")
-        expires = item.get("expirationTime")
-        if isinstance(expires, str) and expires.isascii() and expires.isdigit() and len(expires) < _DIGITS:
-            expires = int(expires)
-        if expires is not None and (type(expires) is not int or abs(expires) >= 10**_DIGITS):
-            raise ProtocolError(f"{what}: 'expirationTime' of the temporary credentials is not a number")
-        until = None if expires is None else min(expires, _LAST)
-        return cls(_text(item, "location", what), _credential(item, what), until)
+        try:
+            expires = optional_integer(item, "expirationTime")
+            until = None if expires is None else min(expires, _LAST)
+            return cls(_text(item, "location"), _credential(item), until)
+        except ValueError as error:
+            raise ProtocolError(f"{what}: malformed temporary credentials: {error}") from None
 
 
 def offers_directory_alone(modes: tuple[str, ...]) -> bool:
@@ -100,20 +99,21 @@ def need_urls(table: Table) -> None:
         raise directory_only(table)
 
 
-def _credential(item: Mapping[str, Any], what: str) -> StorageCredential:
+def _credential(item: Mapping[str, Any]) -> StorageCredential:
     aws, azure, gcp = (item.get(k) for k in ("awsTempCredentials", "azureUserDelegationSas", "gcpOauthToken"))
     if isinstance(aws, Mapping):
-        names = ("accessKeyId", "secretAccessKey", "sessionToken")
-        return AwsCredentials(*(Secret(_text(aws, name, what)) for name in names))
+        return AwsCredentials(
+            *(Secret(_text(aws, name)) for name in ("accessKeyId", "secretAccessKey", "sessionToken"))
+        )
     if isinstance(azure, Mapping):
-        return AzureSas(Secret(_text(azure, "sasToken", what).removeprefix("?")))
+        return AzureSas(Secret(_text(azure, "sasToken").removeprefix("?")))
     if isinstance(gcp, Mapping):
-        return GcpToken(Secret(_text(gcp, "oauthToken", what)))
-    raise ProtocolError(f"{what}: the kind of the temporary credentials is unknown to this release")
+        return GcpToken(Secret(_text(gcp, "oauthToken")))
+    raise ValueError("their kind is unknown to this release")
 
 
-def _text(item: Mapping[str, Any], name: str, what: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise ProtocolError(f"{what}: {name!r} of the temporary credentials is missing or no text")
+def _text(item: Mapping[str, Any], name: str) -> str:
+    value = text(item, name)
+    if not value.isprintable():
+        raise ValueError(f"{name!r} has a control character")
     return value
