@@ -9,17 +9,8 @@ from typing import Final
 
 from delta_sharing_client.errors import DeltaLogError
 
-_UNITS: Final = {
-    "week": timedelta(weeks=1),
-    "day": timedelta(days=1),
-    "hour": timedelta(hours=1),
-    "minute": timedelta(minutes=1),
-    "second": timedelta(seconds=1),
-    "millisecond": timedelta(milliseconds=1),
-    "microsecond": timedelta(microseconds=1),
-}
 _DIGITS: Final = 18
-_PART: Final = re.compile(r"([+-]?\d{1,9})\s+([a-z]+?)s?(?:\s+|$)")
+_PART: Final = re.compile(r"([+-]?\d{1,9})\s+(week|day|hour|minute|second|millisecond|microsecond)s?(?:\s+|$)")
 
 
 def parse_interval(text: str) -> timedelta:
@@ -29,19 +20,15 @@ def parse_interval(text: str) -> timedelta:
         ValueError: the text is not an interval, or has months or years, whose length is not fixed.
     """
     rest = text.strip().lower().removeprefix("interval").strip()
-    total = timedelta()
-    position = 0
-    while position < len(rest):
-        match = _PART.match(rest, position)
-        if match is None or match[2] not in _UNITS:
-            raise ValueError(f"{text!r} is not an interval of weeks, days, hours, minutes or seconds")
-        try:
-            total += int(match[1]) * _UNITS[match[2]]
-        except OverflowError:
-            raise ValueError(f"{text!r} is longer than there are years") from None
-        position = match.end()
-    if not rest or total < timedelta():
-        raise ValueError(f"{text!r} is not an interval")
+    parts = _PART.findall(rest)
+    if not parts or _PART.sub("", rest):
+        raise ValueError(f"{text!r} is not an interval of weeks, days, hours, minutes or seconds")
+    try:
+        total = sum((timedelta(**{f"{unit}s": int(number)}) for number, unit in parts), timedelta())
+    except OverflowError:
+        raise ValueError(f"{text!r} is not an interval of fewer than 999,999,999 days") from None
+    if total < timedelta():
+        raise ValueError(f"{text!r} is not an interval, because it is negative")
     return total
 
 
