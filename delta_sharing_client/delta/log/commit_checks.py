@@ -19,6 +19,7 @@ from delta_sharing_client.delta.log.log_schema import (
     schema_of,
 )
 from delta_sharing_client.delta.log.paths import is_absolute
+from delta_sharing_client.delta.log.snapshot import Snapshot
 from delta_sharing_client.delta.log.table_features import (
     READER_WITH_FEATURES,
     WRITER_WITH_FEATURES,
@@ -45,35 +46,19 @@ _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
 _REQUIRED_ADD: Final = ("partitionValues", "size", "modificationTime", "dataChange")
 
 
-def check_commit(
-    actions: Sequence[Action],
-    *,
-    protocol: Protocol | None,
-    metadata: Metadata | None,
-    table: str,
-    allow_absolute_paths: bool,
-) -> Metadata:
-    """Check the actions of one commit by the protocol's rules.
-
-    Args:
-        actions: the actions of the commit.
-        protocol: the protocol before it; None for the first commit of a table.
-        metadata: the metadata before it; None for the first commit of a table.
-        table: the table's directory, for messages.
-        allow_absolute_paths: whether files may be named by absolute paths.
-
-    Returns:
-        The metadata after the commit.
+def check_commit(actions: Sequence[Action], before: Snapshot) -> Metadata:
+    """Check the actions of a commit on top of a snapshot by the protocol's rules; return the metadata after it.
 
     Raises:
         DeltaLogError: a rule is broken.
         UnsupportedFeatureError: the table has features that this release cannot write.
     """
+    table = str(before.table_path)
     try:
         _check_unique(actions)
-        after = next((action for action in actions if isinstance(action, Protocol)), protocol)
+        after = next((action for action in actions if isinstance(action, Protocol)), before.state.protocol)
         described = next((action for action in actions if isinstance(action, Metadata)), None)
-        now = described or metadata
+        now = described or before.state.metadata
         if after is None or now is None:
             missing = "protocol" if after is None else "metaData"
             raise DeltaLogError(f"the first commit of a table needs a {missing} action")
@@ -81,7 +66,7 @@ def check_commit(
         if described is not None:
             _check_metadata(described)
         _check_properties(now, after)
-        _check_files(actions, now, after, allow_absolute_paths=allow_absolute_paths)
+        _check_files(actions, now, after, allow_absolute_paths=before.allow_absolute_paths)
     except DeltaLogError as error:
         raise DeltaLogError(f"the commit is refused: {error}", path=table) from None
     adds_rows = any(isinstance(action, AddFile) and action.data_change for action in actions)

@@ -122,7 +122,13 @@ class DeltaLog:
         try:
             listing = list_log(self.table_path)
         except DeltaTableNotFoundError:
-            return Snapshot(version=-1, timestamp=-1, state=LogState(), table_path=self.table_path)
+            return Snapshot(
+                version=-1,
+                timestamp=-1,
+                state=LogState(),
+                table_path=self.table_path,
+                allow_absolute_paths=self.allow_absolute_paths,
+            )
         return self._load(listing.latest_version, listing)
 
     def update(self, staleness_acceptable: bool | timedelta = False) -> Snapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -54,22 +54,17 @@ class LogState:
                 case Transaction():
                     self.transactions[action.app_id] = action
                 case OtherAction(name="domainMetadata"):
-                    self._apply_domain(action)
+                    domain = str(action.raw.get("domain"))
+                    self.domains.pop(domain, None)
+                    if not action.raw.get("removed"):
+                        self.domains[domain] = action
                 case _:
                     pass
 
-    def _apply_domain(self, action: OtherAction) -> None:
-        domain = str(action.raw.get("domain"))
-        if action.raw.get("removed"):
-            self.domains.pop(domain, None)
-        else:
-            self.domains[domain] = action
-
     def copy(self) -> LogState:
         """Return a copy to which further actions can be applied."""
-        return LogState(
-            protocol=self.protocol,
-            metadata=self.metadata,
+        return replace(
+            self,
             adds=dict(self.adds),
             removes=dict(self.removes),
             transactions=dict(self.transactions),
@@ -112,22 +107,14 @@ class Snapshot:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol in force; `protocol.raw` is the action as written.
-
-        Raises:
-            DeltaTableNotFoundError: there is no table.
-        """
+        """The protocol, with the action as written in `raw`; raises `DeltaTableNotFoundError` without a table."""
         if self.state.protocol is None:
             raise self._no_table()
         return self.state.protocol
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata in force; `metadata.raw` is the action as written.
-
-        Raises:
-            DeltaTableNotFoundError: there is no table.
-        """
+        """The metadata, with the action as written in `raw`; raises `DeltaTableNotFoundError` without a table."""
         if self.state.metadata is None:
             raise self._no_table()
         return self.state.metadata

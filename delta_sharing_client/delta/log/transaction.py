@@ -107,14 +107,7 @@ class OptimisticTransaction:
         """
         table = self._log.table_path
         typed = [_typed(action) for action in actions]
-        before = self.snapshot.state
-        metadata = check_commit(
-            typed,
-            protocol=before.protocol,
-            metadata=before.metadata,
-            table=str(table),
-            allow_absolute_paths=self._log.allow_absolute_paths,
-        )
+        metadata = check_commit(typed, self.snapshot)
         version = self.read_version + 1
         info = self._commit_info(typed, version, operation, operation_parameters or {})
         lines = [{"commitInfo": info}]
