@@ -12,7 +12,7 @@ from delta_sharing_client.delta.log import Metadata, Protocol, Snapshot
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.server.capabilities import DELTA, choose_format
 from delta_sharing_client.server.parameters import Paging
-from delta_sharing_client.server.problems import Problem, bad_request, from_log_error
+from delta_sharing_client.server.problems import Problem, bad_request, problem_of
 from delta_sharing_client.server.response_lines import Entry, LineWriter
 from delta_sharing_client.server.table_request import TableRequest
 
@@ -140,17 +140,11 @@ def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
         _LOGGER.warning("table %s: failed while answering: %s", request.table.full_name, type(error).__name__)
         if not request.capabilities.end_stream_action:
             raise
-        problem = error if isinstance(error, Problem) else _problem(error, request)
+        problem = problem_of(error, request.table.full_name)
         failure = {"errorMessage": problem.message, "httpStatusErrorCode": problem.status}
         pending.append(_line({"endStreamAction": failure}))
     if pending:
         yield b"".join(pending)
-
-
-def _problem(error: Exception, request: TableRequest) -> Problem:
-    if isinstance(error, DeltaLogError):
-        return from_log_error(error, request.table.full_name)
-    return Problem(500, "INTERNAL_ERROR", f"The files of table {request.table.full_name} cannot be read.")
 
 
 def _line(value: dict[str, Any]) -> bytes:

@@ -36,7 +36,7 @@ from delta_sharing_client.server.parameters import (
     PointInTime,
     QueryBody,
 )
-from delta_sharing_client.server.problems import Problem, bad_request, from_log_error, internal, unauthenticated
+from delta_sharing_client.server.problems import Problem, bad_request, internal, problem_of, unauthenticated
 from delta_sharing_client.server.recording import BODY_KEY
 from delta_sharing_client.server.sign import Signer
 from delta_sharing_client.server.snapshots import query_snapshot, table_metadata, table_version
@@ -118,15 +118,14 @@ class Api:
         """Return the response for an error."""
         if isinstance(error, DeltaLogError):
             _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
-            params = request.path_params
-            error = from_log_error(error, f"{params.get('share')}.{params.get('schema')}.{params.get('table')}")
         elif not isinstance(error, Problem):
             _LOGGER.error("%s %s failed", request.method, request.url.path, exc_info=error)
             error = internal()
-        if error.status == 401 and self.options.imitate == "reference":
+        problem = problem_of(error, ".".join(str(name) for name in list(request.path_params.values())[:3]))
+        if problem.status == 401 and self.options.imitate == "reference":
             return PlainTextResponse("401 Unauthorized", status_code=401)
-        headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
-        return _error_response(error.status, error.code, error.message, headers)
+        headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+        return _error_response(problem.status, problem.code, problem.message, headers)
 
     def _authorise(self, request: Request) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -208,8 +207,8 @@ class Api:
         except (Problem, DeltaLogError) as error:
             if is_reference:
                 raise
-            problem = error if isinstance(error, Problem) else from_log_error(error, asked.table.full_name)
-            return _status(query.status("failed", problem.message), asked)
+            message = problem_of(error, asked.table.full_name).message
+            return _status(query.status("failed", message), asked)
 
     def _changes(self, request: Request) -> Response:
         asked = self._table_request(request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from itertools import accumulate, takewhile
 from math import isnan
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
@@ -120,13 +121,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 def _first_rows(files: Sequence[AddFile], limit: int) -> Sequence[AddFile]:
     """Return the first files with at least `limit` rows; a file without a row count has none."""
-    rows, count = 0, 0
-    for add in files:
-        if rows >= limit:
-            break
-        rows += _row_count(add)
-        count += 1
-    return files[:count]
+    rows_before = accumulate(map(_row_count, files), initial=0)
+    return [add for add, _ in takewhile(lambda pair: pair[1] < limit, zip(files, rows_before, strict=False))]
 
 
 def _row_count(add: AddFile) -> int:

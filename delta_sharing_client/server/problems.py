@@ -40,8 +40,14 @@ def internal(message: str = "The server failed to answer this request.") -> Prob
     return Problem(500, "INTERNAL_ERROR", message)
 
 
-def from_log_error(error: DeltaLogError, table_name: str) -> Problem:
-    """Return the response for an error of a table's log, without local paths."""
+def problem_of(error: Exception, table_name: str) -> Problem:
+    """Return the response for an error of a table's request, without local paths."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, OSError):
+        return internal(f"The files of table {table_name} cannot be read.")
+    if not isinstance(error, DeltaLogError):
+        return internal()
     reason = str(error).removeprefix(f"{error.path}: ")
     if isinstance(error, VersionNotFoundError):
         return bad_request(f"Table {table_name}: {reason}.")

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import MissingDependencyError, UnsupportedTypeError
-from delta_sharing_client.model.schema import (
-    ArrayType,
-    DataType,
-    DecimalType,
-    MapType,
-    PrimitiveType,
-    StructType,
-    UnknownType,
-)
-from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.sinks.base import Mode
+from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.sinks.sql import SqlSink, quoted
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_TYPES: Final = {
-    "string": "VARCHAR",
-    "long": "BIGINT",
-    "integer": "INTEGER",
-    "short": "SMALLINT",
-    "byte": "TINYINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP WITH TIME ZONE",
-    "timestamp_ntz": "TIMESTAMP",
-}
+#: Texts of Arrow types without a type of DuckDB: null, and structs without fields.
+_NO_TYPE: Final = re.compile(r"(?<!not )\bnull(?=[>,]|$)|struct<>")
 _CHUNK: Final = "_delta_sharing_chunk"
 
 
@@ -107,38 +87,17 @@ class DuckDBSink(SqlSink):
         )
         return [(name, kind) for name, kind in found]
 
-    def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        # DuckDB's text of a type; its quotes depend on the release.
-        return str(self._run(f"SELECT typeof(CAST(NULL AS {self._sql_type(kind, variant, column)}))")[0][0])
-
-    def _sql_type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        if isinstance(kind, DecimalType):
-            return f"DECIMAL({kind.precision},{kind.scale})"
-        if isinstance(kind, ArrayType):
-            return f"{self._sql_type(kind.element, variant, column)}[]"
-        if isinstance(kind, MapType):
-            inner = (self._sql_type(part, variant, column) for part in (kind.key, kind.value))
-            return f"MAP({', '.join(inner)})"
-        if isinstance(kind, StructType):
-            if not kind.fields:
-                raise self._no_type(kind, column)
-            fields = (f"{quoted(f.name)} {self._sql_type(f.type, variant, column)}" for f in kind)
-            return f"STRUCT({', '.join(fields)})"
-        if isinstance(kind, UnknownType):
-            raise kind.error()
-        name = kind.name if isinstance(kind, PrimitiveType) else ""
-        if name == "variant":
-            return "VARCHAR" if variant == "json" else 'STRUCT(metadata BLOB, "value" BLOB)'
-        if name not in _TYPES:
-            raise self._no_type(kind, column)
-        return _TYPES[name]
-
-    def _no_type(self, kind: DataType, column: str) -> UnsupportedTypeError:
-        return UnsupportedTypeError(
-            f"{self.target}: DuckDB has no type for the column {column!r}, which is {kind}; leave it out with "
-            "columns=[...] of the poller",
-            type_name=str(kind),
-        )
+    def _types(self, incoming: Incoming) -> list[str]:
+        rows = incoming.no_rows()
+        for field in rows.schema:
+            if _NO_TYPE.search(str(field.type)):
+                raise UnsupportedTypeError(
+                    f"{self.target}: DuckDB has no type for the column {field.name!r}, which is {field.type}; "
+                    "leave it out with columns=[...] of the poller",
+                    type_name=str(field.type),
+                )
+        with self._staged(_CHUNK, rows):
+            return [row[1] for row in self._run(f"DESCRIBE SELECT * FROM {_CHUNK}")]
 
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
         columns, given = (", ".join(map(quoted, part)) for part in (names, rows.column_names))

@@ -62,6 +62,10 @@ class Incoming:
         """Yield the rows of versions after `after` in order, with all columns, as tables of bounded size."""
         return tables_of(self._new(batch, after) for batch in self._batch.to_record_batch_reader())
 
+    def no_rows(self) -> pa.Table:
+        """Return an empty table with the columns to store."""
+        return self._batch.schema.empty_table().select(self.schema.names)
+
     def rows(self, after: int) -> Iterator[pa.Table]:
         """Yield the same rows with only the columns to store.
 

@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.model.schema import DataType
-from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns
 from delta_sharing_client.sinks.incoming import Incoming
 
@@ -79,8 +77,8 @@ class SqlSink(Sink):
         """Return the target's columns with their types; an empty list if the table does not exist."""
 
     @abstractmethod
-    def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        """Return the type of a column in the form of `_columns`; raise `UnsupportedTypeError` without one."""
+    def _types(self, incoming: Incoming) -> list[str]:
+        """Return the types of a batch's columns in the form of `_columns`; raise `UnsupportedTypeError`."""
 
     @abstractmethod
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
@@ -182,7 +180,7 @@ class SqlSink(Sink):
 
     def _fit(self, incoming: Incoming, *, known: bool) -> dict[str, str]:
         """Create the target or add columns to it; return its names of the batch's columns."""
-        types = [self._type(field.type, incoming.variant, field.name) for field in incoming.schema]
+        types = self._types(incoming)
         held = self._columns()
         table = self._name(self.table)
         if not held:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedTypeError
-from delta_sharing_client.model.schema import DataType, PrimitiveType, UnknownType
-from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.model.schema import UnknownType
 from delta_sharing_client.sinks.base import Mode
+from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.sinks.sql import SqlSink, quoted
 
 if TYPE_CHECKING:
@@ -95,17 +95,17 @@ class SQLiteSink(SqlSink):
     def _key_clause(self, keys: Sequence[str]) -> str:
         return f"PRIMARY KEY ({', '.join(map(quoted, keys))})" if keys else ""
 
-    def _type(self, kind: DataType, variant: VariantForm, column: str) -> str:
-        if isinstance(kind, UnknownType):
-            raise kind.error()
-        name = kind.name if isinstance(kind, PrimitiveType) else ""
-        if name == "void":
-            raise UnsupportedTypeError(
-                f"{self.target}: the column {column!r} is void, which has no type to store; leave it out with "
-                "columns=[...] of the poller",
-                type_name=name,
-            )
-        return _TYPES.get(name, "TEXT")
+    def _types(self, incoming: Incoming) -> list[str]:
+        for field in incoming.schema:
+            if isinstance(field.type, UnknownType):
+                raise field.type.error()
+            if str(field.type) == "void":
+                raise UnsupportedTypeError(
+                    f"{self.target}: the column {field.name!r} is void, which has no type to store; leave it out "
+                    "with columns=[...] of the poller",
+                    type_name="void",
+                )
+        return [_TYPES.get(str(field.type), "TEXT") for field in incoming.schema]
 
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
         from delta_sharing_client.sinks.sqlite_values import sqlite_values
