@@ -18,8 +18,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.assemble import reason
 from delta_sharing_client.parquet.column_lookup import LayoutCache
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.footer import check_chunks, row_counts
-from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, plan_read_units
+from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, check_chunks, plan_read_units, row_counts
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.page_headers import longest_text
 from delta_sharing_client.parquet.residual_filter import filter_batch
@@ -233,7 +232,7 @@ class ParquetSource:
                         yield from self._build_parts(part)
         if decoded != rows:
             raise DataError(
-                f"row group {group} holds {decoded} rows, its footer says {rows}", file_id=self._task.file_id
+                f"row group {group} has {decoded} rows; the footer has {rows}", file_id=self._task.file_id
             )
 
     def _plan(self, group: int, widths: Widths, extra: int) -> Plan:

@@ -119,7 +119,7 @@ def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPosit
         raise DataError(f"its deletion vector has {len(data)} bytes instead of {size + 8}", file_id=file_id)
     (stored,) = struct.unpack_from(">I", data, 0)
     if stored != size:
-        raise DataError(f"its deletion vector has size {stored}, its descriptor says {size}", file_id=file_id)
+        raise DataError(f"its deletion vector has size {stored}, its descriptor has {size}", file_id=file_id)
     body = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
     if zlib.crc32(body) != checksum:
@@ -136,7 +136,7 @@ def _bitmap(body: bytes, vector: DeletionVector, file_id: str) -> RowPositions:
         raise DataError(f"its deletion vector is damaged: {error}", file_id=file_id) from None
     if len(bitmap) != vector.cardinality:
         raise DataError(
-            f"its deletion vector deletes {len(bitmap)} rows, its descriptor says {vector.cardinality}",
+            f"its deletion vector deletes {len(bitmap)} rows, its descriptor has {vector.cardinality}",
             file_id=file_id,
         )
     return RowPositions(bitmap, file_id)

@@ -1,21 +1,24 @@
 """Read units of a Parquet file: row groups that may have matching rows, with the byte ranges of their columns.
 
-Both come from the footer: the offsets of the column chunks, and the statistics by which row groups are skipped.
+Both come from the footer, which is checked: the offsets of the column chunks, and the statistics by which row
+groups are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.column_bounds import TRUE, ColumnBounds, outcomes
 from delta_sharing_client.expressions.predicates import Predicate, is_float
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField
+from delta_sharing_client.parquet.tasks import FileScanTask
 
 #: Maximum bytes between two chunks that are fetched with one request.
 GAP: Final = 64 * 1024
@@ -120,6 +123,42 @@ def chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:
     if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset
     return start, start + chunk.total_compressed_size
+
+
+def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
+    """Yield the number of rows of each row group, by the footer."""
+    for number in range(metadata.num_row_groups):
+        rows = metadata.row_group(number).num_rows
+        if rows < 0:
+            raise DataError(f"row group {number} has {rows} rows in the footer", file_id=task.file_id)
+        yield rows
+
+
+def check_chunks(
+    metadata: pq.FileMetaData, reader: Any, columns: Sequence[LocatedColumn], task: FileScanTask
+) -> None:
+    """Raise if the footer's descriptions of the columns' chunks are malformed or contradict each other."""
+    schema = metadata.schema
+    leaves = {leaf for column in columns for leaf in column.leaves}
+    # A column with one value for each row; the decoder does not compare the number of its values with the rows.
+    flat = next((n for n in range(metadata.num_columns) if not schema.column(n).max_repetition_level), None)
+    touched = sorted(leaves if flat is None else leaves | {flat})
+    if not touched:
+        return
+    types = [schema.column(leaf).physical_type for leaf in touched]
+    for number in range(metadata.num_row_groups):
+        # The reader checks the chunks without reading data. If Python code accessed a malformed chunk first,
+        # pyarrow would abort the process.
+        for _ in reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
+            pass
+        group = metadata.row_group(number)
+        if [group.column(leaf).physical_type for leaf in touched] != types:
+            raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
+        if flat is not None and (values := group.column(flat).num_values) != group.num_rows:
+            raise DataError(
+                f"row group {number} has {group.num_rows} rows in the footer, and a column of it {values} values",
+                file_id=task.file_id,
+            )
 
 
 def coalesce(chunks: Sequence[ByteRange], size: int, *, gap: int = GAP) -> tuple[ByteRange, ...]:

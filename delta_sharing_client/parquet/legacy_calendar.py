@@ -135,8 +135,8 @@ class LegacyCalendar:
         version = known.get(_VERSION)
         number = None if version is None else _version(version)
         unknown: Legacy = "maybe" if number is None and (version is not None or _ROW_METADATA in known) else "no"
-        times = _legacy(_LEGACY_TIMES in known or (number is not None and number < (3, 0)), unknown)
-        int96 = _legacy(_LEGACY_INT96 in known or (number is not None and number < (3, 1)), unknown)
+        times = "yes" if _LEGACY_TIMES in known or (number is not None and number < (3, 0)) else unknown
+        int96 = "yes" if _LEGACY_INT96 in known or (number is not None and number < (3, 1)) else unknown
         if times == int96 == "no":
             return None
         zone = known.get(_TIME_ZONE)
@@ -216,10 +216,6 @@ class LegacyCalendar:
 def _version(text: bytes) -> tuple[int, int] | None:
     match = _VERSION_TEXT.match(text)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def _legacy(certain: bool, otherwise: Legacy) -> Legacy:
-    return "yes" if certain else otherwise
 
 
 def _replaced(array: pa.Array, numbers: npt.NDArray[Any]) -> pa.Array:

@@ -57,7 +57,7 @@ _DIRECTORY_ONLY: Final = re.compile(
 class TablePlanner:
     """Plans scans of a shared table: by URLs if the server offers them, and by the table's directory otherwise.
 
-    A table that was named, not listed, is queried first. If the server refuses and says that the table is offered
+    A table that was named, not listed, is queried first. If the server refuses because the table is offered
     by its directory, the directory is read.
     """
 

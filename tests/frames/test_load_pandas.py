@@ -111,7 +111,7 @@ class TestDtypes:
     def test_with_nulls(self):
         assert dtypes(to_pandas(rows(VALUES, dict.fromkeys(VALUES)))) == WITH_NULLS
 
-    def test_nothing_but_nulls(self):
+    def test_columns_of_nulls_alone(self):
         assert dtypes(to_pandas(rows(dict.fromkeys(VALUES), dict.fromkeys(VALUES)))) == WITH_NULLS
 
     def test_only_the_columns_that_hold_nulls_become_nullable(self):
@@ -251,7 +251,7 @@ class TestValues:
             e for e in expected if e is not None
         ]
 
-    def test_instants_know_their_zone(self):
+    def test_instants_have_their_zone(self):
         series = frame_of(a=pa.array([datetime(2024, 1, 1, 12)], UTC_TIME))["a"]
         assert series[0] == pd.Timestamp("2024-01-01 12:00", tz="UTC")
 
@@ -297,7 +297,7 @@ class TestNested:
         values = [[("a", BIG), ("b", None)], None, []]
         assert frame_of(a=pa.array(values, pa.map_(pa.string(), pa.int64())))["a"].tolist() == values
 
-    def test_deeper(self):
+    def test_lists_maps_and_structs_within_each_other(self):
         kind = pa.list_(pa.struct({"m": pa.map_(pa.string(), pa.list_(pa.int64()))}))
         values = [[{"m": [("k", [BIG, None]), ("l", None)]}, None], None]
         (first, second) = frame_of(a=pa.array(values, kind))["a"].tolist()

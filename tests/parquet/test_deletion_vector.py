@@ -139,7 +139,7 @@ def test_the_range_of_a_stored_vector_takes_in_size_and_checksum():
     ("damage", "message"),
     [
         (lambda data: data[:-1], "bytes instead of"),
-        (lambda data: struct.pack(">I", 1) + data[4:], "descriptor says"),
+        (lambda data: struct.pack(">I", 1) + data[4:], "its descriptor has"),
         (lambda data: data[:10] + bytes([data[10] ^ 1]) + data[11:], "checksum"),
         (lambda data: stored_of(b"\1" + data[5:-4]), "unknown form"),
         (lambda data: stored_of(data[4:8] + b"\xff" * (len(data) - 12)), "damaged"),
@@ -154,7 +154,7 @@ def test_a_damaged_vector_is_refused_and_names_the_file(damage, message):
 
 def test_a_vector_of_another_cardinality_is_refused():
     vector = dataclasses.replace(descriptor([1, 2, 3]), cardinality=2)
-    with pytest.raises(DataError, match="deletes 3 rows, its descriptor says 2"):
+    with pytest.raises(DataError, match="deletes 3 rows, its descriptor has 2"):
         decode_stored(stored_of(body_of([1, 2, 3])), vector, "file-1")
 
 

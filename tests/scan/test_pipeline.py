@@ -185,7 +185,7 @@ def test_statistics_that_promise_too_many_rows_lose_none_under_a_limit(store, re
     assert numbers(read_batches(tasks, spec_of(), reader(), limit=250)) == list(range(250))
 
 
-def test_the_memory_budget_bounds_what_is_on_its_way(store, reader):
+def test_the_memory_budget_bounds_the_files_in_flight(store, reader):
     under_way = most = 0
     bounded = True
     lock, five = threading.Lock(), threading.Event()
@@ -223,7 +223,7 @@ def test_a_budget_smaller_than_any_file_still_reads_all(store, reader):
     assert numbers(batches) == list(range(400_000))
 
 
-def test_rows_that_are_taken_make_room_for_further_pieces_at_once(store, reader, monkeypatch):
+def test_taken_rows_make_room_for_further_units_at_once(store, reader, monkeypatch):
     monkeypatch.setattr(strategy, "LARGE", 1024 * 1024)
     monkeypatch.setattr(file_reads, "READ_UNIT_SIZE", 1)
     tasks = tasks_of(store, "large", LARGE[:1])

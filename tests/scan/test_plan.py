@@ -59,19 +59,19 @@ class TestProject:
     def names(self, columns, metadata=PLAIN):
         return project(metadata.schema, columns).names
 
-    def test_all_and_none(self):
+    def test_no_list_selects_all_columns_and_an_empty_list_none(self):
         assert project(PLAIN.schema, None) is PLAIN.schema
         assert self.names([]) == []
         assert self.names(()) == []
 
     @pytest.mark.parametrize("columns", [["x", "id"], ("x", "id"), iter(["x", "id"]), {"x": 1, "id": 2}.keys()])
-    def test_in_the_order_asked_for(self, columns):
+    def test_columns_are_returned_in_the_requested_order(self, columns):
         assert self.names(columns) == ["x", "id"]
 
-    def test_whatever_the_case_under_the_tables_name(self):
+    def test_names_in_another_case_return_the_tables_spelling(self):
         assert self.names(["NAME", "Id"]) == ["Name", "id"]
 
-    def test_the_exact_name_first(self):
+    def test_an_exact_name_precedes_one_in_another_case(self):
         both = table(("a", "long"), ("A", "string"))
         assert self.names(["A"], both) == ["A"]
         assert self.names(["a", "A"], both) == ["a", "A"]
@@ -92,12 +92,12 @@ class TestProject:
             self.names(["dya", "nmae"])
 
     @pytest.mark.parametrize("columns", [["id", "id"], ["id", "ID"], ["id", "x", "id"]])
-    def test_no_column_twice(self, columns):
+    def test_a_duplicate_column_raises(self, columns):
         with pytest.raises(ColumnError, match="twice"):
             self.names(columns)
 
     @pytest.mark.parametrize("columns", ["id", b"id", [1], ["id", None], [["id"]]])
-    def test_what_is_no_list_of_names(self, columns):
+    def test_anything_but_a_list_of_names_raises(self, columns):
         with pytest.raises(TypeError, match="columns takes"):
             self.names(columns)
 
@@ -147,7 +147,7 @@ class TestReadSpec:
 
 
 class TestTasks:
-    def test_everything_that_a_reader_needs(self):
+    def test_a_task_has_all_fields_of_its_file(self):
         vector = DeletionVector("p", SecretUrl(URL), 10, 3, 1)
         action = file(
             {"numRecords": 10},
@@ -207,7 +207,7 @@ class TestTasks:
         same = make(FileLineDecoder(is_delta=form == "delta").decode(b"\n".join(lines[0::3])))
         assert terms or len({id(task.partition_values) for task in same}) == 1
 
-    def test_what_is_left_out_is_counted(self):
+    def test_skipped_files_are_counted_by_reason(self):
         task = plan(PLAIN, file())
         assert split_skipped([task, task]) == ([task, task], {})
         made = [SkipReason.STATS, task, SkipReason.STATS, SkipReason.PARTITION]
@@ -257,7 +257,7 @@ class TestPruning:
         action = file(values={"DAY": "2024-01-05"})
         assert plan(PLAIN, action, ("Day", "=", "2024-01-06")) is SkipReason.PARTITION
 
-    def test_a_partition_value_that_is_missing_tells_nothing(self):
+    def test_a_missing_partition_value_skips_no_file(self):
         task = plan(PLAIN, file(), ("day", "=", "2024-01-06"))
         assert not task.all_rows_match
 
@@ -267,7 +267,7 @@ class TestPruning:
         assert caught.value.file_id == "f1"
         assert plan(PLAIN, file(values={"day": "x"}), ("id", "=", 1))
 
-    def test_a_value_of_a_column_that_does_not_partition_tells_nothing(self):
+    def test_a_value_of_a_column_that_does_not_partition_skips_no_file(self):
         assert not plan(PLAIN, file(values={"id": "1"}), ("id", "=", 2)).all_rows_match
 
     STATS = {
@@ -307,7 +307,7 @@ class TestPruning:
         assert not plan(PLAIN, action, ("id", "=", 7)).all_rows_match
         assert plan(PLAIN, action, ("day", "=", "2024-01-05")).all_rows_match
 
-    def test_a_deletion_vector_changes_nothing_of_that(self):
+    def test_statistics_skip_files_with_deletion_vectors_too(self):
         vector = DeletionVector("i", SecretUrl("x"), 1, 9)
         for more in ({}, {"tightBounds": False}):
             action = file(self.STATS | more, deletion_vector=vector)
