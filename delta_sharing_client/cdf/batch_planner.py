@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from delta_sharing_client.cdf.checkpoint import BatchRange, Position, SchemaMark
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -33,13 +35,7 @@ class BatchPlanner:
     advice: str
 
     def plan(self, batch_range: BatchRange, position: Position, before: SchemaMark | None) -> ChangesPlan:
-        """Plan a batch.
-
-        Args:
-            batch_range: the batch.
-            position: the poller's position.
-            before: the columns of the previous batch, to which columns may only have been added; None for no
-                check.
+        """Plan a batch; `before` has the columns of the previous batch, to which columns may only have been added.
 
         Raises:
             ChangesGoneError: the changes can no longer be read.
@@ -79,15 +75,12 @@ class BatchPlanner:
     def _plan(self, batch_range: BatchRange) -> ChangesPlan:
         """Plan a batch, if possible in the response format of the checkpoint, which determines the file order."""
         planner = ChangeFeedPlanner(self.rest, self.table)
-
-        def plan(options: ChangeOptions) -> ChangesPlan:
-            if batch_range.kind == "snapshot":
-                return planner.plan_snapshot(batch_range.last, options)
-            return planner.plan(options)
-
+        plan: Callable[[ChangeOptions], ChangesPlan] = planner.plan
         options = self.options
-        if batch_range.kind == "changes":
-            options = options.replace(starting_version=batch_range.first, ending_version=batch_range.last)
+        if batch_range.kind == "snapshot":
+            plan = partial(planner.plan_snapshot, batch_range.last)
+        else:
+            options = self.options.replace(starting_version=batch_range.first, ending_version=batch_range.last)
         if batch_range.response_format is not None:
             with contextlib.suppress(BadRequestError, ResponseFormatError):
                 return plan(options.replace(response_format=batch_range.response_format))

@@ -129,7 +129,7 @@ class CheckpointFile:
         """
         if self._is_locked:
             return
-        path = self.path.with_name(self.path.name + ".lock")
+        path = self._beside(".lock")
         try:
             make_directories(self.path.parent)
             lock = file_lock(path, private=True)
@@ -144,21 +144,20 @@ class CheckpointFile:
             raise self._error(f"cannot be used: {error.strerror}") from None
         self._lock = lock
 
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
     @property
     def _is_locked(self) -> bool:
         return self._lock is not None and self._lock.is_locked
 
     def close(self) -> None:
         """Release the file for another poller."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def load(self, table: str) -> Position | None:
-        """Return the position; None if there is no file yet.
-
-        Args:
-            table: the full name of the table, which the file must have.
+        """Return the position in the table of that full name; None if there is no file yet.
 
         Raises:
             CheckpointError: neither the file nor its previous generation can be read, or it is another table's.
@@ -176,9 +175,8 @@ class CheckpointFile:
         return position
 
     def _load_previous(self, damage: Exception) -> Position:
-        previous = self.path.with_name(self.path.name + ".previous")
         try:
-            position = self._read(previous)
+            position = self._read(self._beside(".previous"))
         except (ValueError, OSError):
             raise self._error(
                 f"it is damaged ({damage}), and its previous generation cannot be read either. Restore it, or "
@@ -211,7 +209,7 @@ class CheckpointFile:
             _decode(data)
         except (ValueError, FileNotFoundError):
             return  # a damaged file must not replace an intact one
-        replace_file(self.path.with_name(self.path.name + ".previous"), data, private=True)
+        replace_file(self._beside(".previous"), data, private=True)
 
     @staticmethod
     def _read(path: Path) -> Position:
@@ -230,11 +228,7 @@ def _encode(position: Position) -> bytes:
 
 
 def _decode(data: bytes) -> Position:
-    """Return what `_encode` wrote.
-
-    Raises:
-        ValueError: the bytes are not what was written, or were written by a newer release.
-    """
+    """Return what `_encode` wrote; raises `ValueError` if the bytes differ, or are of a newer release."""
     checksum, _, text = data.partition(b"\n")
     text = text.removesuffix(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != checksum:

@@ -71,14 +71,9 @@ class ChangeFeedPlanner:
         return self._plan(replace(answer, request=request), history, tasks, options, answer.version)
 
     def plan_snapshot(self, version: int, options: ChangeOptions) -> ChangesPlan:
-        """Plan to read the whole table as of a version, each row as one inserted by it.
+        """Plan to read the whole table as of a version, each row as one inserted by it; raises as `plan`.
 
-        Args:
-            version: the version; the table must be shared with its history.
-            options: the options of the changes; their range is ignored.
-
-        Raises:
-            As `plan`.
+        The range of the options is ignored. The table must be shared with its history.
         """
         answer = self.rest.query_table(self.table, QueryRequest(formats=options.formats, version=version))
         answer.protocol.check_readable(self._what)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
-import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError, SparkError
@@ -135,10 +131,9 @@ def listed_by_cores(spark: SparkSession) -> Iterator[None]:
 
 
 def _new_session() -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    if "SPARK_REMOTE" not in os.environ:
-        _check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("delta-sharing-client")
     if not {"SPARK_REMOTE", "MASTER"} & os.environ.keys():
@@ -147,32 +142,14 @@ def _new_session() -> SparkSession:
             "no Spark session is active: starting a local one on all cores of this machine; "
             "to use another, create it first or pass spark=..."
         )
-    return builder.getOrCreate()
-
-
-def _check_java() -> None:
-    """Raise if Java is missing or too old: Spark's own error is that its gateway exited."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    needed = 17 if pyspark_version() >= DATA_SOURCE_SINCE else 8
-    if java is None:
-        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the path"
-    else:
-        release = _java_release(java)
-        if release is None or release >= needed:
-            return
-        where = f"{java} is Java {release}"
-    raise SparkError(
-        f"Spark needs Java {needed} or later, and {where}. Install one (apt install openjdk-17-jre-headless; "
-        "brew install openjdk@17; conda install openjdk=17), and set JAVA_HOME if it is not on the path"
-    )
-
-
-def _java_release(java: str) -> int | None:
-    """Return the major release of a Java, 8 for 1.8; None if it cannot be found out."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(found[1]) if found else None
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+    needed = 17 if pyspark_version() >= DATA_SOURCE_SINCE else 8
+    raise SparkError(
+        f"Spark could not start Java; it needs Java {needed} or later. Install one (apt install "
+        "openjdk-17-jre-headless; brew install openjdk@17; conda install openjdk=17), and set JAVA_HOME if it is "
+        "not on the path"
+    )

@@ -164,7 +164,7 @@ class TableStream:
 
     def _settled(self, offset: Offset) -> Offset:
         """Return an offset of this table, with its response format."""
-        self._table.check_offset(offset)
+        self._table.check_identity(offset.table_id, self._table.info.metadata.id)
         return self._listings.settle(offset, self._poller.request)
 
     def _end_of_batch(self, begin: Offset, limit: tuple[str, int] | None, *, defer_errors: bool) -> Offset:
@@ -211,7 +211,7 @@ class TableStream:
             return None
         if position.version > last + 1:
             info = self._rest.table_metadata(self._options.table, self._options.query.formats)
-            self._table.check_identity(info.metadata.id, last)
+            self._table.check_identity(self._table.info.metadata.id, info.metadata.id, last)
             raise ChangesGoneError(
                 f"{self._options.what}: its latest version is {last}, and the query has read version "
                 f"{position.version - 1}. Start it with a new checkpoint location",

@@ -20,7 +20,6 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
-from delta_sharing_client.spark.stream_offsets import Offset
 from delta_sharing_client.wire.answers import TableInfo
 
 
@@ -81,26 +80,15 @@ class StreamTable:
             return tuple(c for c in changes_between(info, self.info) if not c.additive and self.is_read(c))
         return tuple(c for c in changes_between(self.info, info) if self.is_read(c))
 
-    def check_identity(self, table_id: str, version: int) -> None:
-        """Raise `TableReplacedError` if the server's table has another id."""
-        if table_id != self.info.metadata.id:
+    def check_identity(self, expected: str, actual: str, version: int | None = None) -> None:
+        """Raise `TableReplacedError` if the id that the query or its offset has is not that of the table."""
+        if expected != actual:
             raise TableReplacedError(
-                f"{self.options.what}: it was replaced under its name (its id was {self.info.metadata.id}, and "
-                f"is {table_id}). To read the new one, start the query with a new checkpoint location",
+                f"{self.options.what}: it was replaced under its name (its id was {expected}, and is {actual}), "
+                "or the checkpoint location is that of another query. Start the query with a new checkpoint "
+                "location",
                 version=version,
-                expected=self.info.metadata.id,
-                actual=table_id,
-            )
-
-    def check_offset(self, offset: Offset) -> None:
-        """Raise `TableReplacedError` if an offset of the checkpoint belongs to another table."""
-        actual = self.info.metadata.id
-        if offset.table_id != actual:
-            raise TableReplacedError(
-                f"{self.options.what} has the id {actual}, and the query's checkpoint belongs to a table with the "
-                f"id {offset.table_id}: the table was replaced under its name, or the checkpoint location is that "
-                "of another query. Start the query with a new checkpoint location",
-                expected=offset.table_id,
+                expected=expected,
                 actual=actual,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from loading.loading_tables import File, array_of, column, struct_of, write_table
+from waiting import run_program
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
@@ -202,35 +204,18 @@ def test_an_argument_that_is_no_session_raises(client: SharingClient) -> None:
         client.table("s.d.parts").scan().to_spark("local[2]")  # type: ignore[arg-type]
 
 
-def test_without_java_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+@pytest.mark.parametrize("java", [None, "#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n"])
+def test_the_error_without_a_suitable_java_names_the_release(tmp_path: Path, java: str | None) -> None:
+    """Java is missing, or fails because it is too old."""
+    if java is not None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "java").write_text(java)
+        (tmp_path / "bin" / "java").chmod(0o755)
+    code = "from delta_sharing_client.spark.session import session_for; session_for(None)"
+    environment = {name: value for name, value in os.environ.items() if name not in ("MASTER", "SPARK_REMOTE")}
+    done = run_program([sys.executable, "-c", code], env=environment | {"JAVA_HOME": str(tmp_path)})
     oldest = 17 if sessions.pyspark_version() >= (4, 0) else 8
-    with pytest.raises(
-        SparkError, match=rf"needs Java {oldest} or later, and there is no java on the path\. Install one"
-    ):
-        sessions._check_java()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SparkError, match=r"JAVA_HOME is .* no bin/java"):
-        sessions._check_java()
-
-
-@pytest.mark.parametrize(
-    ("text", "release"), [("1.7.0_80", 7), ("1.8.0_402", 8), ("11.0.2", 11), ("17", 17), ("?", 0)]
-)
-def test_the_error_for_an_old_java_names_its_release(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, release: int
-) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{text}\" 2024-01-16' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    if release and release < (17 if sessions.pyspark_version() >= (4, 0) else 8):
-        with pytest.raises(SparkError, match=rf"or later, and .*/bin/java is Java {release}\."):
-            sessions._check_java()
-    else:  # one that does not tell may be good
-        sessions._check_java()
+    assert f"SparkError: Spark could not start Java; it needs Java {oldest} or later. Install one" in done.stderr
 
 
 def test_without_pyspark_the_error_says_how_to_get_it(
