@@ -53,7 +53,7 @@ class ChangeTasks:
                 raise ProtocolError(f"{self._what}: the changes name the file {file.id} without its version")
             if self._first is not None and file.version < self._first:
                 raise ProtocolError(
-                    f"{self._what}: asked for changes from version {self._first} on, the server names the file "
+                    f"{self._what}: the changes from version {self._first} on contain the file "
                     f"{file.id} of version {file.version}"
                 )
             versions.setdefault(file.version, []).append(file)

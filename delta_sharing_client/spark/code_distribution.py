@@ -66,8 +66,8 @@ def _forget_on_driver(archive: str) -> None:
 def code_archive() -> Path:
     """Return the zip of this package's modules, written once and removed when this process ends.
 
-    It has source code alone. Its name has the release and a hash of its content, because Spark takes files of one
-    name for the same file.
+    It has source code alone. Its name has the release and a hash of its content, because Spark identifies files by
+    their names.
     """
     content = _zipped()
     folder = Path(tempfile.mkdtemp(prefix="delta-sharing-code-"))

@@ -77,7 +77,7 @@ def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
 
 
 def _batch_or_stream(given: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a batch, else of a stream: Spark asks for the schema of both in the same way."""
+    """Parse the options of a batch, else of a stream: Spark requests the schema of both in the same way."""
     if any(name.lower() in given for name in STREAM_OPTIONS):
         return parse_stream_options(given)
     try:

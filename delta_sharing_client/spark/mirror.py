@@ -193,7 +193,7 @@ class _MirrorFiles:
             deleted = fetch_vector(storage, task)
             if deleted is not None and len(deleted):
                 rows.append((Path(task.url.reveal()).name, deleted.positions.tolist()))
-        # One row per file: PySpark takes 20 microseconds for each row.
+        # One row per file: PySpark needs 20 microseconds for each row.
         given = self._session.createDataFrame(rows, f"{_FILE} string, rows array<bigint>")
         gone = given.select(_FILE, F.explode("rows").alias(_ROW))
         frame = frame.withColumn(_FILE, F.col(f"{_FILE_METADATA}.file_name"))
@@ -210,7 +210,7 @@ class _MirrorFiles:
             name = self._name(field)
             value = task.partition_values.get(name)
             if not (name + (value or "")).isascii():
-                return False  # Spark takes each encoded byte for a character
+                return False  # Spark decodes each encoded byte as a character
             pattern = _FOLDER_VALUES.get(str(field.type))
             if pattern is None or (value and value != NO_VALUE and not pattern.fullmatch(value)):
                 return False

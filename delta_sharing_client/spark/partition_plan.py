@@ -150,6 +150,6 @@ def encode_plan(
         )
         raise SparkError(
             f"table {plan.table.full_name}: the {len(plan.tasks):,} files make a plan of {size:,} bytes, "
-            f"and Spark takes {MAX_PLAN:,}: read {remedy}"
+            f"and Spark accepts {MAX_PLAN:,}: read {remedy}"
         )
     return job, encoded

@@ -40,7 +40,7 @@ class TableStream:
 
     Args:
         given: the options, by names in lower case.
-        pinned: the version whose columns Spark has; None if it did not ask for them.
+        pinned: the version whose columns Spark has; None if it did not request them.
         schema: the columns that Spark needs.
         cores: tasks that can run at a time, if known.
     """
@@ -100,7 +100,7 @@ class TableStream:
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[tuple[bytes, bytes]]:
         """Return the encoded job and partition of each task of a batch.
 
-        The same offsets give the same rows. A start of another query than `end` is ignored: Spark asks for the
+        The same offsets give the same rows. A start of another query than `end` is ignored: Spark requests the
         initial offset again after a crash.
 
         Raises:

@@ -91,7 +91,7 @@ class Offset(
             )
         if value.get("sourceVersion") != OFFSET_VERSION:
             raise StreamError(
-                f"the checkpoint has offsets of version {value.get('sourceVersion')!r}, and this release knows "
+                f"the checkpoint has offsets of version {value.get('sourceVersion')!r}, and this release reads "
                 f"{OFFSET_VERSION}: use the release that wrote it, or a later one"
             )
         try:

@@ -154,7 +154,7 @@ def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
     except BadRequestError as error:
         raise UnsupportedTableError(
             f"a stream needs the history of {options.what}, and the provider does not share version {version} "
-            f"of it: {error}. Ask for it to be shared WITH HISTORY, or load it now and then without a stream"
+            f"of it: {error}. Request that it is shared WITH HISTORY, or load it at intervals without a stream"
         ) from None
     except VersionMismatchError:
         # An older server, which describes no version but the latest.

@@ -69,7 +69,7 @@ class VersionPoller:
         return version
 
     def end_for(self, version: int) -> int | None:
-        """Return the last version to read, if a batch begins with `version`; None if it is too early to ask."""
+        """Return the last version to read, if a batch begins with `version`; None if a request is too early."""
         known = self.latest if self.frozen is None else self.frozen
         if known is not None and (self.frozen is not None or version <= known):
             return known
@@ -89,5 +89,5 @@ class VersionPoller:
             self._trouble_since = now
         if now - self._trouble_since > _RETRY_SECONDS:
             return False
-        logger.warning("the stream asks again in %g s: %s", self._options.interval, error)
+        logger.warning("the stream sends the next request in %g s: %s", self._options.interval, error)
         return True

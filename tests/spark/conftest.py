@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let PySpark leave sockets to the garbage collector, as older releases do; warnings are errors otherwise."""
+    """Ignore PySpark's warnings about sockets that the garbage collector closes; warnings are errors otherwise."""
     theirs = pytest.mark.filterwarnings(
         "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
         "ignore:PySpark does not yet fully support pandas:FutureWarning",

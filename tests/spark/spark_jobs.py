@@ -98,7 +98,7 @@ def joined(spark: SparkSession, orders: str, customers: str) -> list[list[Any]]:
 
 
 def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options: Any) -> dict[str, Any]:
-    """Tell which error a load ends with."""
+    """Return the error of a load."""
     try:
         frame(spark, url, front, options).collect()
     except Exception as error:  # noqa: BLE001 - returned to the test
@@ -107,7 +107,7 @@ def fails(spark: SparkSession, url: str, front: str = "load_as_spark", **options
 
 
 def where(spark: SparkSession, marks: str) -> dict[str, Any]:
-    """Tell whether the workers have the package, other than in the zip of the session, and what runs them.
+    """Return whether the workers have the package, other than in the zip of the session, and their Python.
 
     Args:
         spark: the session.
@@ -148,7 +148,7 @@ def interrupted(spark: SparkSession, url: str, marks: str, how: str, **options: 
                 if how == "task":
                     raise RuntimeError("broken off by the test")
                 os.kill(executor(), signal.SIGKILL)
-                time.sleep(30)  # what is left of the task goes with its executor
+                time.sleep(30)  # the rest of the task ends with its executor
             yield batch.slice(batch.num_rows // 2)
 
     def executor() -> int:

@@ -31,9 +31,9 @@ from waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-#: The program that does a cluster's work; Spark takes one context per process.
+#: The program that runs the jobs of a cluster; a process can have one Spark context.
 JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
-#: For a JVM that lives for seconds: it comes up sooner, and takes less of the processor.
+#: For a JVM that runs for seconds: it starts sooner, and needs less processor time.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: What the line begins with that holds the results of jobs.
 RESULTS = "results: "

@@ -49,7 +49,7 @@ class Query:
             schema, pinned = StructType([f for f in schema.fields if f.name in columns]), None
         self.stream = TableStream(given, pinned, schema, 2)
         self.names = schema.names
-        if self.end is not None:  # as Spark passes the last offset after a restart
+        if self.end is not None:  # Spark passes the last offset after a restart
             assert self.stream.partitions(self.end, self.end) == []
 
     def batch(self, limit: Limit | None = ("ReadMaxFiles", 1000)) -> pa.Table | None:
@@ -94,7 +94,7 @@ def flat(batches: list[list[Any]]) -> list[Any]:
 
 
 def asked(server: SharingServer) -> list[str]:
-    """What the server was asked since it was last reset: the last part of each path; `file` for a file."""
+    """The requests since the last reset: the last part of each path; `file` for a file."""
     found = ["file" if request.is_file else request.path.rpartition("/")[2] for request in server.requests]
     server.reset_requests()
     return found

@@ -21,7 +21,7 @@ from delta_sharing_client.spark.entry_points import package_module
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What a Python worker of Spark does before it unpickles a function: the zip goes to the front of its path.
+#: A Python worker of Spark puts the zip at the front of its path before it unpickles a function.
 RUN = """
 import sys
 from pyspark import cloudpickle
@@ -104,7 +104,7 @@ def test_another_imported_release_raises_an_error_that_names_both(bare_python: s
 
 @pytest.mark.parametrize("above", [True, False])
 def test_a_worker_whose_path_names_a_missing_zip_finds_it(bare_python: str, tmp_path: Path, above: bool) -> None:
-    """It lies a folder higher up, or comes with what Spark pickled."""
+    """It is in the folder above, or an argument of the pickled function."""
     named = tmp_path / "files" / "streaming_job" / code_archive().name
     named.parent.parent.mkdir()
     if above:

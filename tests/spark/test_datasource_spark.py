@@ -34,7 +34,7 @@ PROFILE = {"shareCredentialsVersion": "1", "endpoint": "https://host/api", "bear
 
 @pytest.fixture
 def source(spark: SparkSession) -> SparkSession:
-    """A session that knows the data source."""
+    """A session with the data source registered."""
     if sessions.spark_version(spark) < (4, 0):
         pytest.skip("Spark 3.5 has no Python data sources")
     ds.spark.register(spark)
@@ -140,7 +140,7 @@ def test_a_sql_view_has_the_options(source: SparkSession, orders: str) -> None:
 
 
 def test_the_version_of_the_schema_is_read(source: SparkSession, tmp_path: Path) -> None:
-    """The schema is asked for first, and the rows later: by then the table may have another one."""
+    """Spark requests the schema first and the rows later; the table may have another schema then."""
     first = pa.table({"id": [1]})
     root = write_table(tmp_path / "t", [column("id", "long")], [File(rows=first, name="a.parquet")])
     with SharingServer({"s.d.t": root}) as server:

@@ -36,7 +36,7 @@ def client(profile: str) -> Iterator[SharingClient]:
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """The rows of a DataFrame as Spark hands them to Arrow."""
+    """The rows of a DataFrame in Arrow, as Spark converts them."""
     if hasattr(frame, "toArrow"):
         return frame.toArrow()
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -69,7 +69,7 @@ def same(mirror: Mirror, table: ds.SharedTable, spark: Any) -> None:
 )
 @pytest.mark.parametrize("kind", SPELT)
 def test_partition_values_of_every_type_are_exact(kind: str, beside: bool, spark: Any, make: Make) -> None:
-    """Spark decodes the folders of texts alone, and gives decimals the scale of their text."""
+    """Spark decodes the folder names of strings alone, and parses decimals with the scale of their text."""
     texts: list[str | None] = [*SPELT[kind], None, "__HIVE_DEFAULT_PARTITION__"]
     more = {"at": "2020-01-01 00:00:00"} if beside else {}
     files = [File(rows=longs(n, -n), name=f"f{n}", values={"p": t} | more) for n, t in enumerate(texts)]
@@ -114,7 +114,7 @@ def test_a_column_with_the_name_of_sparks_metadata_is_read(kind: str, name: str,
 
 @pytest.mark.parametrize("chosen", [None, "7"])
 def test_files_are_listed_by_few_tasks(chosen: str | None, spark: Any, make: Make) -> None:
-    """Spark starts a task for each of the files otherwise, which takes longer than to read them."""
+    """By default Spark starts a task for each file, which takes longer than reading the files."""
     name = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
     mirror, table = make([column("a", "long")], [File(rows=longs(n), name=f"f{n}") for n in range(40)])
     if chosen is not None:

@@ -82,7 +82,7 @@ def same(frame: Any, expected: pa.Table) -> None:
 
 
 def by_spark(mirror: Mirror, version: tuple[int, int] = (4, 1), **options: Any) -> list[bool]:
-    """Whether Spark reads the files of a mirror by itself, one by one."""
+    """Whether Spark reads each file of a mirror, and not this package."""
     plan = mirror.scan(**options).plan()
     data = [field for field in plan.spec.output if field.name not in plan.spec.partition_columns]
     return [
@@ -241,7 +241,7 @@ def test_widened_types_are_cast(
 
 
 def test_types_that_spark_does_not_widen_are_read_by_the_package(spark: Any, make: Make) -> None:
-    """Delta lists no change from byte to a decimal of fewer than ten whole digits; our reader knows it."""
+    """Delta has no widening from byte to a decimal of fewer than ten whole digits; this package supports it."""
     file = File(rows=pa.table({"a": pa.array([-128, 127, None], pa.int8())}), name="old")
     mirror, table = make([column("a", "decimal(5,2)")], [file], features=["typeWidening"])
     assert by_spark(mirror) == [False]
@@ -318,7 +318,7 @@ def test_columns_can_be_selected_or_empty(name: str, spark: Any, golden: Sharing
 
 
 def test_variants_before_spark_4_1_are_read_by_the_package() -> None:
-    """Spark before 4.1 fails at the footer of a file with variants, even if it is asked for another column."""
+    """Spark before 4.1 fails at the footer of a file with variants, whatever columns it reads."""
     (file,) = (TABLES / "variant" / "table").glob("*.parquet")
     task = FileScanTask(SecretUrl(str(file)), "f", file.stat().st_size)
     (footer,) = read_footers([task])

@@ -169,7 +169,7 @@ def test_a_url_that_expired_again_is_asked_for_again(client: SharingClient, serv
     first = renewal(file_id, url)
     assert renewal(file_id, url) == first
     server.reset_requests()
-    expire()  # the next URL has another signature: it says when it expires
+    expire()  # the next URL has another expiration time, so another signature
     second = renewal(file_id, first)
     assert second != first
     assert queries(server) == 1
@@ -265,7 +265,9 @@ def test_a_plan_that_is_too_large_without_urls_raises(
     monkeypatch: pytest.MonkeyPatch, client: SharingClient
 ) -> None:
     monkeypatch.setattr(plans, "MAX_PLAN", 10)
-    with pytest.raises(SparkError, match=r"the 12 files make a plan of .* bytes, and Spark takes 10: read fewer"):
+    with pytest.raises(
+        SparkError, match=r"the 12 files make a plan of .* bytes, and Spark accepts 10: read fewer"
+    ):
         encoded(client)
     with pytest.raises(SparkError, match="turn executorCredentials on"):
         encoded(client, credentials=False)

@@ -92,7 +92,7 @@ def batches(query: StreamingQuery) -> list[int]:
     "server", [ServerOptions(), ServerOptions.like_reference()], ids=["protocol", "reference"], indirect=True
 )
 def test_each_run_reads_the_versions_since_the_last(follower: Follower, table: ChangeTable) -> None:
-    """The whole table first, then what comes; a limit makes more batches of it where Spark can."""
+    """The whole table first, then new versions; a limit divides them into batches if Spark supports it."""
     limits = sessions.pyspark_version() >= (4, 2)
     query = follower.run(maxFilesPerTrigger=2) if limits else follower.run()
     assert follower.read() == [0, 1, 2]
@@ -111,7 +111,7 @@ def test_each_run_reads_the_versions_since_the_last(follower: Follower, table: C
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*once:FutureWarning", "ignore:.*once:DeprecationWarning")
 def test_trigger_once_reads_everything_in_one_batch(follower: Follower, table: ChangeTable) -> None:
-    """One batch of all that there is, whatever the limits say."""
+    """One batch with all rows, whatever the limits are."""
     limits = {"maxFilesPerTrigger": 1} if sessions.pyspark_version() >= (4, 2) else {}
     query = follower.run({"once": True}, **limits)
     assert batches(query) == [3]
@@ -122,7 +122,7 @@ def test_trigger_once_reads_everything_in_one_batch(follower: Follower, table: C
 
 
 def test_a_running_query_reads_new_changes(follower: Follower, table: ChangeTable) -> None:
-    """Change rows as they come, each batch of a version or of some."""
+    """Change rows in batches of one version or more."""
     writer = follower.stream(readChangeFeed="true", startingVersion=1).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(follower.checkpoint)).trigger(processingTime="0 seconds")
     query = writer.start(str(follower.out))

@@ -31,7 +31,7 @@ NAMES = [f"file-{number}" for number in range(9)]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """A server whose file ids are another hash in each response format, unless the options say otherwise."""
+    """A server whose file ids are another hash in each response format, unless the options differ."""
     with ExitStack() as stack:
 
         def start(table: ChangeTable, **options: Any) -> SharingServer:
@@ -50,7 +50,7 @@ def table(tmp_path: Path) -> ChangeTable:
 
 
 def gain_a_feature(table: ChangeTable, first: int) -> list[int]:
-    """Let the next version need deletion vectors, and add files with and without one; return the new rows."""
+    """Commit a version that needs deletion vectors, with a file with and one without; return the new rows."""
     table.commit(
         table.protocol(VECTORS),
         table.add(f"with-{first}", rows(first, first + 1, first + 2), vector=table.vector(1)),
@@ -93,7 +93,7 @@ def test_a_snapshot_is_read_once_if_the_table_gains_a_feature(table: ChangeTable
 def test_a_server_that_cannot_read_the_feature_raises_after_the_earlier_versions(
     table: ChangeTable, serve: Serve
 ) -> None:
-    """Every row of the versions before comes, in their format, and then an error that says what is the matter."""
+    """Every row of the earlier versions is read, in their format; then an error names the cause."""
     query = Query(serve(table, imitate="reference"))
     read = query.ids(TWO)
     gain_a_feature(table, 100)
@@ -111,7 +111,7 @@ def test_a_server_that_cannot_read_the_feature_raises_after_the_earlier_versions
 def test_each_row_is_read_once_if_the_format_changes_repeatedly(
     table: ChangeTable, serve: Serve, limit: tuple[str, int]
 ) -> None:
-    """Whatever is restarted when, and whatever range a version was listed in: each row comes once."""
+    """Restarts and ranges of listings differ from step to step; each row is read once."""
     chance = random.Random(7)
     server = serve(table)
     query, batches, expected = Query(server, startingVersion=0), list[list[int]](), list(range(9))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORKER = Path(__file__).with_name("stream_worker.py")
-#: How often the query is killed; more than a few is for somebody who waits.
+#: Number of kills; more take longer.
 KILLS = int(os.environ.get("DELTA_SHARING_STREAM_KILLS", "1"))
 
 Change = tuple[int, str, int]
@@ -202,7 +202,7 @@ def test_a_query_that_is_killed_repeatedly_writes_each_row_once(
                     )
                     assert process.poll() is None, log.read_text()[-3000:]
 
-                # Until there is something to vacuum that has been read; the kill comes amidst of what follows.
+                # Until files that were read can be vacuumed; the kill is during the next batches.
                 removed = source.first_removed()
                 source.commit()
                 passes(removed)

@@ -51,14 +51,14 @@ def test_every_offset_has_the_start_of_the_query() -> None:
 def test_the_snapshot_is_before_the_changes_of_its_version() -> None:
     steps = [START, START.at(5, 0), START.at(5, 1), START.after(5), START.after(5).at(6, 0), START.after(6)]
     assert [step.place for step in steps] == sorted(step.place for step in steps)
-    # The whole table as of a version comes before what that version changed.
+    # The whole table as of a version is before the changes of that version.
     assert START.at(5, 99).place < structs.replace(START, is_initial_snapshot=False).place
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sourceVersion": 2}, "offsets of version 2, and this release knows 1"),
+        ({"sourceVersion": 2}, "offsets of version 2, and this release reads 1"),
         ({"sourceVersion": None}, "offsets of version None"),
         ({"version": "5"}, r"Expected `int`, got `str` - at `\$.version`"),
         ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
@@ -146,7 +146,7 @@ runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.booleans()), 
 def test_batches_are_the_files_once_and_in_order(
     shape: list[tuple[int, int, bool]], most: int, size: int | None, after: int
 ) -> None:
-    """Whatever the limits: batch after batch, every file comes once, and versions taken whole stay whole."""
+    """With any limits every file is in one batch, and versions that must not be divided are not."""
     all_files: list[StreamFile] = []
     version = 6
     for gap, count, whole in shape:

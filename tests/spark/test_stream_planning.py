@@ -135,7 +135,7 @@ def test_a_table_without_history_raises_at_the_start(
         query.stream.initial_offset()
 
 
-# -- how much a batch takes
+# -- the size of a batch
 
 
 def test_a_limit_of_files_makes_more_batches(server: SharingServer, table: ChangeTable) -> None:
@@ -155,7 +155,7 @@ def test_limits_of_files_and_bytes_both_apply(server: SharingServer, table: Chan
     size = (table.root / "f0").stat().st_size
     query = Query(server, maxFilesPerTrigger=4, maxBytesPerTrigger=size + 1)
     assert query.stream.default_limit() == ("ReadMaxFiles", 4)
-    assert len(query.ids(query.stream.default_limit())) == 2  # the one that passes the limit is taken
+    assert len(query.ids(query.stream.default_limit())) == 2  # the file that exceeds the limit is read
     query = Query(server, maxBytesPerTrigger=1)
     assert query.stream.default_limit() == ("ReadMaxBytes", 1)
     assert [len(batch) for batch in query.all(("ReadMaxBytes", 1))] == [1] * 5
@@ -191,7 +191,7 @@ def test_available_now_ends_at_the_version_of_its_start(server: SharingServer, t
     assert query.all() == [[5]]
 
 
-# -- what is asked of the server
+# -- requests to the server
 
 
 def test_a_batch_sends_one_listing_and_a_poll_one_request(server: SharingServer, table: ChangeTable) -> None:
@@ -264,7 +264,7 @@ def rearranging(table: ChangeTable) -> int:
     )
 
 
-#: Which option lets which kind of version pass: the ids that come of it, or None where the stream stops.
+#: The ids of each kind of version with each option; None if the stream stops.
 PASSES: dict[str, dict[Callable[[ChangeTable], int], list[int] | None]] = {
     "": {deleting: None, rewriting: None, rearranging: []},
     "ignoreDeletes": {deleting: [], rewriting: None, rearranging: []},
@@ -292,14 +292,14 @@ def test_options_accept_versions_that_delete_or_rewrite(
     if expected is not None:
         assert sorted(flat(query.all())) == sorted([5, 7, *expected])
         return
-    assert query.ids() == [5]  # what comes before it is read
+    assert query.ids() == [5]  # the rows before it are read
     for _ in range(2):
         with pytest.raises(StreamError, match=f"version {version} ") as caught:
             query.batch()
         assert caught.value.version == version
         assert "skipChangeCommits" in str(caught.value)
         assert "readChangeFeed=true" in str(caught.value)
-        query.start()  # it stays so
+        query.start()  # also after a restart
     query.start(skipChangeCommits="true")
     assert query.all() == [[7]]
 
@@ -402,7 +402,7 @@ def test_a_repeated_batch_has_the_same_rows(
 def test_an_unfinished_first_batch_is_repeated_from_the_same_start(
     server: SharingServer, table: ChangeTable
 ) -> None:
-    """Spark keeps the end of a batch before it runs, and not where the first one began."""
+    """Spark stores the end of a batch before it runs, and never the start of the first one."""
     query = Query(server)
     start = query.stream.initial_offset()
     end = query.planned(start)
@@ -413,7 +413,7 @@ def test_an_unfinished_first_batch_is_repeated_from_the_same_start(
     assert query.stream.initial_offset() == start
     assert query.rows(query.stream.initial_offset(), end).equals(rows_before)
     query.end = None
-    query.start()  # a Spark that does not tell the offset first
+    query.start()  # a Spark that does not pass the offset first
     other = query.stream.initial_offset()
     assert other != start
     assert query.rows(other, end).equals(rows_before)
@@ -461,7 +461,7 @@ def test_a_table_with_fewer_versions_than_before_raises(table: ChangeTable, serv
 
 
 def test_a_running_query_waits_for_a_server_that_does_not_answer(table: ChangeTable) -> None:
-    """A query that runs waits for it; one that starts, or takes all there is, says so."""
+    """A running query waits for the server; one that starts, or reads all available rows, raises."""
     with SharingServer({"s.s.t": table.root}) as server:
         query = Query(server)
         query.all()
@@ -471,7 +471,7 @@ def test_a_running_query_waits_for_a_server_that_does_not_answer(table: ChangeTa
     assert query.batch() is None
     with pytest.raises(TransportError):
         query.planned(query.end or {}, ALL)
-    query.stream._poller._trouble_since = time.monotonic() - 601  # it does not wait for ever
+    query.stream._poller._trouble_since = time.monotonic() - 601  # it waits for ten minutes at most
 
     def gives_up() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Tables with many versions, their Delta log written by hand, so that a test says every action of it."""
+"""Tables with many versions; a test writes every action of their Delta log."""
 
 from __future__ import annotations
 

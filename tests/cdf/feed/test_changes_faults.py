@@ -109,7 +109,7 @@ class TestUrls:
         assert [request.query.get("endingVersion") for request in asked] == [None, "19"]
         assert all(request.query["startingVersion"] == "0" for request in asked)
 
-    def test_of_a_file_that_is_gone_by_then(self, feed: Feed, shared: SharedTable) -> None:
+    def test_urls_of_a_missing_file_raise(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.file("add", "f", 0, rows(1))]
         reader = shared.changes(0).to_record_batch_reader
         feed.good_from = 2
@@ -119,7 +119,7 @@ class TestUrls:
             opened.read_all()
         assert SIGNATURE not in str(caught.value)
 
-    def test_are_in_no_message(self, feed: Feed, shared: SharedTable) -> None:
+    def test_urls_are_in_no_message(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.file("cdf", "f", 0, rows(1))]
         with pytest.raises(DataError, match="file f: it has no column '_change_type'") as caught:
             shared.changes(0).to_arrow()
@@ -155,7 +155,7 @@ class TestAnswers:
         with pytest.raises(ProtocolError, match="listed the file f twice, with different contents"):
             shared.changes(0).to_arrow()
 
-    def test_that_put_a_file_back(self, feed: Feed, shared: SharedTable) -> None:
+    def test_versions_that_restore_a_file(self, feed: Feed, shared: SharedTable) -> None:
         """What a version both removes and adds, as it was, did not change."""
         feed.lines = [
             feed.file("remove", "f", 1, rows(1)),
@@ -167,14 +167,12 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("version", "word"), [(None, "the file f without its version"), (1, "names the file f of version 1")]
     )
-    def test_with_versions_that_cannot_be(
-        self, feed: Feed, shared: SharedTable, version: int | None, word: str
-    ) -> None:
+    def test_invalid_versions_raise(self, feed: Feed, shared: SharedTable, version: int | None, word: str) -> None:
         feed.lines = [feed.file("add", "f", version, rows(1))]
         with pytest.raises(ProtocolError, match=word):
             shared.changes(2).to_arrow()
 
-    def test_that_go_on_after_the_end(self, feed: Feed, shared: SharedTable) -> None:
+    def test_versions_after_the_requested_end_are_ignored(self, feed: Feed, shared: SharedTable) -> None:
         """To a server the ending version is but a hint; later files and schemas are none of ours."""
         feed.lines = [
             feed.metadata(0),
@@ -187,7 +185,7 @@ class TestAnswers:
         with pytest.raises(SchemaChangedError, match="in version 2 column 'id' was dropped"):
             shared.changes(0, 2).to_arrow()
 
-    def test_that_tell_no_history(self, feed: Feed, shared: SharedTable) -> None:
+    def test_answers_without_historical_metadata(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.metadata(None), feed.file("add", "f", 0, rows(1))]
         assert change_rows(shared.changes(0).to_arrow()) == [(0, "insert", 1)]
         (request,) = feed.server.seen("/shares/s/schemas/s/tables/t/changes")
@@ -205,9 +203,9 @@ class TestAnswers:
 
 
 class TestIdsThatChangeWithTheVector:
-    """Of a server that names a file anew when its deletion vector changes: its URL tells that it is the same."""
+    """A server changes a file's id with its deletion vector; the file is recognised by its URL."""
 
-    def test_are_still_one_file(self, tmp_path: Path, faults: FaultServer) -> None:
+    def test_a_changed_id_with_the_same_url_is_one_file(self, tmp_path: Path, faults: FaultServer) -> None:
         table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
         table.commit(table.add("f", rows(0, 1, 2)))
         removed, added = table.remove("f"), table.add("f", vector=table.vector(1))
@@ -229,8 +227,8 @@ class TestIdsThatChangeWithTheVector:
         with ds.SharingClient(faults.profile) as client:
             assert change_rows(client.table("s.s.t").changes(1).to_arrow()) == [(1, "delete", 1)]
 
-    def test_are_other_files_where_the_urls_tell_none_apart(self, tmp_path: Path, faults: FaultServer) -> None:
-        """All URLs of the server have one path; the query string tells the file."""
+    def test_a_changed_id_without_distinct_urls_is_another_file(self, tmp_path: Path, faults: FaultServer) -> None:
+        """All URLs of the server have one path; only the query string differs between files."""
         table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
         table.commit(table.add("a", rows(0, 1, 2)), table.add("b", rows(3, 4, 5)))
         changes = [
@@ -259,7 +257,7 @@ class TestIdsThatChangeWithTheVector:
 
 
 def test_a_table_that_grows_while_it_is_listed(tmp_path: Path) -> None:
-    """An open end is the version that was the latest when the first page was asked for."""
+    """An open end is the latest version at the time of the request for the first page."""
     table = ChangeTable(tmp_path / "t")
     table.commit(*(table.add(f"f{i}", rows(i)) for i in range(5)))
     with (

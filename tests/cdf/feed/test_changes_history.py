@@ -1,4 +1,4 @@
-"""The table's schema over a range of versions: columns that come are null before; anything else is refused."""
+"""The schema of a range of versions: added columns are null in earlier rows; other changes raise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def evolved(tmp_path: Path, *schemas: list[dict[str, Any]]) -> ChangeTable:
 
 
 class TestAdded:
-    def test_a_column_is_null_before(self, tmp_path: Path, share: Share, response_format: Any) -> None:
+    def test_an_added_column_is_null_in_earlier_rows(
+        self, tmp_path: Path, share: Share, response_format: Any
+    ) -> None:
         table = ChangeTable(tmp_path / "t")
         table.commit(table.add("f0", rows(0)))
         table.commit(table.metadata([ID, column("n", "integer"), S]))
@@ -56,7 +58,7 @@ class TestAdded:
         assert before.to_arrow().column_names[:3] == ["id", "s", "_change_type"]
         assert before.schema == before.to_arrow().schema
 
-    def test_a_field_inside_others_is_null_before(self, tmp_path: Path, share: Share) -> None:
+    def test_an_added_nested_field_is_null_in_earlier_rows(self, tmp_path: Path, share: Share) -> None:
         def schema(*fields: dict[str, Any]) -> list[dict[str, Any]]:
             return [ID, column("m", map_of("string", array_of(struct_of(*fields))))]
 
@@ -72,7 +74,7 @@ class TestAdded:
         changes = share(table.root).changes(0).to_arrow()
         assert changes.column("m").to_pylist() == [[("k", [{"a": 1, "b": None}])], [("k", [{"a": 2, "b": 3}])]]
 
-    def test_what_changes_no_column_changes_nothing(self, tmp_path: Path, share: Share) -> None:
+    def test_metadata_without_column_changes_has_no_effect(self, tmp_path: Path, share: Share) -> None:
         table = evolved(tmp_path, COLUMNS, [ID, column("s", "string", comment="a text")], COLUMNS)
         assert [row[2] for row in change_rows(share(table.root).changes(0).to_arrow())] == [0, 1, 2]
 
@@ -91,7 +93,7 @@ class TestRefused:
             ),
         ],
     )
-    def test_drops_and_types(
+    def test_dropped_and_retyped_columns_raise(
         self, tmp_path: Path, share: Share, response_format: Any, schema: Any, columns: list[str], word: str
     ) -> None:
         table = evolved(tmp_path, COLUMNS, COLUMNS, schema)
@@ -103,7 +105,7 @@ class TestRefused:
         assert [row[2] for row in change_rows(shared.changes(0, 2).to_arrow())] == [0, 1]
         assert shared.changes(4).count() == 1
 
-    def test_inside_of_columns(self, tmp_path: Path, share: Share) -> None:
+    def test_dropped_and_retyped_nested_fields_raise(self, tmp_path: Path, share: Share) -> None:
         def schema(kind: str) -> list[dict[str, Any]]:
             return [ID, column("n", struct_of(column("a", array_of(struct_of(column("b", kind))))))]
 
@@ -111,7 +113,7 @@ class TestRefused:
         with pytest.raises(SchemaChangedError, match=r"'n\.a\.element\.b' changed its type from long to string"):
             share(table.root).changes(0).to_arrow()
 
-    def test_only_where_the_column_is_read(self, tmp_path: Path, share: Share) -> None:
+    def test_changes_of_columns_that_are_not_read_have_no_effect(self, tmp_path: Path, share: Share) -> None:
         table = evolved(tmp_path, COLUMNS, [ID, column("s", "long")], [ID])
         shared = share(table.root)
         assert [row[2] for row in change_rows(shared.changes(0, columns=["id"]).to_arrow())] == [0, 1, 2]
@@ -120,14 +122,14 @@ class TestRefused:
         with pytest.raises(ColumnError, match="no column 's'; it has id"):
             shared.changes(0, columns=["s"]).to_arrow()
 
-    def test_another_table_under_the_name(self, tmp_path: Path, share: Share) -> None:
+    def test_another_table_of_the_same_name_raises(self, tmp_path: Path, share: Share) -> None:
         table = ChangeTable(tmp_path / "t")
         table.commit(table.add("f0", rows(0)))
         table.commit(table.metadata(COLUMNS, table_id="another"))
         with pytest.raises(TableReplacedError, match="in version 1 it was replaced by another table"):
             share(table.root).changes(0).to_arrow()
 
-    def test_features_that_came_within_the_range(self, tmp_path: Path, share: Share) -> None:
+    def test_unsupported_features_within_the_range_raise(self, tmp_path: Path, share: Share) -> None:
         table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
         table.commit(table.add("f0", rows(0)))
         table.commit(table.protocol(["deletionVectors", "fromTheFuture"]))
@@ -178,20 +180,20 @@ class TestColumnMapping:
         assert shared.changes(0, 0).to_arrow().column_names[1] == "s"
         assert shared.changes(1).to_arrow().column("text").to_pylist() == ["s1"]
 
-    def test_names_that_were_swapped(self, tmp_path: Path, share: Share) -> None:
+    def test_swapped_names(self, tmp_path: Path, share: Share) -> None:
         before = [mapped("a", "c1", 1), mapped("b", "c2", 2, "string")]
         after = [mapped("b", "c1", 1), mapped("a", "c2", 2, "string")]
         with pytest.raises(SchemaChangedError, match="'a' was renamed to 'b'; column 'b' was renamed to 'a'"):
             share(self.table(tmp_path, "name", before, after).root).changes(0).to_arrow()
 
-    def test_a_name_given_again_is_another_column(self, tmp_path: Path, share: Share) -> None:
+    def test_a_reused_name_is_another_column(self, tmp_path: Path, share: Share) -> None:
         before = [mapped("id", "c1", 1), mapped("s", "c2", 2, "string")]
         after = [mapped("id", "c1", 1), mapped("s", "c9", 9, "string")]
         with pytest.raises(SchemaChangedError, match="column 's' was dropped"):
             share(self.table(tmp_path, "name", before, after).root).changes(0, columns=["s"]).to_arrow()
 
-    def test_switched_on_within_the_range(self, tmp_path: Path, share: Share) -> None:
-        """Columns keep their names in the files; the protocol that maps them comes with the range."""
+    def test_mapping_enabled_within_the_range(self, tmp_path: Path, share: Share) -> None:
+        """Columns keep their names in the files; the protocol that maps them is in the range."""
         table = ChangeTable(tmp_path / "t")
         table.commit(table.add("f0", rows(0)))
         upgraded = [mapped("id", "id", 1), mapped("s", "s", 2, "string")]
@@ -201,7 +203,7 @@ class TestColumnMapping:
         changes = share(table.root).changes(0).to_arrow()
         assert change_rows(changes, "id", "n") == [(0, "insert", 0, None), (3, "insert", 1, 7)]
 
-    def test_switched_off_within_the_range(self, tmp_path: Path, share: Share) -> None:
+    def test_mapping_disabled_within_the_range_raises(self, tmp_path: Path, share: Share) -> None:
         table = self.table(tmp_path, "name", [mapped("id", "c1", 1)])
         table.commit(table.metadata([ID]), table.add("g", rows(5)))
         with pytest.raises(

@@ -70,7 +70,7 @@ class RandomTable:
         return [self.remove(name, data_change=False), self.add(ids, data_change=False)]
 
     def update(self) -> list[dict[str, Any]]:
-        """Rows replaced by others, as a change file tells."""
+        """Rows replaced by others, in a change file."""
         name = self.some()
         ids = self.left(name)
         gone = self.chance.sample(ids, min(len(ids), 2))
@@ -98,7 +98,7 @@ class RandomTable:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("response_format", ["delta", "parquet"])
-def test_the_changes_lead_from_version_to_version(
+def test_applying_the_changes_of_a_version_gives_the_version(
     tmp_path: Path, share: Callable[..., SharedTable], seed: int, response_format: Any
 ) -> None:
     made = RandomTable(tmp_path / "t", seed, vectors=response_format == "delta")

@@ -84,7 +84,9 @@ class TestRows:
         assert list(frame.columns) == changes.schema.names
         assert frame.dtypes["_commit_version"] == "int64"
 
-    def test_of_pages_are_those_of_the_whole(self, table: ChangeTable, share: Share, response_format: Any) -> None:
+    def test_pages_have_the_rows_of_the_whole_answer(
+        self, table: ChangeTable, share: Share, response_format: Any
+    ) -> None:
         changes = share(table.root, max_files_per_page=1).changes(0, response_format=response_format)
         assert change_rows(changes.to_arrow()) == EVERYTHING
 
@@ -105,7 +107,7 @@ class TestRows:
             (2, "delete", 2, None),
         ]
 
-    def test_against_deltalake(self, tmp_path: Path, response_format: Any) -> None:
+    def test_rows_are_those_of_deltalake(self, tmp_path: Path, response_format: Any) -> None:
         from deltalake import DeltaTable
 
         paths = write_sample_tables(tmp_path)
@@ -139,11 +141,11 @@ class TestColumns:
             (["id", "_Commit_Version"], "every change has"),
         ],
     )
-    def test_that_cannot_be(self, table: ChangeTable, share: Share, columns: list[str], word: str) -> None:
+    def test_invalid_columns_raise(self, table: ChangeTable, share: Share, columns: list[str], word: str) -> None:
         with pytest.raises(ColumnError, match=word):
             share(table.root).changes(0, columns=columns).to_arrow()
 
-    def test_of_a_table_that_has_such_a_name_itself(self, tmp_path: Path, share: Share) -> None:
+    def test_a_table_with_a_column_of_a_reserved_name_raises(self, tmp_path: Path, share: Share) -> None:
         table = ChangeTable(tmp_path / "t", [column("id", "long"), column("_commit_version", "long")])
         table.commit()
         with pytest.raises(ds.errors.UnsupportedTableError, match="'_commit_version' of its own"):
@@ -215,7 +217,7 @@ class TestArguments:
             ({"starting_version": 0, "variant": "text"}, ValueError, "variant"),
         ],
     )
-    def test_that_make_no_sense(
+    def test_invalid_ranges_raise(
         self, share: Share, table: ChangeTable, arguments: dict[str, Any], error: type[Exception], word: str
     ) -> None:
         with pytest.raises(error, match=word):
@@ -229,7 +231,7 @@ class TestArguments:
             ({"starting_version": 3, "ending_timestamp": "2023-11-14T22:30:00Z"}, "before the starting version"),
         ],
     )
-    def test_that_the_server_refuses(
+    def test_ranges_that_the_server_refuses_raise(
         self, share: Share, table: ChangeTable, arguments: dict[str, Any], word: str
     ) -> None:
         with pytest.raises(BadRequestError, match=word):
@@ -289,7 +291,7 @@ class TestForms:
         nullable = ds.load_table_changes_as_pandas(url, 6, dtype_backend="numpy_nullable", use_delta_format=False)
         assert str(nullable.dtypes["_commit_version"]) == "Int64"
 
-    def test_what_it_says_of_itself(self, share: Share, table: ChangeTable) -> None:
+    def test_representations(self, share: Share, table: ChangeTable) -> None:
         changes = share(table.root).changes(1, 4)
         assert repr(changes) == "TableChanges('s.s.t', from version 1 to version 4)"
         assert repr(changes.replace(columns=["id"], ending_version=None)) == (

@@ -20,7 +20,7 @@ Share = Callable[..., SharedTable]
 
 @pytest.fixture(params=["inline", "stored"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> ChangeTable:
-    """A file of ten rows, whose vector grows, shrinks, moves and goes; then the file goes."""
+    """A file of ten rows whose vector grows, shrinks, moves and is removed; then the file is removed."""
     table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
 
     def vector(version: int, *positions: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_the_whole_range(table: ChangeTable, share: Share) -> None:
     assert change_rows(paged) == change_rows(changes)
 
 
-def test_following_the_changes_gives_the_table(table: ChangeTable, share: Share) -> None:
+def test_applying_all_changes_gives_the_table(table: ChangeTable, share: Share) -> None:
     shared = share(table.root)
     held: set[int] = set()
     for version in EXPECTED:
@@ -80,7 +80,7 @@ def test_following_the_changes_gives_the_table(table: ChangeTable, share: Share)
         assert sorted(shared.scan(version=version).to_arrow().column("id").to_pylist()) == sorted(held)
 
 
-def test_a_file_of_which_nothing_was_restored_is_not_fetched_for_it(tmp_path: Path) -> None:
+def test_a_file_without_restored_rows_is_not_fetched(tmp_path: Path) -> None:
     table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
     old, new = table.vector(0), table.vector(0, 5)
     table.commit(table.add("f", rows(*range(10)), vector=old))
@@ -110,7 +110,7 @@ def test_a_large_file_is_fetched_only_where_rows_changed(tmp_path: Path) -> None
     assert fetched < size / 5
 
 
-def test_tasks_say_which_rows_count(table: ChangeTable, share: Share) -> None:
+def test_tasks_have_selection_vectors(table: ChangeTable, share: Share) -> None:
     first, second = share(table.root).changes(4, 4).files()
     assert [task.constants["_change_type"] for task in (first, second)] == ["delete", "insert"]
     assert isinstance(first.selection, SelectionVector)
@@ -123,7 +123,7 @@ def test_tasks_say_which_rows_count(table: ChangeTable, share: Share) -> None:
     assert (restored.row_count, restored.deletion_vector) == (2, None)
 
 
-def test_a_vector_beyond_the_end_of_its_file(tmp_path: Path, share: Share) -> None:
+def test_a_vector_beyond_the_end_of_its_file_raises(tmp_path: Path, share: Share) -> None:
     table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
     table.commit(table.add("f", rows(1, 2)))
     table.commit(table.remove("f"), table.add("f", vector=table.vector(7)))

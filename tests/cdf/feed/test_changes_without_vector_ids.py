@@ -23,7 +23,7 @@ FORWARDED = ("authorization", "delta-sharing-capabilities", "content-type")
 
 
 class Provider:
-    """The embedded server behind one that takes the ids of deletion vectors out of its answers.
+    """The embedded server behind a proxy that removes the ids of deletion vectors from its answers.
 
     removed: how many were taken out.
     """
@@ -54,7 +54,7 @@ class Provider:
 
 @pytest.fixture
 def table(tmp_path: Path) -> ChangeTable:
-    """A file whose vector grows, shrinks and goes, and then comes again under another name."""
+    """A file whose vector grows, shrinks, is removed, and is added under another name."""
     table = ChangeTable(tmp_path / "t", features=["deletionVectors"])
     v1, v2, v3 = (
         table.vector(*positions, name=f"v{version}.bin")

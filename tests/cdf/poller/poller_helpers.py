@@ -11,7 +11,7 @@ from delta_sharing_client.server import SharingServer
 
 
 class FakeClock:
-    """Time that passes only when somebody waits; what happens meanwhile is up to `meanwhile`, wait by wait.
+    """Time that passes only in waits; the functions `meanwhile` are called during them, one for each wait.
 
     waits: how long each wait was, in seconds.
     """
@@ -42,7 +42,7 @@ def spans(batches: Iterable[ChangeBatch]) -> list[tuple[int, int]]:
 
 
 def asked(server: SharingServer) -> list[str]:
-    """What the server was asked since it was last reset: the last part of each path; `file` for a file."""
+    """The requests since the last reset: the last part of each path; `file` for a file."""
     found = ["file" if request.is_file else request.path.rpartition("/")[2] for request in server.requests]
     server.reset_requests()
     return found

@@ -1,4 +1,4 @@
-"""What a poller pulls, when it asks, and what it costs."""
+"""Batches of a poller, the times of its polls, and their requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from delta_sharing_client.table.shared_table import SharedTable
 
 
 class TestPull:
-    def test_in_batches_of_some_versions(self, shared: SharedTable, server: SharingServer) -> None:
+    def test_a_batch_has_at_most_max_versions(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version=2, max_versions=3)
         batches = [batch for batch in (poller.pull() for _ in range(4)) if batch is not None]
         assert spans(batches) == [(2, 4), (5, 7), (8, 9)]
@@ -34,7 +34,7 @@ class TestPull:
         batches[0].commit()
         assert poller.committed_version == 7
 
-    def test_costs_one_request_where_there_is_nothing(self, shared: SharedTable, server: SharingServer) -> None:
+    def test_a_poll_without_a_new_version_is_one_request(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version="latest")
         for _ in range(3):
             assert poller.pull() is None
@@ -54,11 +54,9 @@ class TestPull:
         assert ids(batch) == [10, 11, 12]
         assert asked(server) == ["file"] * 3
 
-    def test_a_table_that_moves_between_the_poll_and_the_query(
-        self, shared: SharedTable, table: ChangeTable
-    ) -> None:
+    def test_a_version_after_the_poll_is_in_the_next_batch(self, shared: SharedTable, table: ChangeTable) -> None:
         poller = shared.poll_changes(starting_version=0, max_versions=5)
-        first = poller.pull()  # which asked for the latest version
+        first = poller.pull()  # with a request for the latest version
         assert first is not None
         table.commit(table.add("f10", rows(10)))
         second = poller.pull()
@@ -69,12 +67,14 @@ class TestPull:
         assert spans([first, second, third]) == [(0, 4), (5, 9), (10, 11)]
         assert [n for batch in (first, second, third) for n in ids(batch)] == list(range(12))
 
-    def test_asks_for_the_version_once_for_many_batches(self, shared: SharedTable, server: SharingServer) -> None:
+    def test_one_poll_serves_many_batches(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version=0, max_versions=4)
         assert spans(filter(None, (poller.pull() for _ in range(3)))) == [(0, 3), (4, 7), (8, 9)]
         assert asked(server) == ["version", "changes", "changes", "changes"]
 
-    def test_versions_without_changes_are_passed_on(self, shared: SharedTable, table: ChangeTable) -> None:
+    def test_versions_without_changes_are_in_a_batch_without_rows(
+        self, shared: SharedTable, table: ChangeTable
+    ) -> None:
         table.commit(table.remove("f1", data_change=False), table.add("f1b", rows(1), data_change=False))
         batch = shared.poll_changes(starting_version=10).pull()
         assert batch is not None
@@ -83,7 +83,7 @@ class TestPull:
         assert list(batch.to_pandas().columns) == batch.schema.names
         assert batch.schema == batch.to_arrow().schema
 
-    def test_in_every_form(self, shared: SharedTable) -> None:
+    def test_a_batch_loads_in_every_form(self, shared: SharedTable) -> None:
         import duckdb
 
         batch = shared.poll_changes(starting_version=8, columns=["id"], commit_timestamp="timestamp").pull()
@@ -100,7 +100,9 @@ class TestPull:
 
 
 class TestStart:
-    def test_from_the_snapshot(self, shared: SharedTable, server: SharingServer, table: ChangeTable) -> None:
+    def test_starts_with_the_snapshot(
+        self, shared: SharedTable, server: SharingServer, table: ChangeTable
+    ) -> None:
         table.commit(table.remove("f3"))
         poller = shared.poll_changes(starting_version="snapshot")
         batch = poller.pull()
@@ -117,7 +119,7 @@ class TestStart:
         assert (following.is_snapshot, change_rows(following.to_arrow())) == (False, [(11, "insert", 11)])
 
     @pytest.mark.parametrize("vectors", [False, True])
-    def test_from_the_snapshot_every_row_is_as_the_table_has_it(
+    def test_snapshot_rows_are_those_of_the_table(
         self, tmp_path: Path, share: Callable[..., SharedTable], vectors: bool
     ) -> None:
         features = ["deletionVectors"] if vectors else []
@@ -133,7 +135,7 @@ class TestStart:
         assert batch.to_arrow().select(["id", "s", "p"]).equals(shared.scan().to_arrow())
         assert batch.count() == (3 if vectors else 4)
 
-    def test_from_the_latest_version(self, shared: SharedTable, table: ChangeTable) -> None:
+    def test_starts_after_the_latest_version(self, shared: SharedTable, table: ChangeTable) -> None:
         poller = shared.poll_changes(starting_version="latest")
         assert poller.pull() is None
         table.commit(table.add("g", rows(10)))
@@ -141,7 +143,7 @@ class TestStart:
         assert batch is not None
         assert change_rows(batch.to_arrow()) == [(10, "insert", 10)]
 
-    def test_from_a_time(self, shared: SharedTable, table: ChangeTable) -> None:
+    def test_starts_at_a_time(self, shared: SharedTable, table: ChangeTable) -> None:
         moment = datetime.fromtimestamp(table.time(6) / 1000, UTC) + timedelta(minutes=1)
         batch = shared.poll_changes(starting_timestamp=moment).pull()
         assert batch is not None
@@ -149,7 +151,7 @@ class TestStart:
         with pytest.raises(BadRequestError, match="older"):
             shared.poll_changes(starting_timestamp=moment + timedelta(days=9)).pull()
 
-    def test_from_the_next_version(self, shared: SharedTable) -> None:
+    def test_starts_at_the_next_version(self, shared: SharedTable) -> None:
         assert shared.poll_changes(starting_version=10).pull() is None
         with pytest.raises(
             FutureVersionError,
@@ -159,11 +161,11 @@ class TestStart:
         assert isinstance(caught.value, ValueError)
         assert (caught.value.version, caught.value.latest) == (11, 9)
 
-    def test_from_nowhere(self, shared: SharedTable) -> None:
+    def test_without_a_start_raises(self, shared: SharedTable) -> None:
         with pytest.raises(ValueError, match="the poller has no start: give starting_version"):
             shared.poll_changes().pull()
 
-    def test_of_a_table_without_history(self, table: ChangeTable, share: Callable[..., SharedTable]) -> None:
+    def test_a_table_without_history_raises(self, table: ChangeTable, share: Callable[..., SharedTable]) -> None:
         for start in (0, "snapshot"):
             with pytest.raises(BadRequestError, match="history is not shared"):
                 share(table.root, history=False).poll_changes(starting_version=start).pull()  # type: ignore[arg-type]
@@ -182,13 +184,13 @@ class TestStart:
             ({"commit_timestamp": "x"}, ValueError, "'long' or 'timestamp'"),
         ],
     )
-    def test_arguments_that_make_no_sense(
+    def test_invalid_arguments_raise(
         self, shared: SharedTable, arguments: dict[str, Any], error: type[Exception], word: str
     ) -> None:
         with pytest.raises(error, match=word):
             shared.poll_changes(**arguments)
 
-    def test_no_more_often_than_servers_allow(self) -> None:
+    def test_an_interval_below_the_minimum_raises(self) -> None:
         profile = {"shareCredentialsVersion": 1, "endpoint": "https://sharing.invalid", "bearerToken": "t"}
         with ds.SharingClient(profile) as client:
             table = client.table("s.s.t")
@@ -198,7 +200,7 @@ class TestStart:
 
 
 class TestIteration:
-    def test_waits_between_questions(self, shared: SharedTable, server: SharingServer, table: ChangeTable) -> None:
+    def test_waits_between_polls(self, shared: SharedTable, server: SharingServer, table: ChangeTable) -> None:
         def grow() -> None:
             table.commit(table.add(f"f{table.version + 1}", rows(table.version + 1)))
 
@@ -235,7 +237,7 @@ class TestIteration:
             assert list(poller) == []
         assert poller.pull() is None
 
-    def test_stop_ends_a_question_that_is_not_answered(self, faults: FaultServer) -> None:
+    def test_stop_ends_a_request_without_an_answer(self, faults: FaultServer) -> None:
         faults.on("GET", "*", Reply(delay=FOREVER))
         with ds.SharingClient(faults.profile, options=TransportOptions(read_timeout=NEVER)) as client:
             poller = client.table("s.s.t").poll_changes(starting_version="latest")
@@ -243,7 +245,7 @@ class TestIteration:
                 assert list(poller) == []
             faults.stopping.set()
 
-    def test_stop_from_within(self, shared: SharedTable, tmp_path: Path) -> None:
+    def test_stop_inside_the_loop_ends_it(self, shared: SharedTable, tmp_path: Path) -> None:
         poller = shared.poll_changes(tmp_path / "c", starting_version=0, max_versions=2)
         seen = []
         for batch in poller:
@@ -253,7 +255,7 @@ class TestIteration:
         assert spans(seen) == [(0, 1)]
         assert poller.committed_version == 1
 
-    def test_goes_on_after_an_error(self, faults: FaultServer) -> None:
+    def test_continues_after_an_error(self, faults: FaultServer) -> None:
         faults.on("GET", "*", Reply(status=503), Reply(headers={"Delta-Table-Version": "3"}))
         options = TransportOptions(api_attempts=1)
         with ds.SharingClient(faults.profile, options=options) as client:
@@ -266,7 +268,7 @@ class TestIteration:
             assert clock.waits == [30.0, 30.0]
             assert repr(poller) == "ChangePoller('s.s.t', next version 4)"
 
-    def test_what_it_says_of_itself(self, shared: SharedTable) -> None:
+    def test_representations(self, shared: SharedTable) -> None:
         poller = shared.poll_changes(starting_version=3)
         assert repr(poller) == "ChangePoller('s.s.t', not started)"
         poller.pull()
@@ -286,7 +288,7 @@ class TestSchema:
         return table
 
     @pytest.mark.parametrize("size", [1, 2, 3, 100])
-    def test_rows_before_a_change_come_first(
+    def test_rows_before_a_schema_change_are_read_first(
         self, evolving: ChangeTable, share: Callable[..., SharedTable], size: int
     ) -> None:
         poller = share(evolving.root).poll_changes(starting_version=0, max_versions=size, clock=FakeClock())
@@ -298,7 +300,9 @@ class TestSchema:
         assert (caught.value.version, caught.value.columns) == (3, ("s",))
 
     @pytest.mark.parametrize("size", [1, 2, 3, 100])
-    def test_followed(self, evolving: ChangeTable, share: Callable[..., SharedTable], size: int) -> None:
+    def test_schema_changes_are_followed(
+        self, evolving: ChangeTable, share: Callable[..., SharedTable], size: int
+    ) -> None:
         shared = share(evolving.root)
         poller = shared.poll_changes(
             starting_version=0, max_versions=size, schema_changes="follow", clock=FakeClock()
@@ -309,11 +313,15 @@ class TestSchema:
         assert str(batches[0].schema.field("s").type) == "string"
         assert str(batches[-1].schema.field("s").type) == "binary"
 
-    def test_of_columns_that_are_not_read(self, evolving: ChangeTable, share: Callable[..., SharedTable]) -> None:
+    def test_changes_of_columns_that_are_not_read_have_no_effect(
+        self, evolving: ChangeTable, share: Callable[..., SharedTable]
+    ) -> None:
         poller = share(evolving.root).poll_changes(starting_version=0, columns=["ID"], clock=FakeClock())
         assert [ids(batch) for batch in poller] == [[0, 2, 4]]
 
-    def test_is_remembered(self, evolving: ChangeTable, share: Callable[..., SharedTable], tmp_path: Path) -> None:
+    def test_columns_are_stored_in_the_checkpoint(
+        self, evolving: ChangeTable, share: Callable[..., SharedTable], tmp_path: Path
+    ) -> None:
         shared = share(evolving.root)
         with shared.poll_changes(tmp_path / "c", starting_version=0) as poller:
             batch = poller.pull()

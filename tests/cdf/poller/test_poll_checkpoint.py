@@ -1,4 +1,4 @@
-"""What a poller keeps: the same batches again after a crash, one poller at a time, nothing lost in silence."""
+"""Checkpoint of a poller: the same batches after a crash, one poller at a time, an error for lost changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def previous(path: Path) -> Path:
 
 
 class TestRestart:
-    def test_goes_on_after_what_was_committed(self, shared: SharedTable, path: Path) -> None:
+    def test_continues_after_the_committed_version(self, shared: SharedTable, path: Path) -> None:
         with shared.poll_changes(path, starting_version=0, max_versions=3) as poller:
             for batch in poller:
                 batch.commit()
@@ -42,10 +42,10 @@ class TestRestart:
             assert spans(poller) == [(6, 8), (9, 9)]
             assert poller.committed_version == 5
 
-    def test_gives_the_same_batches_again(
+    def test_repeats_the_same_batches(
         self, shared: SharedTable, path: Path, table: ChangeTable, server: SharingServer
     ) -> None:
-        """The table grew meanwhile, and the poller is asked for other sizes: the batches are those they were."""
+        """The table has grown and the options have other sizes: the batches are the same."""
         with shared.poll_changes(path, starting_version=1, max_versions=4) as poller:
             first, second = poller.pull(), poller.pull()
             assert first is not None
@@ -63,7 +63,7 @@ class TestRestart:
         with shared.poll_changes(path, clock=FakeClock()) as poller:
             assert spans(poller) == [(9, 10)]
 
-    def test_gives_the_same_snapshot_again(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
+    def test_repeats_the_same_snapshot(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
         for grown in range(2):
             with shared.poll_changes(path, starting_version="snapshot") as poller:
                 batch = poller.pull()
@@ -78,7 +78,7 @@ class TestRestart:
         assert [batch.is_snapshot for batch in batches] == [True, False]
         assert spans(batches) == [(9, 9), (10, 11)]
 
-    def test_remembers_where_latest_was(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
+    def test_stores_the_version_of_latest(self, shared: SharedTable, path: Path, table: ChangeTable) -> None:
         with shared.poll_changes(path, starting_version="latest") as poller:
             assert poller.pull() is None
         table.commit(table.add("g", rows(10)))
@@ -87,7 +87,7 @@ class TestRestart:
             assert batch is not None
             assert spans([batch]) == [(10, 10)]
 
-    def test_a_batch_is_written_down_before_it_is_handed_out(self, shared: SharedTable, path: Path) -> None:
+    def test_a_batch_is_recorded_before_it_is_returned(self, shared: SharedTable, path: Path) -> None:
         with shared.poll_changes(path, starting_version=0, max_versions=2) as poller:
             batch = poller.pull()
             position = CheckpointFile(path).load("s.s.t")
@@ -101,7 +101,7 @@ class TestRestart:
             assert position is not None
             assert (position.pending, position.next_version, position.committed) == ((), 2, 1)
 
-    def test_a_commit_after_the_poller_was_closed(self, shared: SharedTable, path: Path) -> None:
+    def test_a_commit_after_close_raises(self, shared: SharedTable, path: Path) -> None:
         with shared.poll_changes(path, starting_version=0) as poller:
             batch = poller.pull()
         assert batch is not None
@@ -122,7 +122,7 @@ class TestFile:
         return path
 
     @pytest.mark.parametrize("damage", [b"", b"x", None])
-    def test_damaged_it_falls_back_to_the_previous_generation(
+    def test_a_damaged_file_is_replaced_by_the_previous_generation(
         self, shared: SharedTable, kept: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
     ) -> None:
         data = kept.read_bytes()
@@ -139,7 +139,7 @@ class TestFile:
         assert CheckpointFile(kept).load("s.s.t") is not None
 
     @pytest.mark.parametrize("gone", [False, True])
-    def test_damaged_both_it_is_an_error(self, shared: SharedTable, kept: Path, gone: bool) -> None:
+    def test_two_damaged_generations_raise(self, shared: SharedTable, kept: Path, gone: bool) -> None:
         kept.write_bytes(b"\0" * 100)
         previous(kept).unlink() if gone else previous(kept).write_bytes(b"")
         poller = shared.poll_changes(kept, starting_version="snapshot")
@@ -147,30 +147,32 @@ class TestFile:
             poller.pull()
         assert caught.value.path == str(kept)
 
-    def test_a_directory_is_none(self, shared: SharedTable, tmp_path: Path) -> None:
+    def test_a_directory_raises(self, shared: SharedTable, tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match="it is a directory; name a file in it"):
             shared.poll_changes(tmp_path, starting_version=0).pull()
 
-    def test_deleted_it_starts_over(self, shared: SharedTable, kept: Path) -> None:
+    def test_a_deleted_file_starts_over(self, shared: SharedTable, kept: Path) -> None:
         kept.unlink()
         with shared.poll_changes(kept, starting_version=7) as poller:
             batch = poller.pull()
             assert batch is not None
             assert spans([batch]) == [(7, 9)]
 
-    def test_of_another_table(self, kept: Path, share: Callable[..., SharedTable], table: ChangeTable) -> None:
+    def test_the_checkpoint_of_another_table_raises(
+        self, kept: Path, share: Callable[..., SharedTable], table: ChangeTable
+    ) -> None:
         file = CheckpointFile(kept)
         with pytest.raises(CheckpointError, match=r"it is for table s\.s\.t, not for a\.b\.c"):
             file.load("a.b.c")
 
-    def test_where_nothing_can_be_written(self, shared: SharedTable, tmp_path: Path) -> None:
+    def test_a_folder_that_cannot_be_written_raises(self, shared: SharedTable, tmp_path: Path) -> None:
         blocked = tmp_path / "file"
         blocked.write_bytes(b"")
         with pytest.raises(CheckpointError, match="cannot be used"):
             shared.poll_changes(blocked / "c", starting_version=0).pull()
 
-    def test_a_disk_that_is_full(self, shared: SharedTable, path: Path) -> None:
-        """What cannot be written down is not handed out, and not taken for committed."""
+    def test_a_full_disk_raises(self, shared: SharedTable, path: Path) -> None:
+        """A batch that cannot be recorded is neither returned nor committed."""
         with shared.poll_changes(path, starting_version=0, max_versions=2) as poller:
             batch = poller.pull()
             assert batch is not None
@@ -182,7 +184,7 @@ class TestFile:
             with pytest.raises(CheckpointError):
                 poller.pull()
 
-    def test_keeps_all_of_a_position(self, path: Path) -> None:
+    def test_a_position_round_trips(self, path: Path) -> None:
         position = Position(
             table="s.s.t",
             next_version=9,
@@ -200,7 +202,7 @@ class TestFile:
         assert sorted(item.name for item in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
         file.close()
 
-    def test_every_bit_counts(self, path: Path) -> None:
+    def test_a_flip_of_any_bit_is_detected(self, path: Path) -> None:
         file = CheckpointFile(path)
         file.lock()
         file.save(Position(table="s.s.t", next_version=9))
@@ -222,7 +224,7 @@ class TestLock:
         assert second.pull() is not None
         second.close()
 
-    def test_of_another_process(self, shared: SharedTable, path: Path) -> None:
+    def test_a_poller_of_another_process_holds_the_lock(self, shared: SharedTable, path: Path) -> None:
         context = multiprocessing.get_context("spawn")
         locked, done = context.Event(), context.Event()
         process = context.Process(target=_hold, args=(str(path), locked, done))
@@ -237,7 +239,7 @@ class TestLock:
         with shared.poll_changes(path, starting_version=0) as poller:
             assert poller.pull() is not None
 
-    def test_is_given_up_by_a_poller_that_is_forgotten(self, shared: SharedTable, path: Path) -> None:
+    def test_a_poller_without_references_releases_the_lock(self, shared: SharedTable, path: Path) -> None:
         assert shared.poll_changes(path, starting_version=0).pull() is not None
         import gc
 
@@ -263,7 +265,7 @@ def clean_up(table: ChangeTable) -> None:
 
 
 class TestGone:
-    """Changes that cannot be had any more raise, and say how to start over."""
+    """Changes that are no longer available raise an error that describes how to start over."""
 
     @pytest.fixture
     def behind(self, shared: SharedTable, path: Path, table: ChangeTable) -> Path:
@@ -276,7 +278,7 @@ class TestGone:
             table.commit(table.add(f"f{version}", rows(version)))
         return path
 
-    def test_versions_that_were_cleaned_up(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
+    def test_removed_versions_raise(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
         clean_up(table)
         with shared.poll_changes(behind) as poller, pytest.raises(ChangesGoneError) as caught:
             poller.pull()
@@ -288,7 +290,7 @@ class TestGone:
             assert batch is not None
             assert len(ids(batch)) == 13
 
-    def test_files_that_were_vacuumed(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
+    def test_vacuumed_files_raise(self, shared: SharedTable, behind: Path, table: ChangeTable) -> None:
         (table.root / "f5").unlink()
         with shared.poll_changes(behind) as poller:
             batch = poller.pull()
@@ -300,7 +302,7 @@ class TestGone:
             with pytest.raises(ChangesGoneError):
                 batch.to_polars()
 
-    def test_versions_that_were_cleaned_up_before_they_were_read(
+    def test_versions_removed_before_their_files_are_read_raise(
         self,
         shared: SharedTable,
         behind: Path,
@@ -308,7 +310,7 @@ class TestGone:
         share: Callable[..., SharedTable],
         wall_clock: WallClock,
     ) -> None:
-        """The URLs have expired, and the server cannot tell the files again."""
+        """The URLs have expired, and the server cannot list the files again."""
         short = share(table.root, url_lifetime=timedelta(minutes=1))
         with short.poll_changes(behind) as poller:
             batch = poller.pull()
@@ -319,7 +321,7 @@ class TestGone:
                 batch.to_pandas()
 
     @pytest.mark.parametrize("versions", [2, 6, 20])
-    def test_a_table_that_was_made_anew(
+    def test_a_replaced_table_raises(
         self, shared: SharedTable, behind: Path, table: ChangeTable, versions: int
     ) -> None:
         """Whether the new one has as many versions or not."""
@@ -332,7 +334,7 @@ class TestGone:
         assert (caught.value.expected, caught.value.actual) == ("table-id", "another-id")
         assert "delete the checkpoint" in str(caught.value)
 
-    def test_a_table_that_was_made_anew_within_its_log(
+    def test_a_table_replaced_within_its_log_raises(
         self, shared: SharedTable, behind: Path, table: ChangeTable
     ) -> None:
         table.commit(table.metadata(COLUMNS, table_id="another-id"))
@@ -343,7 +345,7 @@ class TestGone:
             poller.pull()
         assert caught.value.version == 13
 
-    def test_a_table_whose_last_versions_are_gone(
+    def test_a_table_with_fewer_versions_raises(
         self, shared: SharedTable, behind: Path, table: ChangeTable
     ) -> None:
         for version in range(2, 13):

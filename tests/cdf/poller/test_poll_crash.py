@@ -31,10 +31,10 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("point", range(12))
-def test_at_every_write(
+def test_a_crash_at_every_write_repeats_or_continues(
     shared: SharedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int, written: bool
 ) -> None:
-    """Before a file takes its place or right after that: what comes then is what would have come."""
+    """Before or after a file is replaced: the next batches are the same as without the crash."""
     count = 0
     real = checkpoint.replace_file
 

@@ -55,8 +55,8 @@ def other(table: ChangeTable, server: SharingServer, **options: Any) -> SharingS
 
 
 @pytest.mark.parametrize("start", [0, "snapshot"])
-def test_a_batch_that_comes_again_is_listed_in_its_format(table: ChangeTable, path: Path, start: Any) -> None:
-    """Its rows come in the same order, whatever order the ids have in another format."""
+def test_a_repeated_batch_is_listed_in_its_format(table: ChangeTable, path: Path, start: Any) -> None:
+    """Its rows are in the same order, although the ids have another order in the other format."""
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True) as server:
         before = listed(pull(server, path, start))
     table.commit(table.protocol(["deletionVectors"]), table.add("f5", rows(50, 51), vector=table.vector(0)))
@@ -70,7 +70,7 @@ def test_a_batch_that_comes_again_is_listed_in_its_format(table: ChangeTable, pa
     assert (position.pending, position.committed) == ((), 2)
 
 
-def test_a_format_that_is_not_to_be_had_any_more(table: ChangeTable, path: Path) -> None:
+def test_a_format_that_is_no_longer_available(table: ChangeTable, path: Path) -> None:
     """The rows are the same in the other one."""
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
         pull(server, path, 0)
@@ -83,7 +83,7 @@ def test_a_format_that_is_not_to_be_had_any_more(table: ChangeTable, path: Path)
 
 
 @pytest.mark.parametrize("start", [0, "snapshot"])
-def test_a_checkpoint_of_the_first_releases_goes_on(table: ChangeTable, path: Path, start: Any) -> None:
+def test_a_checkpoint_of_the_first_releases_continues(table: ChangeTable, path: Path, start: Any) -> None:
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True) as server:
         pull(server, path, start)
         fields = json.loads(path.read_bytes().split(b"\n")[1])

@@ -17,7 +17,7 @@ from waiting import HANG, wait_until_asleep
 
 from delta_sharing_client.server import SharingServer
 
-#: Takes batches until none is left, writing down each before it commits it; killed meanwhile, at any point.
+#: Pulls batches until none is left, and records each before the commit; killed at any point.
 WORKER = """
 import json, os, sys
 import delta_sharing_client as ds
@@ -103,7 +103,7 @@ def test_a_signal_ends_a_wait_at_once(tmp_path: Path, how: str, sent: int, statu
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(tmp_path: Path) -> None:
+def test_every_change_is_read_by_a_poller_that_is_killed(tmp_path: Path) -> None:
     chance = random.Random(20240131)
     table = ChangeTable(tmp_path / "t")
     for version in range(3):
