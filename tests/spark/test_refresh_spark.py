@@ -266,7 +266,7 @@ def test_a_plan_that_is_too_large_without_urls_raises(
 ) -> None:
     monkeypatch.setattr(plans, "MAX_PLAN", 10)
     with pytest.raises(
-        SparkError, match=r"the 12 files make a plan of .* bytes, and Spark accepts 10: read fewer"
+        SparkError, match=r"12 files make a plan of .* bytes, and Spark accepts 10: read fewer"
     ):
         encoded(client)
     with pytest.raises(SparkError, match="turn executorCredentials on"):
