@@ -10,11 +10,10 @@ from functools import partial
 from delta_sharing_client.cdf.checkpoint import BatchRange, Position, SchemaMark
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, ChangesPlan
-from delta_sharing_client.cdf.table_history import changed_schema
+from delta_sharing_client.cdf.table_history import breaking_changes, changed_schema
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, TableReplacedError
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.model.schema_evolution import column_changes
 from delta_sharing_client.rest.client import RestClient
 
 
@@ -90,12 +89,8 @@ class BatchPlanner:
         """Raise if the columns differ from those of the previous batch by more than new ones."""
         after = plan.history.metadata[0]
         known = Metadata(id=after.id, schema_string=before.schema_string)
-        names = None if self.options.columns is None else {name.lower() for name in self.options.columns}
-        broken = [
-            item
-            for item in column_changes(known, after, (before.mapping, plan.history.modes[0]))
-            if not item.additive and (names is None or item.top.lower() in names)
-        ]
+        modes = (before.mapping, plan.history.modes[0])
+        broken = breaking_changes(known, after, modes, self.options.columns)
         if broken:
             raise changed_schema(
                 f"table {self.table.full_name}",

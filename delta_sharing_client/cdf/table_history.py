@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from delta_sharing_client.errors import SchemaChangedError, TableReplacedError
@@ -30,12 +31,7 @@ class TableHistory:
 
     @classmethod
     def of(cls, answer: Answer[Any, Any], ending_version: int | None, what: str) -> TableHistory:
-        """Return the history in an answer.
-
-        Args:
-            answer: the answer.
-            ending_version: the last requested version, which the server may exceed.
-            what: the table, for messages.
+        """Return the history in an answer; the server may exceed `ending_version`, the last requested version.
 
         Raises:
             UnsupportedTableError: a version of the range needs something that this release cannot read.
@@ -73,73 +69,58 @@ class TableHistory:
     def modes(self) -> tuple[MappingMode, ...]:
         """The column mapping in force with each metadata."""
         mapped = any(protocol.maps_columns for protocol in self.protocols)
-        asked = [mapping_mode(item.configuration) for item in self.metadata]
-        if not mapped and (len(asked) == 1 or asked[0] != "none"):
+        configured = [mapping_mode(item.configuration) for item in self.metadata]
+        if not mapped and (len(configured) == 1 or configured[0] != "none"):
             # Mapping that is enabled in the range counts, even if the server sends no protocol but the first.
-            return tuple("none" for _ in asked)
-        return tuple(asked)
-
-    def changes(self) -> Iterator[tuple[Metadata, tuple[ColumnChange, ...]]]:
-        """Yield each metadata that changed the columns, and the changes."""
-        modes = self.modes
-        for number in range(1, len(self.metadata)):
-            before, after = self.metadata[number - 1 : number + 1]
-            changed = column_changes(before, after, (modes[number - 1], modes[number]))
-            if changed:
-                yield after, changed
+            return tuple("none" for _ in configured)
+        return tuple(configured)
 
     def check(self, columns: Iterable[str] | None, what: str) -> None:
-        """Check that one schema fits the rows of the whole range.
-
-        Args:
-            columns: the columns that are read; None for all.
-            what: the table, for messages.
+        """Check that one schema fits the rows of the whole range, of these columns if any are given.
 
         Raises:
             SchemaChangedError: it does not fit.
             TableReplacedError: the table was replaced within the range.
             ColumnError: a requested column is not in the table at the end of the range.
         """
-        names = None if columns is None else set(project(self.last.schema, columns).names)
-        self._check_identity(what)
-        for metadata, changed in self.changes():
-            broken = [item for item in changed if not item.additive and (names is None or item.top in names)]
-            if broken:
-                raise changed_schema(what, metadata.version, broken)
-
-    def _check_identity(self, what: str) -> None:
-        modes = self.modes
-        for number, item in enumerate(self.metadata[1:], 1):
-            if item.id != self.metadata[0].id:
+        names = None if columns is None else project(self.last.schema, columns).names
+        steps = zip(pairwise(self.metadata), pairwise(self.modes), strict=True)
+        for (before, after), modes in steps:
+            if after.id != before.id:
                 raise TableReplacedError(
-                    f"{what}: {_at(item.version)} it was replaced by another table (its id changed); "
+                    f"{what}: {_at(after.version)} it was replaced by another table (its id changed); "
                     "read the changes from that version on",
-                    version=item.version,
-                    expected=self.metadata[0].id,
-                    actual=item.id,
+                    version=after.version,
+                    expected=before.id,
+                    actual=after.id,
                 )
-            if modes[number - 1] != "none" and modes[number] != modes[number - 1]:
+            if modes[0] not in ("none", modes[1]):
                 raise SchemaChangedError(
-                    f"{what}: {_at(item.version)} its column mapping changed from {modes[number - 1]!r} to "
-                    f"{modes[number]!r}; {_ADVICE}",
-                    version=item.version,
+                    f"{what}: {_at(after.version)} its column mapping changed from {modes[0]!r} to {modes[1]!r}; "
+                    f"{_ADVICE}",
+                    version=after.version,
                 )
+            broken = breaking_changes(before, after, modes, names)
+            if broken:
+                raise changed_schema(what, after.version, broken)
 
 
 _ADVICE = "read the changes before that version, and those from it on, one by one"
 
 
+def breaking_changes(
+    before: Metadata, after: Metadata, modes: tuple[MappingMode, MappingMode], columns: Iterable[str] | None
+) -> list[ColumnChange]:
+    """Return the changes because of which one schema does not fit two versions, of all columns or of some."""
+    names = None if columns is None else {name.lower() for name in columns}
+    changes = column_changes(before, after, modes)
+    return [item for item in changes if not item.additive and (names is None or item.top.lower() in names)]
+
+
 def changed_schema(
     what: str, version: int | None, changed: Sequence[ColumnChange], *, advice: str = _ADVICE
 ) -> SchemaChangedError:
-    """Return the error for columns that were renamed or dropped, or changed their type.
-
-    Args:
-        what: the table.
-        version: the version with the changes, if known.
-        changed: the changes.
-        advice: what to do, other than to leave the column out.
-    """
+    """Return the error for columns that a version renamed, dropped or retyped; `advice` is the remedy."""
     changes = "; ".join(map(str, changed))
     return SchemaChangedError(
         f"{what}: {_at(version)} {changes}; {advice}, or leave the column out with columns=[...]",
