@@ -165,7 +165,7 @@ class TestAnswers:
         assert change_rows(shared.changes(0).to_arrow()) == [(1, "insert", 2)]
 
     @pytest.mark.parametrize(
-        ("version", "word"), [(None, "the file f without its version"), (1, "names the file f of version 1")]
+        ("version", "word"), [(None, "the file f without its version"), (1, "contain the file f of version 1")]
     )
     def test_invalid_versions_raise(self, feed: Feed, shared: SharedTable, version: int | None, word: str) -> None:
         feed.lines = [feed.file("add", "f", version, rows(1))]
