@@ -36,7 +36,7 @@ from delta_sharing_client.spark.session import (
     spark_version,
     worker_python,
 )
-from delta_sharing_client.spark.spark_schema import asked_columns, spark_schema
+from delta_sharing_client.spark.spark_schema import requested_columns, spark_schema
 from delta_sharing_client.spark.stream_table import describe_stream
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def plan(
     with RestClient(options.profile, options.transport) as rest:
         planned = _plan(rest, options, pinned)
         spec = planned.spec
-        names = asked_columns(schema, spec.output, options.variant)
+        names = requested_columns(schema, spec.output, options.variant)
         output = project(spec.output, names)
         filtered = columns_of(spec.predicate) if spec.predicate is not None else ()
         extra = dict.fromkeys(column for column in filtered if column not in output.fields)

@@ -59,9 +59,9 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
     """
 
     def __init__(
-        self, asked: dict[str, str], pinned: int | None, schema: Any, cores: int | None, archive: bytes
+        self, given: dict[str, str], pinned: int | None, schema: Any, cores: int | None, archive: bytes
     ) -> None:
-        self.asked = asked
+        self.given = given
         self.pinned = pinned
         self.schema = schema
         self.cores = cores
@@ -76,7 +76,7 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         """The query, opened on first use."""
         if self.opened is None:
             stream = package_module("spark.stream", self.archive)
-            self.opened = stream.TableStream(self.asked, self.pinned, self.schema, self.cores)
+            self.opened = stream.TableStream(self.given, self.pinned, self.schema, self.cores)
         return self.opened
 
     @_without_traceback
@@ -137,7 +137,7 @@ class SharedTableSource(DataSource):
     archive: bytes = b""
 
     def __init__(self, options: Any) -> None:
-        self.asked: dict[str, str] = {name.lower(): str(value) for name, value in options.items()}
+        self.given: dict[str, str] = {name.lower(): str(value) for name, value in options.items()}
         self.pinned: int | None = None
 
     @classmethod
@@ -150,19 +150,19 @@ class SharedTableSource(DataSource):
         """Return the columns that the options select."""
         from pyspark.sql.types import StructType
 
-        fields, self.pinned = package_module("spark.data_source").describe(self.asked)
+        fields, self.pinned = package_module("spark.data_source").describe(self.given)
         return StructType.fromJson(fields)
 
     @_without_traceback
     def reader(self, schema: Any) -> Any:
         """Plan a batch query."""
-        asked, self.asked = self.asked, {}
-        return SharedTableReader(*package_module("spark.data_source").plan(asked, self.pinned, schema, self.cores))
+        given, self.given = self.given, {}
+        return SharedTableReader(*package_module("spark.data_source").plan(given, self.pinned, schema, self.cores))
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802
         """Begin a streaming query."""
-        asked, self.asked = self.asked, {}
-        return SharedTableStreamReader(asked, self.pinned, schema, self.cores, self.archive)
+        given, self.given = self.given, {}
+        return SharedTableStreamReader(given, self.pinned, schema, self.cores, self.archive)
 
 
 def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:

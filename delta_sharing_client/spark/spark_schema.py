@@ -51,13 +51,13 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def asked_columns(asked: SparkStruct, schema: StructType, variant: VariantForm) -> tuple[str, ...]:
+def requested_columns(given: SparkStruct, schema: StructType, variant: VariantForm) -> tuple[str, ...]:
     """Return the names of the table's columns that a user's ``.schema(...)`` selects.
 
     Raises:
         ColumnError: a column is missing in the table, has another type there, or is NOT NULL in the schema.
     """
-    wanted = parse_schema(asked.json())
+    wanted = parse_schema(given.json())
     if not wanted.fields:
         raise ColumnError("the schema given has no columns; name at least one")
     for field in wanted:

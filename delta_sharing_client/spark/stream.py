@@ -19,7 +19,7 @@ from delta_sharing_client.spark.listing_cache import ListingCache
 from delta_sharing_client.spark.partition_plan import encode_plan
 from delta_sharing_client.spark.schema_change_check import SchemaChangeCheck
 from delta_sharing_client.spark.schema_log import SchemaLog
-from delta_sharing_client.spark.spark_schema import asked_columns
+from delta_sharing_client.spark.spark_schema import requested_columns
 from delta_sharing_client.spark.stream_files import Listing
 from delta_sharing_client.spark.stream_offsets import BEFORE, Admission, Offset, StreamFile, count_until, pending
 from delta_sharing_client.spark.stream_table import StreamTable, open_stream
@@ -127,7 +127,7 @@ class TableStream:
         options = self._options
         info, log = open_stream(self._rest, options, self._pinned)
         table = StreamTable.of(options, info)
-        return table.narrowed(asked_columns(self._schema, table.spec.output, options.variant)), log
+        return table.narrowed(requested_columns(self._schema, table.spec.output, options.variant)), log
 
     @property
     def _table(self) -> StreamTable:

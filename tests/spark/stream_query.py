@@ -93,7 +93,7 @@ def flat(batches: list[list[Any]]) -> list[Any]:
     return [value for batch in batches for value in batch]
 
 
-def asked(server: SharingServer) -> list[str]:
+def requested(server: SharingServer) -> list[str]:
     """The requests since the last reset: the last part of each path; `file` for a file."""
     found = ["file" if request.is_file else request.path.rpartition("/")[2] for request in server.requests]
     server.reset_requests()

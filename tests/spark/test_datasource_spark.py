@@ -22,7 +22,7 @@ from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
 from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
-from delta_sharing_client.spark.spark_schema import asked_columns
+from delta_sharing_client.spark.spark_schema import requested_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -222,13 +222,13 @@ def test_the_error_for_a_wrong_token_is_short_and_without_it(source: SparkSessio
 def test_user_schemas_that_do_not_fit_the_table_raise(name: str, kind: Any, nullable: bool, message: str) -> None:
     from pyspark.sql.types import StructType
 
-    asked = {"type": "struct", "fields": [column(name, kind, nullable=nullable)]}
+    given = {"type": "struct", "fields": [column(name, kind, nullable=nullable)]}
     columns = [column("id", "long"), column("part", "integer")]
     if name == "many":
         columns.append(column("many", {"type": "array", "elementType": "long", "containsNull": True}))
     table = parse_schema(json.dumps({"type": "struct", "fields": columns}))
     with pytest.raises(ColumnError, match=message):
-        asked_columns(StructType.fromJson(asked), table, "struct")
+        requested_columns(StructType.fromJson(given), table, "struct")
 
 
 # -- options

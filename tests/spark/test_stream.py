@@ -143,8 +143,8 @@ def test_a_running_query_reads_new_changes(follower: Follower, table: ChangeTabl
             *((5, "delete", 2), (5, "insert", 2), (5, "insert", 20)),
         ]
     )
-    asked = [request.path.rpartition("/")[2] for request in follower.server.requests if not request.is_file]
-    assert asked.count("changes") <= 4  # one for each pull that found something
+    requests = [request.path.rpartition("/")[2] for request in follower.server.requests if not request.is_file]
+    assert requests.count("changes") <= 4  # one for each pull that found something
 
 
 def wait_for(query: StreamingQuery, rows_so_far: int) -> None:

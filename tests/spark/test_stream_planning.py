@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from stream_query import ALL, Query, asked, flat
+from stream_query import ALL, Query, flat, requested
 from waiting import WallClock, wait_until
 
 pytest.importorskip("pyspark")
@@ -197,42 +197,42 @@ def test_available_now_ends_at_the_version_of_its_start(server: SharingServer, t
 def test_a_batch_sends_one_listing_and_a_poll_one_request(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server)
     query.all()
-    asked(server)
+    requested(server)
     query.batch()
-    assert asked(server) == ["version"]
+    assert requested(server) == ["version"]
     table.commit(table.add("f5", rows(5)))
     table.commit(table.add("f6", rows(6)))
     assert query.ids() == [5, 6]
-    assert asked(server) == ["version", "query", "file", "file"]
+    assert requested(server) == ["version", "query", "file", "file"]
     query.batch()
-    assert asked(server) == ["version"]
+    assert requested(server) == ["version"]
 
 
 def test_one_listing_serves_many_batches(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server)
     query.stream.initial_offset()
-    asked(server)
+    requested(server)
     assert len(query.all(("ReadMaxFiles", 1))) == 5
-    assert asked(server).count("query") == 1
+    assert requested(server).count("query") == 1
     for version in range(5, 10):
         table.commit(table.add(f"f{version}", rows(version)))
     assert len(query.all(("ReadMaxFiles", 1))) == 5
-    assert asked(server).count("query") == 1
+    assert requested(server).count("query") == 1
     for version in range(10, 15):
         table.commit(table.add(f"f{version}", rows(version)))
     query.start(maxVersionsPerRpc=2)
     assert query.all() == [[10, 11, 12, 13, 14]]
-    assert asked(server).count("query") == 3
+    assert requested(server).count("query") == 3
 
 
 def test_polls_are_throttled(server: SharingServer, table: ChangeTable) -> None:
     query = Query(server, queryTableVersionIntervalSeconds=3600)
     query.all()
-    asked(server)
+    requested(server)
     table.commit(table.add("f5", rows(5)))
     for _ in range(5):
         assert query.batch() is None
-    assert asked(server) == []
+    assert requested(server) == []
 
 
 def test_urls_that_expire_between_batches_are_renewed(

@@ -105,9 +105,9 @@ class TestUrls:
         feed.good_from = 2
         changes = shared.changes(0).to_arrow()
         assert change_rows(changes) == [(i, "insert", i) for i in range(20)]
-        asked = feed.server.seen("/shares/s/schemas/s/tables/t/changes")
-        assert [request.query.get("endingVersion") for request in asked] == [None, "19"]
-        assert all(request.query["startingVersion"] == "0" for request in asked)
+        requests = feed.server.seen("/shares/s/schemas/s/tables/t/changes")
+        assert [request.query.get("endingVersion") for request in requests] == [None, "19"]
+        assert all(request.query["startingVersion"] == "0" for request in requests)
 
     def test_urls_of_a_missing_file_raise(self, feed: Feed, shared: SharedTable) -> None:
         feed.lines = [feed.file("add", "f", 0, rows(1))]

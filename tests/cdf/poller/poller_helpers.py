@@ -41,7 +41,7 @@ def spans(batches: Iterable[ChangeBatch]) -> list[tuple[int, int]]:
     return [(batch.first_version, batch.last_version) for batch in batches]
 
 
-def asked(server: SharingServer) -> list[str]:
+def requested(server: SharingServer) -> list[str]:
     """The requests since the last reset: the last part of each path; `file` for a file."""
     found = ["file" if request.is_file else request.path.rpartition("/")[2] for request in server.requests]
     server.reset_requests()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, column, rows
 from faults.server import FaultServer, Reply
-from poller_helpers import FakeClock, asked, ids, spans
+from poller_helpers import FakeClock, ids, requested, spans
 from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
 
 import delta_sharing_client as ds
@@ -38,21 +38,21 @@ class TestPull:
         poller = shared.poll_changes(starting_version="latest")
         for _ in range(3):
             assert poller.pull() is None
-            assert asked(server) == ["version"]
+            assert requested(server) == ["version"]
 
     def test_fetches_only_the_files_of_new_versions(
         self, shared: SharedTable, server: SharingServer, table: ChangeTable
     ) -> None:
         poller = shared.poll_changes(starting_version="latest")
         assert poller.pull() is None
-        asked(server)
+        requested(server)
         for version in range(10, 13):
             table.commit(table.add(f"f{version}", rows(version)))
         batch = poller.pull()
         assert batch is not None
-        assert asked(server) == ["version", "changes"]
+        assert requested(server) == ["version", "changes"]
         assert ids(batch) == [10, 11, 12]
-        assert asked(server) == ["file"] * 3
+        assert requested(server) == ["file"] * 3
 
     def test_a_version_after_the_poll_is_in_the_next_batch(self, shared: SharedTable, table: ChangeTable) -> None:
         poller = shared.poll_changes(starting_version=0, max_versions=5)
@@ -70,7 +70,7 @@ class TestPull:
     def test_one_poll_serves_many_batches(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version=0, max_versions=4)
         assert spans(filter(None, (poller.pull() for _ in range(3)))) == [(0, 3), (4, 7), (8, 9)]
-        assert asked(server) == ["version", "changes", "changes", "changes"]
+        assert requested(server) == ["version", "changes", "changes", "changes"]
 
     def test_versions_without_changes_are_in_a_batch_without_rows(
         self, shared: SharedTable, table: ChangeTable
@@ -107,7 +107,7 @@ class TestStart:
         poller = shared.poll_changes(starting_version="snapshot")
         batch = poller.pull()
         assert batch is not None
-        assert asked(server) == ["version", "query"]
+        assert requested(server) == ["version", "query"]
         assert (batch.is_snapshot, spans([batch])) == (True, [(10, 10)])
         snapshot = batch.to_arrow()
         assert sorted(change_rows(snapshot)) == [(10, "insert", i) for i in range(10) if i != 3]
@@ -208,7 +208,7 @@ class TestIteration:
         poller = shared.poll_changes(starting_version=8, clock=clock)
         assert [ids(batch) for batch in poller] == [[8, 9], [10], [11]]
         assert clock.waits == [30.0] * 5
-        assert asked(server).count("version") == 5
+        assert requested(server).count("version") == 5
 
     def test_does_not_wait_while_it_is_behind(self, shared: SharedTable) -> None:
         clock = FakeClock()

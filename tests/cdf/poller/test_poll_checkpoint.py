@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, rows
-from poller_helpers import FakeClock, asked, ids, spans
+from poller_helpers import FakeClock, ids, requested, spans
 from waiting import HANG, WallClock
 
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
@@ -53,7 +53,7 @@ class TestRestart:
             before = [change_rows(first.to_arrow(), "id", "s"), change_rows(second.to_arrow(), "id", "s")]
             poller_id = first.poller_id
         table.commit(table.add("g", rows(10)))
-        asked(server)
+        requested(server)
         with shared.poll_changes(path, starting_version=7, max_versions=100, clock=FakeClock()) as poller:
             again = list(poller)
             assert spans(again) == [(1, 4), (5, 8), (9, 10)]
