@@ -21,11 +21,7 @@ from delta_sharing_client.rest.client import RestClient
 class BatchPlanner:
     """Plans the batches of one poller.
 
-    Attributes:
-        rest: the server.
-        table: the table.
-        options: the options of the changes; their range is ignored.
-        advice: what a user can do if the changes are gone, for messages.
+    The range of the options is ignored. `advice` is the remedy in messages if the changes are gone.
     """
 
     rest: RestClient = field(repr=False)

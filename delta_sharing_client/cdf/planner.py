@@ -37,12 +37,7 @@ class ChangesPlan(ScanPlan):
 
 @dataclass(frozen=True)
 class ChangeFeedPlanner:
-    """Plans the reading of a table's changes.
-
-    Attributes:
-        rest: the server.
-        table: the table.
-    """
+    """Plans the reading of a table's changes."""
 
     rest: RestClient = field(repr=False)
     table: Table

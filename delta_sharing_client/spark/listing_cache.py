@@ -24,12 +24,9 @@ class ListingCache:
         self._listings: list[Listing] = []
 
     def covering(self, position: Offset, last: int, response_format: ResponseFormat | None = None) -> Listing:
-        """Return the listing that contains an offset.
+        """Return the listing that contains an offset; it may contain later versions, up to `last`.
 
-        Args:
-            position: the offset.
-            last: the last version to request; a version in a given response format is requested alone.
-            response_format: the format for the offset's version, if the offset has none; None for any.
+        A version that is needed in one response format, that of the offset or the given one, is listed alone.
 
         Raises:
             ChangesGoneError: the provider has removed the next versions.

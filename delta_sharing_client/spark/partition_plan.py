@@ -105,14 +105,8 @@ def encode_plan(
 ) -> tuple[bytes, list[bytes]]:
     """Return a plan's encoded job and partitions.
 
-    A plan that is too large is sent without its URLs, which hardly compress: executors list them.
-
-    Args:
-        rest: the server.
-        plan: the plan.
-        options: how executors read it.
-        cores: tasks that can run at a time; the cores of this machine if None.
-        names: names of the columns, if not those of the table.
+    A plan that is too large is sent without its URLs, which hardly compress: executors list them. `cores` is the
+    number of tasks that can run at a time, by default the cores of this machine. `names` renames the columns.
 
     Raises:
         SparkError: the plan is still too large, or executors may not list URLs.

@@ -25,8 +25,7 @@ class SchemaChangeCheck:
     def check_start(self, begin: Offset) -> None:
         """Check the columns once, at the offset where this run begins.
 
-        Everything before `begin` was read with the columns of the version before it. Later changes are found when
-        their versions are listed.
+        Everything before `begin` was read with the columns of the version before it.
 
         Raises:
             SchemaChangedError: the columns changed at the offset, and the query may not read on.

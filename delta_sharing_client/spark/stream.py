@@ -69,11 +69,9 @@ class TableStream:
         return "ReadMaxFiles", options.max_files or MAX_FILES
 
     def latest_offset(self, start: Mapping[str, Any] | None, limit: tuple[str, int] | None) -> dict[str, Any]:
-        """Return the end of the next batch.
+        """Return the end of the next batch; Spark before 4.2 passes neither its start nor a limit.
 
-        Args:
-            start: its begin; None with Spark before 4.2.
-            limit: the name of Spark's class for the limit, and its number; None with Spark before 4.2.
+        A limit is the name of Spark's class for it, and its number.
 
         Raises:
             StreamError, SchemaChangedError: the next version cannot be read.

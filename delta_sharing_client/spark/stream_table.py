@@ -41,12 +41,7 @@ class StreamTable:
 
     @classmethod
     def of(cls, options: StreamOptions, info: TableInfo) -> StreamTable:
-        """Return the table with the columns that the options select.
-
-        Raises:
-            UnsupportedTableError: the table needs a feature that this release cannot read.
-            ColumnError: the options name columns that the table lacks.
-        """
+        """Return the table with the columns that the options select; raises if it cannot be read, or lacks them."""
         info.protocol.check_readable(options.what)
         query = options.query
         if isinstance(query, ChangeOptions):
