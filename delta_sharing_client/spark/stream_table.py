@@ -41,7 +41,7 @@ class StreamTable:
 
     @classmethod
     def of(cls, options: StreamOptions, info: TableInfo) -> StreamTable:
-        """Return the table with the columns that the options select; raises if it cannot be read, or lacks them."""
+        """Return the table with the columns that the options select; raises if it lacks them or cannot be read."""
         info.protocol.check_readable(options.what)
         query = options.query
         if isinstance(query, ChangeOptions):
