@@ -104,29 +104,25 @@ class OAuthTokens(ABC, Generic[C]):
         return f"{type(self).__name__}({self._shown}, client {self._client_id!r})"
 
     @abstractmethod
-    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
-        """Send the token request; return the answer, and the secrets that it may repeat."""
-
-    def _post(self, attempt: Attempt, form: Mapping[str, str], headers: Mapping[str, str]) -> Response:
-        return self._transport.post(form, headers=headers, timeout=attempt.timeout)
+    def _ask(self, timeout: float) -> tuple[Response, Secret]:
+        """Send the token request; return the answer, and the secret that it may repeat."""
 
     def _once(self, attempt: Attempt) -> AccessToken:
         asked_at = self._now()
-        response, secrets = self._ask(attempt)
+        response, secret = self._ask(attempt.timeout)
         with response:
             attempt.answered()
             body = response.read(_MAX_ANSWER + 1)
             fields = _json(body)
             if not response.ok or fields is None or fields.get("error"):
-                raise self._refusal(response, fields, secrets)
+                raise self._refusal(response, fields, secret)
         return self._token(fields, asked_at)
 
     def _refusal(
-        self, response: Response, fields: Mapping[str, Any] | None, secrets: tuple[Secret, ...]
+        self, response: Response, fields: Mapping[str, Any] | None, secret: Secret
     ) -> TokenError | RetryLater:
         code, message = _text(fields, "error"), _text(fields, "error_description")
-        for secret in secrets:
-            code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
+        code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
         details = ": ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
         sentence = f"the token endpoint {self._shown} answered {response.status}"
         if details:
@@ -165,21 +161,20 @@ class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
 
     _encoded = False
 
-    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
+    def _ask(self, timeout: float) -> tuple[Response, Secret]:
         credential = self._credential
-        form = {"grant_type": "client_credentials"}
-        if credential.scope is not None:
-            form["scope"] = credential.scope
-        if credential.audience is not None:
-            form["audience"] = credential.audience
-        response = self._post(attempt, form, self._authorization(encoded=self._encoded))
+        fields = {"scope": credential.scope, "audience": credential.audience}
+        form = {"grant_type": "client_credentials"} | {
+            name: text for name, text in fields.items() if text is not None
+        }
+        response = self._transport.post(form, self._authorization(encoded=self._encoded), timeout)
         other = self._authorization(encoded=not self._encoded)
         if response.status in (400, 401) and other != self._authorization(encoded=self._encoded):
             # RFC 6749 requires id and secret to be form-encoded in the header; most servers expect them unencoded.
             response.close()
             self._encoded = not self._encoded
-            response = self._post(attempt, form, other)
-        return response, (credential.client_secret,)
+            response = self._transport.post(form, other, timeout)
+        return response, credential.client_secret
 
     def _authorization(self, *, encoded: bool) -> Mapping[str, str]:
         name, secret = self._credential.client_id, self._credential.client_secret.reveal()
@@ -195,12 +190,12 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
 
     _key: Secret | None = None
 
-    def _ask(self, attempt: Attempt) -> tuple[Response, tuple[Secret, ...]]:
+    def _ask(self, timeout: float) -> tuple[Response, Secret]:
         if self._key is None:
             self._key = read_private_key(self._profile)
         assertion = sign_assertion(self._profile, self._key, int(self._now()))
         form = {"grant_type": _JWT_BEARER, "assertion": assertion.reveal()}
-        return self._post(attempt, form, {}), (assertion,)
+        return self._transport.post(form, {}, timeout), assertion
 
 
 def _json(body: bytes) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -73,14 +74,16 @@ class Api:
     def application(self) -> Starlette:
         """Return the ASGI application."""
         share = f"{PREFIX}/shares/{{share}}"
-        listings = {
-            f"{PREFIX}/shares": self._shares,
-            share: self._share,
-            f"{share}/schemas": self._schemas,
-            f"{share}/schemas/{{schema}}/tables": self._tables,
+        catalog = self.catalog
+        listings: dict[str, Callable[[Mapping[str, str]], list[dict[str, Any]]]] = {
+            f"{PREFIX}/shares": lambda _: catalog.shares(),
+            f"{share}/schemas": lambda names: catalog.schemas(names["share"]),
+            f"{share}/schemas/{{schema}}/tables": lambda names: catalog.list_tables(
+                names["share"], names["schema"]
+            ),
         }
         if self.options.all_tables:
-            listings[f"{share}/all-tables"] = self._tables
+            listings[f"{share}/all-tables"] = lambda names: catalog.list_tables(names["share"], None)
         files = FileEndpoint(catalog=self.catalog, signer=self.signer)
         return Starlette(
             routes=[
@@ -92,7 +95,11 @@ class Api:
                 Route(f"{_TABLE}/query", self._endpoint(self._query), methods=["POST"]),
                 Route(f"{_TABLE}/queries/{{query}}", self._endpoint(self._query_result), methods=["POST"]),
                 Route(f"{_TABLE}/changes", self._endpoint(self._changes), methods=["GET"]),
-                *(Route(path, self._endpoint(answer), methods=["GET"]) for path, answer in listings.items()),
+                Route(share, self._endpoint(self._share), methods=["GET"]),
+                *(
+                    Route(path, self._endpoint(partial(self._listing, find)), methods=["GET"])
+                    for path, find in listings.items()
+                ),
             ],
             exception_handlers={
                 HTTPException: _no_endpoint,
@@ -136,25 +143,14 @@ class Api:
         if time.time() >= self.token_expires:
             raise unauthenticated("The bearer token has expired.")
 
-    def _shares(self, request: Request) -> Response:
-        self.catalog.refresh()
-        return self._listing(request, self.catalog.shares())
-
     def _share(self, request: Request) -> Response:
         self.catalog.refresh()
         return JSONResponse({"share": self.catalog.share(request.path_params["share"])}, media_type=_JSON)
 
-    def _schemas(self, request: Request) -> Response:
-        self.catalog.refresh()
-        return self._listing(request, self.catalog.schemas(request.path_params["share"]))
-
-    def _tables(self, request: Request) -> Response:
-        self.catalog.refresh()
-        params = request.path_params
-        return self._listing(request, self.catalog.list_tables(params["share"], params.get("schema")))
-
-    def _listing(self, request: Request, items: list[dict[str, Any]]) -> Response:
+    def _listing(self, find: Callable[[Mapping[str, str]], list[dict[str, Any]]], request: Request) -> Response:
         """Return one page of a listing; its page tokens are bound to the path."""
+        self.catalog.refresh()
+        items = find(request.path_params)
         asked = ListingParameters.parse(request.query_params)
         purpose = f"list {request.url.path.lower()}"
         first = 0

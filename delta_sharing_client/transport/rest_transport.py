@@ -162,7 +162,7 @@ class TokenTransport(_CredentialTransport):
         super().__init__(options)
         self.endpoint = check_endpoint(endpoint, allow_http=options.allow_http)
 
-    def post(self, form: Mapping[str, str], *, headers: Mapping[str, str], timeout: float | None) -> Response:
+    def post(self, form: Mapping[str, str], headers: Mapping[str, str], timeout: float) -> Response:
         """Send one form, without retries, and return the response with any status and an unread body.
 
         Raises:
