@@ -81,19 +81,23 @@ class DeltaWrite:
         check_partitions(self._columns, self._partitions, self._sink.target)
         if self._sink.mode == "apply" and self._is_set("delta.appendOnly"):
             raise DeltaLogError(
-                "the table is append-only (delta.appendOnly), and mode='apply' takes rows out",
+                "the table is append-only (delta.appendOnly), and mode='apply' removes rows",
                 path=str(self._sink.path),
             )
         if self._sink.change_columns and self._is_set("delta.enableChangeDataFeed"):
             raise SinkError(
-                "it keeps a change data feed of its own, so that its columns cannot have the names of the feed's; "
+                "it has a change data feed, whose column names its own columns cannot have; "
                 "use change_columns=False",
                 target=self._sink.target,
             )
         self._fit()
         if self._sink.mode == "append":
-            return self._append()
-        return self._replace() if self._incoming.replaces else self._merge()
+            inserted, deleted = self._append()
+        elif self._incoming.replaces:
+            inserted, deleted = self._replace()
+        else:
+            inserted, deleted = self._merge()
+        return WriteResult(version=self._incoming.last_version, inserted=inserted, deleted=deleted)
 
     def _is_set(self, flag: str) -> bool:
         return self._configuration.get(flag, "").lower() == "true"
@@ -145,24 +149,24 @@ class DeltaWrite:
             features=[feature],
         )
 
-    # -- the rows
+    # -- the rows: each method returns the numbers of inserted and deleted rows
 
-    def _append(self) -> WriteResult:
+    def _append(self) -> tuple[int, int]:
         rows = self._rows(self._incoming.rows(self._after))
         first = next(rows, None)
         if first is not None:
             self._store(itertools.chain([first], rows), "append")
-        return WriteResult(version=self._incoming.last_version, inserted=self._count)
+        return self._count, 0
 
-    def _replace(self) -> WriteResult:
+    def _replace(self) -> tuple[int, int]:
         deleted = sum(batch.num_rows for batch in self._scan(self._read_columns().names[:1]))
         self._store(self._rows(self._incoming.rows(self._after)), "overwrite")
-        return WriteResult(version=self._incoming.last_version, inserted=self._count, deleted=deleted)
+        return self._count, deleted
 
-    def _merge(self) -> WriteResult:
+    def _merge(self) -> tuple[int, int]:
         net = self._incoming.net(self._after)
         if not net.touched.num_rows:
-            return WriteResult(version=self._incoming.last_version)
+            return 0, 0
         keys = [self._names[key] for key in self._incoming.keys]
         touched = net.touched.rename_columns(keys)
         self._check_target(touched, net.new.rename_columns(keys))
@@ -194,11 +198,7 @@ class DeltaWrite:
             merge = merge.when_matched_delete(f"source.{flag}").when_matched_update(values, f"NOT source.{flag}")
             done = merge.when_not_matched_insert(values, f"NOT source.{flag}").execute()
         updated = done["num_target_rows_updated"]
-        return WriteResult(
-            version=self._incoming.last_version,
-            inserted=updated + done["num_target_rows_inserted"],
-            deleted=updated + done["num_target_rows_deleted"],
-        )
+        return updated + done["num_target_rows_inserted"], updated + done["num_target_rows_deleted"]
 
     def _check_target(self, touched: pa.Table, new: pa.Table) -> None:
         """Raise `SinkKeyError` if the table has a key twice, or a key that the batch inserts."""
