@@ -40,7 +40,7 @@ _ROWS: Final = 16_384
 _ROWS_PER_SIDECAR: Final = 50_000
 
 
-def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
+def write_checkpoint(snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
     """Write a checkpoint of a committed version, and `_last_checkpoint` after it.
 
     Tombstones older than `delta.deletedFileRetentionDuration` (7 days by default) at `now_ms` are omitted. A table
@@ -53,7 +53,7 @@ def write_checkpoint(table: Path, snapshot: Snapshot, *, now_ms: int | None = No
         OSError: it cannot be written.
         DeltaLogError: a table property is malformed.
     """
-    log = table / LOG_DIRECTORY
+    log = snapshot.table_path / LOG_DIRECTORY
     configuration = snapshot.metadata.configuration
     retention = interval_property(configuration, "delta.deletedFileRetentionDuration", DELETED_FILE_RETENTION)
     now = int(time.time() * 1000) if now_ms is None else now_ms

@@ -271,7 +271,7 @@ class DeltaLog:
         snapshot = self.snapshot_at(self.latest_version() if version is None else version)
         check_replay(snapshot.protocol, str(self.table_path))
         with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
-            return write_checkpoint(self.table_path, snapshot)
+            return write_checkpoint(snapshot)
 
     def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
         """Write the checkpoint of a committed version if it is due, then clean up the log."""

@@ -99,7 +99,7 @@ def fetch_files(
     Args:
         storage: opens the files.
         directory: the table's directory.
-        files: the files.
+        files: the files; their paths are unique.
         refresh: returns a fresh URL for one that has expired.
         advance: called with the number of bytes received since the last call; existing files count. The number is
             negative if a file restarts.
@@ -156,16 +156,15 @@ class _Transfers:
                 self._pool.submit(self._fetch, file).add_done_callback(self._events.put)
         except RuntimeError as error:
             raise no_thread(error) from None
-        stored: dict[str, StoredFile] = {}
+        stored: list[StoredFile] = []
         while len(stored) < len(files):
             with suppress(Empty):
                 event = self._events.get(timeout=_WAIT)
                 if isinstance(event, Future):
-                    result = event.result()
-                    stored[result.path] = result
+                    stored.append(event.result())
                 elif advance is not None:
                     advance(event)
-        return stored
+        return {file.path: file for file in stored}
 
     def close(self) -> None:
         self._cancelled.set()

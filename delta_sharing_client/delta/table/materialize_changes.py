@@ -125,7 +125,7 @@ class _Commits:
                 for action in (protocol, base):
                     state.apply(make_action(name, raw, where="the base") for name, raw in action.items())
                 before = Snapshot(version=self.first - 1, timestamp=0, state=state, table_path=staging)
-                write_checkpoint(staging, before)
+                write_checkpoint(before)
             for version, time in self._versions():
                 actions = [protocol] if version == 0 else []
                 if version in self._changed:

@@ -353,7 +353,7 @@ def test_partitions_as_struct_are_read_by_another_engine(tmp_path: Path) -> None
     log.commit(
         [PROTOCOL, {"metaData": table}, add("p=1/f", size=size, partitionValues={"p": "2024-01-31"}, stats=STATS)]
     )
-    write_checkpoint(log.table_path, log.snapshot())
+    write_checkpoint(log.snapshot())
     without_commits(log, 1)
     rows = DeltaTable(log.table_path).to_pyarrow_table().to_pylist()
     assert rows == [{"a": 1, "p": date(2024, 1, 31)}, {"a": 2, "p": date(2024, 1, 31)}]
