@@ -77,7 +77,6 @@ class Leaf(NamedTuple):
         max_level: its highest repetition level; 0 if a row has one value.
         extra: more bytes for each value in the table's types.
         is_text: whether it is a column of strings or binaries outside of nested types.
-        is_fixed: whether all rows have the same size.
     """
 
     number: int
@@ -86,7 +85,11 @@ class Leaf(NamedTuple):
     max_level: int
     extra: int = 0
     is_text: bool = False
-    is_fixed: bool = False
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all rows have the same size."""
+        return self.width is not None and not self.max_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,8 @@ class Widths:
                 is_text = width is None and leaf.logical_type.type in _TEXTS and not pa.types.is_nested(kind)
                 # The elements in the table's types are counted with the first repeated column.
                 extra, within = (within, 0) if level else (0, within)
-                is_fixed = width is not None and not level
-                row += width if width is not None and is_fixed else 0
-                leaves.append(Leaf(number, leaf.path, width, level, extra, is_text, is_fixed))
+                row += width if width is not None and not level else 0
+                leaves.append(Leaf(number, leaf.path, width, level, extra, is_text))
         return cls(schema, tuple(leaves), row)
 
 
@@ -232,10 +234,8 @@ def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator
 
 
 def _is_indexed(kind: pa.DataType) -> bool:
-    if not pa.types.is_dictionary(kind):
-        return False
-    checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-    return any(check(kind.value_type) for check in checks)
+    texts = pa.string(), pa.binary(), pa.large_string(), pa.large_binary()
+    return bool(pa.types.is_dictionary(kind) and kind.value_type in texts)
 
 
 def _beyond(reason: str, limits: DecodeLimits) -> BeyondLimitError:
@@ -303,6 +303,7 @@ class _Chunk:
     def refine(self, limits: DecodeLimits, longest_text: LongestText) -> None:
         """Look closer, where that may allow larger steps: at the dictionary and at the repetition levels."""
         dictionary, leaf = self._dictionary, self.leaf
+        # Not if only some pages use the dictionary: the reader would hash each text of the others.
         if dictionary is not None and leaf.is_text and self._dictionary_values == self._values:
             self.indexed = dictionary.size <= limits.step
         if self.indexed:
