@@ -6,7 +6,6 @@ read again from its start.
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 import time
@@ -37,7 +36,7 @@ from delta_sharing_client.storage.file_transport import FileResponse, FileTransp
 from delta_sharing_client.storage.received_range import ReceivedRange
 from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.cancellation import Cancellation
-from delta_sharing_client.transport.retry import Backoff, RetryLater, is_retryable
+from delta_sharing_client.transport.retry import JITTER, Backoff, RetryLater, is_retryable
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ class PresignedReader(StorageReader):
         options: TransportOptions,
         *,
         sleep: Callable[[float], None] | None = None,
-        rng: Callable[[], float] = random.random,
+        rng: Callable[[], float] = JITTER,
     ) -> None:
         super().__init__(options)
         self.transport = transport

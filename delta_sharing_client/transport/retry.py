@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+#: Returns a number from 0 to 1; the state of the module `random`, which users may have seeded, stays as it is.
+JITTER: Final[Callable[[], float]] = random.SystemRandom().random
+
 #: Statuses after which the same request may succeed.
 RETRYABLE_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -90,7 +93,7 @@ class Backoff:
 
     base: float
     cap: float
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = JITTER
 
     @classmethod
     def of(cls, options: TransportOptions, random: Callable[[], float]) -> Backoff:
@@ -133,7 +136,7 @@ class Retrier:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        random: Callable[[], float] = random.random,
+        random: Callable[[], float] = JITTER,
     ) -> None:
         self.attempts = options.api_attempts
         self.deadline = options.api_deadline.total_seconds()

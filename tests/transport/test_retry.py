@@ -1,6 +1,7 @@
 """Retries: retryable errors, waits, deadline, final error."""
 
 import pickle
+import random
 import traceback
 from datetime import timedelta
 from functools import partial
@@ -128,6 +129,16 @@ def test_full_jitter():
     backoff = Backoff(base=0.2, cap=20, random=lambda: 0.25)
     assert [backoff.seconds(n) for n in (1, 2, 3, 100)] == pytest.approx([0.05, 0.1, 0.2, 5])
     assert Backoff(base=0.2, cap=20, random=lambda: 0.0).seconds(9) == 0
+
+
+def test_waits_leave_the_state_of_the_random_module_unchanged():
+    random.seed(7)
+    state = random.getstate()
+    time = Time()
+    with pytest.raises(TransportError):
+        Retrier(TransportOptions(), clock=time, sleep=time.sleep).call(failing(unreachable))
+    assert sum(time.slept) > 0
+    assert random.getstate() == state
 
 
 def test_six_attempts_by_default_named_in_the_error():
