@@ -197,7 +197,7 @@ def test_page_tokens_are_bound_to_their_range(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("headers", [None, DELTA])
-def test_a_remove_without_size_gets_it_from_the_added_file(
+def test_a_remove_without_size_has_the_size_of_the_added_file(
     tmp_path: Path, serve: Any, headers: dict[str, str] | None
 ) -> None:
     """A remove that does not repeat the file's size and partition gets them from the file's add."""

@@ -174,7 +174,7 @@ def test_malformed_bodies_are_refused(sample: Caller, raw: Any) -> None:
     assert "body" in sample.call("POST", f"{at(ORDERS)}/query", data=raw).error(400)
 
 
-def test_empty_body_is_a_query_for_everything(sample: Caller, file_count: int) -> None:
+def test_an_empty_body_is_a_query_without_conditions(sample: Caller, file_count: int) -> None:
     assert len(sample.call("POST", f"{at(ORDERS)}/query", data=b"").files) == file_count
 
 

@@ -58,7 +58,7 @@ class TestAppend:
                     drain(poller, sink)
         assert len(target.rows()) == 6
 
-    def test_a_copy_is_no_log_of_changes_and_the_other_way_round(
+    def test_a_target_of_the_other_mode_is_refused(
         self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
     ) -> None:
         shared = share(table.root)

@@ -317,8 +317,6 @@ class TestRefused:
         ({"mode": "apply", "keys": [1]}, TypeError),
     ],
 )
-def test_arguments_that_do_not_go_together(
-    target: Target, options: dict[str, object], error: type[Exception]
-) -> None:
+def test_contradicting_arguments_raise(target: Target, options: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         target.sink(**options)

@@ -223,7 +223,7 @@ class TestWritersRules:
             [(1, "1", "delete"), (2, "2", "update_preimage"), (2, "new2", "update_postimage")]
         )
 
-    def test_names_that_its_own_feed_needs(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
+    def test_column_names_of_the_feed_are_refused(self, table: ChangeTable, share: Share, tmp_path: Path) -> None:
         own = ChangeTable(tmp_path / "own")
         own.commit()
         shared = share(table.root)

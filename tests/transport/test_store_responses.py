@@ -432,7 +432,7 @@ class TestChunks:
             assert fetch(storage, server) == b"fine"
 
     @pytest.mark.parametrize("end", [b"", b"\r", b"A: b", b"A: b\r\n"])
-    def test_the_connection_may_end_once_the_last_one_has_come(self, storage, end):
+    def test_a_connection_closed_after_the_last_byte_is_complete(self, storage, end):
         with PacketServer([CHUNKED + b"5\r\nhello\r\n0\r\n" + end, None], [FINE]) as server:
             assert fetch(storage, server) == b"hello"
             assert fetch(storage, server) == b"fine"
@@ -461,7 +461,7 @@ class TestSurplus:
             assert fetch(storage, server, read) == b"fine"
             assert server.connections == 2
 
-    def test_a_chunked_body_of_which_a_length_says_that_it_is_empty(self, storage):
+    def test_a_chunked_body_with_a_length_of_zero_is_read(self, storage):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
         with PacketServer([head, 0.05, b"5\r\nhello\r\n0\r\n\r\n"], [FINE]) as server:
             with storage.get(SecretUrl(server.url + SIGNED)) as response:
@@ -471,11 +471,11 @@ class TestSurplus:
             assert server.connections == 2
 
 
-class TestLettingGo:
+class TestReturnOfConnections:
     HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd"
 
     @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
-    def test_an_answer_closed_half_read_and_collected_later(self, storage, begun):
+    def test_closing_again_leaves_the_connection_to_its_new_user(self, storage, begun):
         """The connection was given back, and another request may use it."""
         with PacketServer([begun], [self.HALF, 0.2, b"efgh"], [FINE]) as server:
             first = storage.get(SecretUrl(server.url + SIGNED))
@@ -491,7 +491,7 @@ class TestLettingGo:
             assert server.connections == 2
 
     @pytest.mark.parametrize("begun", [HALF, CHUNKED + b"8\r\nabcd", b"HTTP/1.1 200 OK\r\n\r\nabcd"])
-    def test_an_answer_closed_half_read_takes_nothing_of_another_one(self, storage, begun):
+    def test_a_closed_half_read_answer_reads_no_bytes_of_the_next_one(self, storage, begun):
         with PacketServer([begun], [self.HALF, 0.1, b"efgh"]) as server:
             first = storage.get(SecretUrl(server.url + SIGNED))
             first.read_some(4)

@@ -251,7 +251,7 @@ class TestRedirects:
         assert "canary" not in str(caught.value)
         assert not is_retryable(caught.value)
 
-    def test_a_store_may_redirect_within_the_rules(self, server, storage):
+    def test_a_store_may_redirect_to_an_allowed_url(self, server, storage):
         with FaultServer() as other:
             server.on("GET", "*", Reply(status=307, headers={"Location": other.url + "/moved"}))
             other.on("GET", "/moved", Reply(body=b"data"))
@@ -262,7 +262,7 @@ class TestRedirects:
     @pytest.mark.parametrize(
         "target", ["http://169.254.169.254/latest", "file:///etc/passwd", "http://store.example/x", "https://a@b/"]
     )
-    def test_a_store_may_not_redirect_beyond_them(self, server, storage, target):
+    def test_a_store_may_not_redirect_to_a_refused_url(self, server, storage, target):
         server.on("GET", "*", Reply(status=302, headers={"Location": target}))
         with pytest.raises(InsecureUrlError):
             storage.get(SecretUrl(server.url + SIGNED))
@@ -606,7 +606,7 @@ class TestTls:
         with StorageTransport(TransportOptions(**options), endpoint_is_loopback=False) as storage:
             return drain(storage.get(SecretUrl(url + SIGNED)))
 
-    def test_an_unknown_authority_is_refused_for_good(self, secure):
+    def test_an_unknown_authority_is_not_retried(self, secure):
         with pytest.raises(NonRetryableTransportError, match="ca_bundle") as caught:
             self.get(secure.url)
         assert not is_retryable(caught.value)
