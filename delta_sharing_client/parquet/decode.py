@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -141,7 +142,8 @@ class ParquetSource:
 
     def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
         """Decode the whole file; see `decode`."""
-        for unit in self.read_units(unit_size=self._buffer.size):
+        # One unit, whatever the sizes of chunks in the footer.
+        for unit in self.read_units(unit_size=sys.maxsize):
             yield from self.decode(unit, use_threads=use_threads)
 
     def first(self, units: list[ReadUnit], rows: int) -> list[ReadUnit]:
