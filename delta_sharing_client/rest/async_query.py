@@ -105,7 +105,7 @@ class TableQuery:
                 raise QueryError(
                     what=self._table.what,
                     server_message=f"query {answer.query_id} is still pending after {waited:.0f} s; "
-                    "raise TransportOptions.query_deadline, or ask for less",
+                    "raise TransportOptions.query_deadline, or read fewer rows",
                 )
             self._query_id = answer.query_id
             pause = min(max(wait, answer.retry_after or 0.0), left)

@@ -277,15 +277,15 @@ class RestClient:
 
         changes = not isinstance(request, QueryRequest)
 
-        def fetch(asked: R, duplicates: DuplicateFiles) -> Page[Any]:
+        def fetch(wanted: R, duplicates: DuplicateFiles) -> Page[Any]:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
                 version, ending_version = version_of(response), None
-                if isinstance(asked, QueryRequest):
+                if isinstance(wanted, QueryRequest):
                     actions = check_time_travel(
-                        actions, version=asked.version, timestamp=asked.timestamp, answered=version, what=what
+                        actions, version=wanted.version, timestamp=wanted.timestamp, answered=version, what=what
                     )
                 else:
-                    ending_version = asked.ending_version
+                    ending_version = wanted.ending_version
                 return read_page(
                     actions,
                     version=version,
@@ -296,17 +296,17 @@ class RestClient:
                     ending_version=ending_version,
                 )
 
-            if isinstance(asked, ChangesRequest):
-                return self._caller.get_actions(resource.at("changes"), asked.formats, asked.params(), read)
-            return query.page(asked, read)
+            if isinstance(wanted, ChangesRequest):
+                return self._caller.get_actions(resource.at("changes"), wanted.formats, wanted.params(), read)
+            return query.page(wanted, read)
 
         page = self._caller.all_pages(request, fetch, what, changes=changes)
         protocol, metadata = page.head(what)
         if query.hints_refused and isinstance(request, QueryRequest):
             request = request.without_hints()
-        asked = request.pinned(protocol.response_format)
+        pinned = request.pinned(protocol.response_format)
         history = tuple(page.historical), tuple(page.protocols)
-        return Answer(page.version, protocol, metadata, page.items, page.end, asked, *history)
+        return Answer(page.version, protocol, metadata, page.items, page.end, pinned, *history)
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return temporary credentials for a table's directory ("temporary-table-credentials").

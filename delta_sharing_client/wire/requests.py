@@ -128,7 +128,7 @@ class QueryRequest(Request):
         json_predicate_hints: the JSON predicate as text; a hint.
         limit_hint: how many rows will be read; a hint.
         version, timestamp: the snapshot to read; at most one of them, the latest without.
-        include_refresh_token, refresh_token: ask for a refresh token; use one. Not sent for later pages.
+        include_refresh_token, refresh_token: request a refresh token; use one. Not sent for later pages.
     """
 
     predicate_hints: tuple[str, ...] = ()
@@ -159,8 +159,8 @@ class ChangesRequest(Request):
     Attributes:
         starting_version, starting_timestamp: where to start, inclusive; exactly one of them.
         ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
-        include_historical_metadata: ask for the metadata of each version that changed it.
-        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
+        include_historical_metadata: request the metadata of each version that changed it.
+        include_historical_protocol: request the protocol of each version that changed it (delta format).
     """
 
     starting_version: int | None = None
@@ -187,7 +187,7 @@ class VersionsRequest(Request):
     Attributes:
         starting_version: the first version.
         ending_version: the last version, inclusive; the latest without.
-        include_historical_protocol: ask for the protocol of each version that changed it (delta format).
+        include_historical_protocol: request the protocol of each version that changed it (delta format).
     """
 
     starting_version: int
@@ -199,20 +199,20 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 Answer = TypeVar("Answer")
 
 
-def ask_again(
-    request: AnyRequest, response_format: ResponseFormat | None, ask: Callable[[AnyRequest], Answer]
+def send_in_format(
+    request: AnyRequest, response_format: ResponseFormat | None, send: Callable[[AnyRequest], Answer]
 ) -> Answer:
     """Send a request in the response format of known ids, or in any format if the server refuses that one.
 
     Args:
         request: the request, with all accepted formats.
         response_format: the format of the known ids; None if no ids are known.
-        ask: sends a request; its errors are raised.
+        send: sends a request; its errors are raised.
     """
     if response_format in request.formats:
         try:
-            return ask(request.pinned(response_format))
+            return send(request.pinned(response_format))
         except (BadRequestError, ResponseFormatError) as error:
             # The table may have gained a feature that needs the other one.
             logger.info("the server does not answer in %s format any more: %s", response_format, error)
-    return ask(request)
+    return send(request)

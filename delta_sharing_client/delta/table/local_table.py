@@ -36,7 +36,7 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.wire.answers import Answer
-from delta_sharing_client.wire.requests import QueryRequest, ask_again
+from delta_sharing_client.wire.requests import QueryRequest, send_in_format
 
 #: Exists while files are written, and after a run that failed. Earlier releases stored a list of paths in it.
 _UNFINISHED: Final = "pending.json"
@@ -111,7 +111,7 @@ class LocalTable:
             DeltaSharingError: the request failed, or its answer cannot be used.
         """
         latest = request.version is None and request.timestamp is None
-        answer = ask_again(
+        answer = send_in_format(
             replace(request, include_refresh_token=latest),
             known_format or self.unfinished_format,
             lambda request: self.rest.query_table(self.shared, request),

@@ -25,7 +25,7 @@ from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.wire.answers import Answer
-from delta_sharing_client.wire.requests import ChangesRequest, ask_again
+from delta_sharing_client.wire.requests import ChangesRequest, send_in_format
 
 #: The folder of files with change rows.
 _CHANGE_FOLDER: Final = "_change_data/"
@@ -51,7 +51,7 @@ def materialize_changes(local: LocalTable, request: ChangesRequest) -> Materiali
     what = f"table {table.full_name}"
     if request.ending_version is None and request.ending_timestamp is None:
         request = replace(request, ending_version=rest.table_version(table))
-    answer = ask_again(request, local.unfinished_format, lambda request: rest.table_changes(table, request))
+    answer = send_in_format(request, local.unfinished_format, lambda request: rest.table_changes(table, request))
     history = TableHistory.of(answer, request.ending_version, what)
     history.check(None, what)
     commits = _Commits(what, table, history, answer, request)
