@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import count, repeat
+from itertools import repeat
 from typing import Any
 
 from delta_sharing_client.errors import ProtocolError
@@ -24,25 +24,24 @@ class DuplicateFiles:
     def __init__(self, what: str, *, changes: bool) -> None:
         self._what = what
         self._changes = changes
-        #: The position of each file in the columns: sizes, partition values, identities of deletion vectors. One
-        #: tuple for each of 300,000 files would occupy the garbage collector.
-        self._positions: dict[Hashable, int] = {}
-        self._columns: tuple[list[Any], ...] = ([], [], [])
+        self._keys: set[Hashable] = set()
+        #: Keys, sizes, partition values and identities of deletion vectors of the listed files. One tuple for each
+        #: of 300,000 files would occupy the garbage collector.
+        self._columns: tuple[list[Any], ...] = ([], [], [], [])
+        #: The position of each key in the columns, created for the first duplicate of a page.
+        self._positions: dict[Hashable, int] | None = None
         self._committed = 0
 
     def begin_page(self) -> None:
         """Forget the files of an attempt that did not reach the end of its page."""
-        self._forget_from(self._committed)
+        self._keys.difference_update(self._columns[0][self._committed :])
+        self._positions = None
         for column in self._columns:
             del column[self._committed :]
 
-    def _forget_from(self, position: int) -> None:
-        while len(self._positions) > position:
-            self._positions.popitem()
-
     def commit_page(self) -> None:
         """Keep the files of a page that was read to its end."""
-        self._committed = len(self._positions)
+        self._committed = len(self._columns[0])
 
     def new_files(self, files: FileBlock) -> FileBlock:
         """Return the files of a block that were not listed before, and note them.
@@ -53,23 +52,23 @@ class DuplicateFiles:
         keys: Sequence[Hashable] = files.ids
         if self._changes:
             keys = list(zip(repeat(files.kind), files.ids, files.vector_ids, files.versions, strict=False))
-        listed: tuple[Sequence[Any], ...] = (files.sizes, files.partition_values, _identities(files))
-        before = len(self._positions)
-        if self._positions.keys().isdisjoint(keys):
-            self._positions.update(zip(keys, count(before), strict=False))
-        if len(self._positions) == before + len(keys):
+        listed: tuple[Sequence[Any], ...] = (keys, files.sizes, files.partition_values, _identities(files))
+        before = len(self._keys)
+        self._keys.update(keys)
+        if self._positions is None and len(self._keys) == before + len(keys):
             for column, values in zip(self._columns, listed, strict=True):
                 column += values
             return files
-        self._forget_from(before)
+        if self._positions is None:
+            self._positions = {key: position for position, key in enumerate(self._columns[0])}
         new: list[int] = []
-        for number, (key, *contents) in enumerate(zip(keys, *listed, strict=True)):
-            position = self._positions.setdefault(key, len(self._positions))
+        for number, entry in enumerate(zip(*listed, strict=True)):
+            position = self._positions.setdefault(entry[0], len(self._positions))
             if position == len(self._columns[0]):
                 new.append(number)
-                for column, value in zip(self._columns, contents, strict=True):
+                for column, value in zip(self._columns, entry, strict=True):
                     column.append(value)
-            elif [column[position] for column in self._columns] != contents:
+            elif any(column[position] != value for column, value in zip(self._columns, entry, strict=True)):
                 raise ProtocolError(
                     f"{self._what}: the server listed the file {files.ids[number]} twice, with different contents"
                 )

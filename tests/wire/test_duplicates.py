@@ -87,15 +87,15 @@ def test_files_of_a_failed_attempt_are_forgotten() -> None:
 
 
 def test_the_work_for_a_page_depends_on_its_files_alone() -> None:
-    """Counted in dictionaries that are copied, not in seconds."""
+    """Counted in sets that are copied, not in seconds."""
     duplicates = DuplicateFiles("table t", changes=False)
-    known = duplicates._positions
+    known = duplicates._keys
     for number in range(4):
         duplicates.begin_page()
         block = FileBlock.of([file(2 * number), file(2 * number + 1)])
         assert duplicates.new_files(block) is block
         duplicates.commit_page()
-        assert duplicates._positions is known
+        assert duplicates._keys is known
     assert len(known) == 8
 
 
