@@ -10,6 +10,7 @@ from msgspec import structs
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable
@@ -59,16 +60,16 @@ class ListingCache:
         that has a format, or needs none, is returned unchanged. `latest` returns the latest version.
 
         Raises:
-            StreamError: the two listings have different formats, because the table gained a feature.
+            StreamError: the two listings have different formats, because the table gained a feature, and the
+                order of the files differs between them.
         """
         version, options = position.version, self._table.options
         if position.index == BEFORE or position.response_format is not None:
             return position
-        formats = {self._list(position, version).response_format}
+        alone = ahead = self._list(position, version)
         if not position.is_initial_snapshot:
-            until = min(latest(), version + options.max_versions - 1)
-            formats.add(self._list(position, until).response_format)
-        if len(formats) > 1:
+            ahead = self._list(position, min(latest(), version + options.max_versions - 1))
+        if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
             raise StreamError(
                 f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
                 f"{version}, and it lacks the response format that the files of that version were counted in; "
@@ -77,7 +78,7 @@ class ListingCache:
                 "version from the query's output",
                 version=version,
             )
-        return structs.replace(position, response_format=formats.pop())
+        return structs.replace(position, response_format=alone.response_format)
 
     def _list_in(self, position: Offset, response_format: ResponseFormat) -> Listing:
         """List the offset's version alone, in one response format."""
@@ -113,3 +114,12 @@ class ListingCache:
             return list_snapshot(self._rest, table, version, formats)
         until = min(last, version + table.options.max_versions - 1)
         return list_versions(self._rest, table, version, until, formats)
+
+
+def _same_order(one: Listing, other: Listing, version: int) -> bool:
+    """Whether two listings have the files of a version in one order, compared by their unsigned URLs."""
+    first, second = (
+        [unsigned_url(file.task.url) for file in listing.files if file.version == version]
+        for listing in (one, other)
+    )
+    return first == second and len(set(first)) == len(first)

@@ -231,3 +231,13 @@ def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, 
     query.start()
     with pytest.raises(StreamError, match=r"within version 0, .* response format .* startingVersion=0"):
         query.batch(TWO)
+
+
+def test_an_old_checkpoint_continues_if_both_formats_have_one_order(table: ChangeTable, serve: Serve) -> None:
+    """If a file has one id in both formats, its index does not depend on the format."""
+    query = Query(serve(table, file_ids_by_format=False), startingVersion=0)
+    read = query.ids(TWO)
+    new = gain_a_feature(table, 100)
+    query.end = older(query.end)
+    query.start()
+    assert sorted(read + all_of(query)) == [*range(9), *new]
