@@ -16,7 +16,7 @@ from delta_sharing_client.secrets import Secret
 
 logger = logging.getLogger(__name__)
 
-#: A token is renewed this long before it expires, or at a fifth of its lifetime if that is later; seconds.
+#: A token is renewed 600 s before its expiration, or when a fifth of its lifetime remains, whichever is later.
 AHEAD: Final = 600.0
 AHEAD_SHARE: Final = 0.2
 #: Seconds to the next attempt, if a renewal failed and the token is still valid.

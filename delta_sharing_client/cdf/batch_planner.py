@@ -42,7 +42,7 @@ class BatchPlanner:
             plan = self._plan(batch_range)
         except BadRequestError as error:
             if position.table_id is None:
-                raise  # no batch was read yet: the server explains what is wrong with the start
+                raise  # no batch was read yet, so the error is about the start position
             self._check_identity(position, batch_range.first)
             raise ChangesGoneError(
                 f"{error}. If it has cleaned these versions up, they are lost. {self.advice}",

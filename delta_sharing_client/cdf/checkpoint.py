@@ -125,7 +125,7 @@ class CheckpointFile:
         """Lock the file for this poller; does nothing if it is locked already.
 
         Raises:
-            CheckpointError: another poller uses the file, or the file system refuses.
+            CheckpointError: another poller uses the file, or the file system returns an error.
         """
         if self._is_locked:
             return
@@ -193,7 +193,7 @@ class CheckpointFile:
         """Write the position durably; the previous content becomes the previous generation.
 
         Raises:
-            CheckpointError: the lock is not held, or the file system refuses.
+            CheckpointError: the lock is not held, or the file system returns an error.
         """
         if not self._is_locked:
             raise self._error("the poller was closed; commit before that")

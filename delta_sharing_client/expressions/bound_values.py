@@ -6,8 +6,8 @@ Known behaviour of writers:
 * integers are converted to doubles, doubles to 32-bit floats; both saturate at the greatest value;
 * times are truncated to milliseconds, downward or towards the epoch; times out of range become the first or the
   last time of a library;
-* strings are truncated after about 32 UTF-16 units, even within a character; half a character becomes `?` or
-  U+FFFD.
+* strings are truncated after about 32 UTF-16 units, even within a surrogate pair; an unpaired surrogate
+  becomes `?` or U+FFFD.
 
 A bound of a wrong JSON type, or out of the type's range, is unknown.
 """
@@ -38,7 +38,7 @@ _SECOND: Final = 1_000_000
 _TIME_LIMITS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 // 1000, -(2**63) // 1000)
 #: Strings of at least so many bytes of UTF-8 may be truncated.
 TRUNCATED: Final = 32
-#: Characters that half a character may have become.
+#: Characters that may replace an unpaired surrogate.
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
 #: Decimal digits that a double keeps.
 _DOUBLE_DIGITS: Final = 15

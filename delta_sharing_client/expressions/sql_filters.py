@@ -114,7 +114,9 @@ class _Binder:
             if isinstance(side, str) and self._schema.find(side) is not None:
                 shown = side if side.isidentifier() else f"`{side}`"
                 raise self._source.unsupported(
-                    node, f"compares the text {side!r}, for quotes make a text: write the column as {shown}"
+                    node,
+                    f"compares the string literal {side!r}; in this dialect quotes delimit strings; "
+                    f"write the column as {shown}",
                 )
         numbers = [
             isinstance(side, int | float | Decimal) and not isinstance(side, bool) for side in (left, right)
@@ -124,7 +126,7 @@ class _Binder:
         try:
             results: Mapping[str, bool] = {"=": left == right, "<": left < right, ">": left > right}
         except ArithmeticError:  # a decimal against a NaN
-            raise self._source.unsupported(node, "compares what has no order") from None
+            raise self._source.unsupported(node, "compares values that have no order") from None
         return Constant(not results["="] if op == "!=" else any(results.get(part, False) for part in op))
 
     def _null_safe(self, node: Node) -> Predicate:

@@ -129,7 +129,7 @@ def _value(item: Any) -> Any:
     try:
         value = _any(item)
     except (msgspec.DecodeError, UnicodeError):
-        value = math.nan  # a number out of a double's range, or half a character
+        value = math.nan  # a number out of a double's range, or an unpaired surrogate
     except RecursionError:
         return None
     return loads_exact(bytes(item).decode()) if isinstance(value, float) else value

@@ -58,7 +58,7 @@ def of_whole_characters(value: Any, lenient: Set[str] = frozenset()) -> Any:
     """
     if isinstance(value, str):
         if not value.isascii() and _HALF.search(value):
-            raise ValueError("a text in it holds half a character")
+            raise ValueError("a string in it contains an unpaired surrogate")
         return value
     if isinstance(value, list):
         return [of_whole_characters(item, lenient) for item in value]

@@ -1,7 +1,8 @@
 """Parquet pages: headers, repetition levels and dictionaries, read without decoding a column.
 
-The sizes in a file's footer are claims. The Parquet reader allocates memory by the headers of the pages, so bounds
-for the memory that decoding takes come from there. Headers are structs in Thrift's compact protocol.
+The sizes in a file's footer are not trusted. The Parquet reader allocates memory by the headers of the pages, so
+the bounds for the memory of decoding are computed from these headers, which are structs in Thrift's compact
+protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Upper bounds for the memory of decoded rows, and from them the number of rows to decode at a time.
 
 A few bytes of a Parquet file can stand for gigabytes: a dictionary value in every row, runs of equal numbers,
-lists of them. The bounds come from the schema and from page headers; the sizes in the footer are claims.
+lists of them. The bounds come from the schema and from page headers; the sizes in the footer are not trusted.
 """
 
 from __future__ import annotations

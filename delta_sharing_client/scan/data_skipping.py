@@ -108,7 +108,7 @@ class TaskPlanner:
 
     def __init__(self, spec: ReadSpec) -> None:
         self._spec = spec
-        # Files of one partition share what is known of it: of 300,000 files there may be a hundred partitions.
+        # Files with equal partition values share one object; 300,000 files may have only a hundred partitions.
         self._partitions: dict[tuple[tuple[str, str | None], ...], _Partition] = {}
         # Most files have the same expiration time; they share one number.
         self._expires: int | None = None
@@ -227,7 +227,7 @@ def split_skipped(made: Sequence[FileScanTask | SkipReason]) -> tuple[list[FileS
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of all files with the same partition values.
+    """Bounds and possible filter outcomes that all files with the same partition values share.
 
     Attributes:
         values: the raw partition values.

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The part of their lifetime before the expiration at which URLs are renewed ...
+#: URLs are renewed when this part of their lifetime remains.
 _MARGIN: Final = 0.2
-#: ... at most this many seconds.
+#: The maximum time in seconds before the expiration at which URLs are renewed.
 _LONGEST_MARGIN: Final = 60.0
 #: Clock-skew tolerance in seconds: a `Date` header has whole seconds, and the answer was under way.
 _CLOCKS_AGREE: Final = 2.0
@@ -87,7 +87,8 @@ class UrlRenewer(UrlRenewal):
         if known is None:
             raise StorageError(
                 f"its URL expired, and the server does not list the file any more: "
-                f"table {self._table.full_name} moved on from version {self._listing.version}; load it again",
+                f"table {self._table.full_name} is now at a later version than {self._listing.version}; "
+                "load it again",
                 file_id=file_id,
             )
         return known

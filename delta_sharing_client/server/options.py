@@ -24,7 +24,7 @@ class ServerOptions:
         send_end_stream_action: send an EndStreamAction to clients that request it; True by default. False
             imitates an older server, without pages of queries and refresh tokens.
         all_tables: serve `/all-tables`; True by default. False imitates an older server, which answers 404.
-        history: serve versions, timestamps and changes; True by default. False refuses them with 400.
+        history: serve versions, timestamps and changes; True by default. False answers them with 400.
         prefer_format: `auto` (the default) answers in parquet format if the client accepts it and the table
             allows it; `delta` answers in delta format if the client accepts it; `parquet` imitates an older
             server, which has no other format and ignores the capabilities header.

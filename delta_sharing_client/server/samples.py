@@ -36,14 +36,14 @@ def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
     `sensor_readings` is partitioned by `site` and has three versions.
 
     Args:
-        directory: where the tables go, as `retail/<schema>/<table>`; it is made if need be.
+        directory: the parent directory of the tables `retail/<schema>/<table>`; it is created if necessary.
 
     Returns:
         The tables' directories by full name, as `SharingServer` takes them.
 
     Raises:
         MissingDependencyError: deltalake is not installed.
-        FileExistsError: there is such a table already.
+        FileExistsError: one of the tables exists already.
     """
     try:
         import deltalake  # noqa: F401
@@ -60,7 +60,7 @@ def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
     paths = {name: root.joinpath(*name.split(".")) for name in writers}
     for path in paths.values():
         if path.exists():
-            raise FileExistsError(f"{path} is there already")
+            raise FileExistsError(f"{path} exists already")
     for name, writer in writers.items():
         paths[name].parent.mkdir(parents=True, exist_ok=True)
         writer(str(paths[name]))

@@ -32,8 +32,8 @@ class TableRequest:
     def check_old_reader(self) -> None:
         """Raise `Problem` (400) if the imitated reference server's old reader cannot read the table.
 
-        The reference server reads snapshots with its new reader, unless the query has an option that this one
-        does not support. It reads everything else with Delta Standalone.
+        The reference server has two readers. Delta Kernel, the new one, reads snapshots, unless the query has an
+        option that it does not support. Delta Standalone, the old one, reads everything else.
         """
         if self.options.imitate != "reference":
             return

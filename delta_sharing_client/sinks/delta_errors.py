@@ -72,4 +72,4 @@ def _typed(error: Exception, path: Path, version: int | None) -> DeltaSharingErr
         return DeltaLogError(text, path=str(path))
     if "validation check" in text or "non-nullable" in text:
         text = f"rows break a rule of the table (NOT NULL, CHECK, an invariant or a generated column): {text}"
-    return SinkError(f"deltalake refuses the batch: {text}", target=f"Delta table {path}")
+    return SinkError(f"deltalake rejected the batch: {text}", target=f"Delta table {path}")

@@ -98,7 +98,7 @@ class SqlSink(Sink):
 
     def _failed(self, error: Exception) -> SinkError:
         """Return the `SinkError` for an error of the database."""
-        return SinkError(f"{self._product} refuses: {error}", target=self.target)
+        return SinkError(f"{self._product} returned an error: {error}", target=self.target)
 
     # -- common methods
 

@@ -107,7 +107,7 @@ class HostUrlRenewer:
             plan = self._plan
             raise StorageError(
                 "its URL expired, and the server does not list the file any more: "
-                f"table {plan.table.full_name} moved on from version {plan.version}; load it again",
+                f"table {plan.table.full_name} is now at a later version than {plan.version}; load it again",
                 file_id=file_id,
             )
         return url

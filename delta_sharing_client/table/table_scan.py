@@ -63,7 +63,7 @@ class TableScan(SparkScan):
             directory: directory of the local table; it must not contain a table.
             data: ``files`` downloads the files. ``urls`` writes a log with their signed URLs, readable for its
                 owner only, for `DeltaLog.for_table(directory, allow_absolute_paths=True)` of this package; it is
-                valid until the URLs expire, and a warning says so.
+                valid until the URLs expire, and a `SignedUrlsWarning` is issued.
             progress: show a progress bar; by default only in a terminal or notebook.
 
         Raises:

@@ -8,9 +8,9 @@ from typing import Final
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError
 
-#: Maximum ratio of the decompressed to the compressed size of a response ...
+#: Maximum ratio of the decompressed to the compressed size of a response.
 MAX_RATIO: Final = 100
-#: ... checked from this many decompressed bytes on: short responses may repeat a lot.
+#: The ratio is checked from this many decompressed bytes on, because short responses may be very repetitive.
 RATIO_APPLIES_FROM: Final = 64 * 1024 * 1024
 
 _CHUNK: Final = 256 * 1024

@@ -40,7 +40,7 @@ class QueryStatus:
 class UnannouncedStatusError(ProtocolError):
     """The server answers a query asynchronously without announcing it in its header.
 
-    Such servers forget the version, the filter and the limit of the query, so the answer must not be used.
+    Such servers ignore the version, the filter and the limit of the query, so the answer must not be used.
     """
 
 

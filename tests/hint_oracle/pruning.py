@@ -51,7 +51,7 @@ _TIME_LIMITS: Final = (
     *(_EPOCH + limit for limit in (_NANOSECONDS, -_NANOSECONDS)),
 )
 _CUT_TEXT: Final = 32
-#: What half a character may have become.
+#: Characters that may replace an unpaired surrogate.
 _HALVES: Final = re.compile("[\ud800-\U0010ffff]")
 _FLOAT_MOST: Final = 3.4e38
 

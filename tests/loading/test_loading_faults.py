@@ -96,7 +96,9 @@ class TestExpiredUrls:
         share = Share(faults, COLUMNS, {"f": rows(0, 10)})
         share.serve_files_with(lambda request, healthy: expired(request))
         faults.on("POST", f"{TABLE}/query", share.listing(["f"]), share.listing([]))
-        with pytest.raises(StorageError, match=r"does not list the file any more.*moved on from version 7"):
+        with pytest.raises(
+            StorageError, match=r"does not list the file any more.*is now at a later version than 7"
+        ):
             connect(faults, **QUICK).table("s.s.t").scan().to_arrow()
 
     def test_with_the_embedded_server(

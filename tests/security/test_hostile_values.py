@@ -1,7 +1,7 @@
 """Invalid numbers and texts in every field of an answer.
 
 What does not fit is refused where the answer is decoded, so that nothing behind it meets a number beyond 64 bits,
-one with a huge exponent, or half a character.
+one with a huge exponent, or an unpaired surrogate.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ NUMBER_FIELDS = [
 CHANGES: dict[str, Callable[[Json], object]] = {
     **{f"{field} {number!r:.30}": set_everywhere(field, number) for field in NUMBER_FIELDS for number in NUMBERS},
     **{
-        f"{field} half a character": set_everywhere(field, HALF)
+        f"{field} an unpaired surrogate": set_everywhere(field, HALF)
         for field in (
             "id",
             "url",
@@ -142,22 +142,22 @@ CHANGES: dict[str, Callable[[Json], object]] = {
             "other",
         )
     },
-    "half a character in a name of a field": in_files(lambda file: file.update({HALF: 1})),
-    "half a character in a partition value": partitioned("string", HALF),
-    "half a character in the name of a partition value": in_files(
+    "an unpaired surrogate in a name of a field": in_files(lambda file: file.update({HALF: 1})),
+    "an unpaired surrogate in a partition value": partitioned("string", HALF),
+    "an unpaired surrogate in the name of a partition value": in_files(
         lambda file: file.update(partitionValues={HALF: "x"})
     ),
-    "half a character in a column": schema_with(HALF),
-    "half a character in a partition column": in_metadata(
+    "an unpaired surrogate in a column": schema_with(HALF),
+    "an unpaired surrogate in a partition column": in_metadata(
         lambda metadata: metadata.update(partitionColumns=[HALF])
     ),
-    "half a character in the configuration": in_metadata(
+    "an unpaired surrogate in the configuration": in_metadata(
         lambda metadata: metadata.update(configuration={"delta.x": HALF, HALF: "x"})
     ),
-    "half a character in the schema": in_metadata(
+    "an unpaired surrogate in the schema": in_metadata(
         lambda metadata: metadata.update(schemaString=columns((HALF, "long")).encode().decode("unicode-escape"))
     ),
-    "half a character in an error": lambda item: item.get("endStreamAction", {}).update(errorMessage=HALF),
+    "an unpaired surrogate in an error": lambda item: item.get("endStreamAction", {}).update(errorMessage=HALF),
     **{
         f"partition value of {kind}: {value!r:.30}": partitioned(kind, value)
         for kind in ("long", "decimal(38,2)", "double", "date", "timestamp", "string")

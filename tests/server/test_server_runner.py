@@ -246,7 +246,7 @@ def test_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows == 60_000 - 10
     assert SharingServer(tmp_path / "new" / "place").tables == tuple(sorted(paths))
     assert SharingServer(paths).tables == tuple(sorted(paths))
-    with pytest.raises(FileExistsError, match="orders is there already"):
+    with pytest.raises(FileExistsError, match="orders exists already"):
         write_sample_tables(tmp_path / "new" / "place")
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(MissingDependencyError, match=r"deltalake.*\[delta\]"):

@@ -212,9 +212,9 @@ class TestDatabases:
     def test_a_database_that_is_none(self, tmp_path: Path) -> None:
         path = tmp_path / "x"
         path.write_bytes(b"nothing like a database, and long enough to show it" * 100)
-        with pytest.raises(SinkError, match="DuckDB refuses"):
+        with pytest.raises(SinkError, match="DuckDB returned an error"):
             DuckDBSink(path, "t")
-        with SQLiteSink(path, "t") as sink, pytest.raises(SinkError, match="SQLite refuses"):
+        with SQLiteSink(path, "t") as sink, pytest.raises(SinkError, match="SQLite returned an error"):
             sink.last_version("p")
 
     def test_a_name_that_is_taken(self, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ class TestDatabases:
         with (
             target.sink(change_columns=False) as sink,
             share(table.root).poll_changes(starting_version=0) as poller,
-            pytest.raises(SinkError, match="SQLite refuses: CHECK constraint failed"),
+            pytest.raises(SinkError, match="SQLite returned an error: CHECK constraint failed"),
         ):
             drain(poller, sink)
         assert target.rows() == []

@@ -201,7 +201,7 @@ def test_the_renewal_has_the_options_of_the_client(root: Path, asynchronous: boo
 def test_a_file_that_is_no_longer_listed_raises(client: SharingClient) -> None:
     job, _ = encoded(client)
     renewal = pickle.loads(decode(job).executor_credentials)
-    with pytest.raises(StorageError, match=r"table s\.d\.t moved on from version 0; load it again"):
+    with pytest.raises(StorageError, match=r"table s\.d\.t is now at a later version than 0; load it again"):
         renewal("another id", "")
 
 

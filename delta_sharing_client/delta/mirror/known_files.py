@@ -1,7 +1,7 @@
 """Comparison of a mirror's files with those that the server lists, by id or by unchanging properties.
 
 A file may have another id in another response format. Its unsigned URL, size, partition values and statistics stay
-the same. In doubt the file is treated as another one.
+the same. If the match is uncertain, the file is treated as new.
 """
 
 from __future__ import annotations

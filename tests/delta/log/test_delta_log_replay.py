@@ -148,8 +148,8 @@ def test_gap(writer: LogWriter) -> None:
             '{"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1e99}}}',
             "'cardinality' is beyond 64 bits",
         ),
-        (r'{"add": {"path": "f\ud83d"}}', "half a character"),
-        (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "half a character"),
+        (r'{"add": {"path": "f\ud83d"}}', "an unpaired surrogate"),
+        (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "an unpaired surrogate"),
     ],
 )
 def test_damaged_commit(writer: LogWriter, line: str, reason: str) -> None:
