@@ -184,7 +184,7 @@ def load_as_spark(
         given = columns, filters, limit, version, timestamp, _response_format(use_delta_format)
         scan = table.scan(*given, variant=_spark_variant(variant))
         if mirror is not None:
-            from delta_sharing_client.spark.mirror import mirror_dataframe
+            from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
 
             return mirror_dataframe(scan.mirrored(mirror), spark)
         return scan.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)

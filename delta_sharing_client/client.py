@@ -15,7 +15,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.download import PresignedReader
+from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.table.shared_table import SharedTable
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -58,7 +58,7 @@ class SharingClient:
         options = options or TransportOptions()
         self._rest = RestClient(self._profile, options, credential_provider=credential_provider)
         transport = StorageTransport(options, is_loopback(self._profile.endpoint))
-        self._storage = PresignedReader(transport, options)
+        self._storage = DownloadReader(transport, options)
         self._opened = self._rest, self._storage
 
     @property

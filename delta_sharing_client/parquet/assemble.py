@@ -18,8 +18,8 @@ from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import DataType, StructField, StructType
 from delta_sharing_client.parquet.arrow_types import arrow_schema, arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant
-from delta_sharing_client.parquet.layout import LocatedColumn
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
+from delta_sharing_client.parquet.read_units import LocatedColumn
 from delta_sharing_client.parquet.row_sizes import Widths
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 

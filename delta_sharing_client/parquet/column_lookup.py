@@ -14,7 +14,7 @@ from delta_sharing_client.model.partition_values import Value, parse_partition_v
 from delta_sharing_client.model.schema import StructField
 from delta_sharing_client.parquet.assemble import Assembly
 from delta_sharing_client.parquet.cast import FieldFinder
-from delta_sharing_client.parquet.layout import LocatedColumn
+from delta_sharing_client.parquet.read_units import LocatedColumn
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
 #: The table's columns, the positions and names of those with a partition value or a constant, and the assembly.
@@ -23,7 +23,7 @@ _Located: TypeAlias = tuple[list[LocatedColumn], list[tuple[int, str]], Assembly
 _MOST_LOCATED: Final = 64
 
 
-class Layout:
+class ColumnLocator:
     """The top-level fields of files with equal schemas, with their Parquet columns; for one `ReadSpec`."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -82,17 +82,17 @@ class Layout:
         return () if place is None else tuple(range(self._starts[place], self._starts[place + 1]))
 
 
-class LayoutCache:
-    """Keeps the layout of the last opened file, because most files of a table have equal schemas. Thread-safe."""
+class ColumnLocatorCache:
+    """Keeps the last column locator, because most files of a table have equal schemas. Thread-safe."""
 
     def __init__(self) -> None:
-        self._last: Layout | None = None
+        self._last: ColumnLocator | None = None
 
-    def of(self, schema: pa.Schema) -> Layout:
-        """Return the layout of a file with that schema."""
+    def of(self, schema: pa.Schema) -> ColumnLocator:
+        """Return the column locator of a file with that schema."""
         last = self._last
         if last is None or not last.schema.equals(schema, check_metadata=True):
-            last = self._last = Layout(schema)
+            last = self._last = ColumnLocator(schema)
         return last
 
 

@@ -17,17 +17,23 @@ import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.assemble import reason
-from delta_sharing_client.parquet.column_lookup import LayoutCache
+from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ReadUnit, check_chunks, plan_read_units, row_counts
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.page_headers import longest_text
+from delta_sharing_client.parquet.read_units import (
+    READ_UNIT_SIZE,
+    ReadUnit,
+    check_chunks,
+    plan_read_units,
+    row_counts,
+)
 from delta_sharing_client.parquet.residual_filter import filter_batch
 from delta_sharing_client.parquet.row_sizes import (
     BeyondLimitError,
     DecodeLimits,
+    DecodePlan,
     Leaf,
-    Plan,
     Widths,
     plan_steps,
     split_indexed,
@@ -64,7 +70,7 @@ class ParquetSource:
         task: the file.
         spec: what to read of it.
         deleted: positions of deleted rows.
-        layouts: shared by the files of a load, to locate the columns of files with equal schemas once.
+        locators: shared by the files of a load, to locate the columns of files with equal schemas once.
         limits: how much is decoded at a time.
 
     Raises:
@@ -78,7 +84,7 @@ class ParquetSource:
         spec: ReadSpec,
         *,
         deleted: RowPositions | None = None,
-        layouts: LayoutCache | None = None,
+        locators: ColumnLocatorCache | None = None,
         limits: DecodeLimits = _LIMITS,
     ) -> None:
         self._limits = limits
@@ -92,8 +98,8 @@ class ParquetSource:
             file = self._open(None)
             self._spare.append(file)
             self._metadata = file.metadata
-            layout = (layouts or LayoutCache()).of(file.schema_arrow)
-            self.columns, self._assembly = layout.locate(task, spec)
+            locator = (locators or ColumnLocatorCache()).of(file.schema_arrow)
+            self.columns, self._assembly = locator.locate(task, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
         if deleted is not None:
@@ -130,7 +136,7 @@ class ParquetSource:
             size=self._buffer.size,
             unit_size=unit_size,
             skipped=self._deleted_groups(),
-            trust_times=self._calendar is None or self._calendar.times == "no",
+            use_time_statistics=self._calendar is None or self._calendar.times == "no",
         )
 
     def _deleted_groups(self) -> frozenset[int]:
@@ -237,7 +243,7 @@ class ParquetSource:
                 f"row group {group} has {decoded} rows; the footer has {rows}", file_id=self._task.file_id
             )
 
-    def _plan(self, group: int, widths: Widths, extra: int) -> Plan:
+    def _plan(self, group: int, widths: Widths, extra: int) -> DecodePlan:
         """Return how to decode a row group within the limits."""
         with memoryview(self._buffer) as view, view.cast("B") as data:
 
@@ -247,7 +253,7 @@ class ParquetSource:
 
             return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits, find)
 
-    def _tables(self, group: int, rows: int, plan: Plan, *, use_threads: bool) -> Iterator[pa.Table]:
+    def _tables(self, group: int, rows: int, plan: DecodePlan, *, use_threads: bool) -> Iterator[pa.Table]:
         """Decode a row group by a plan."""
         with self._reader(plan.indexed) as reader:
             leaves = self._assembly.leaves

@@ -9,7 +9,7 @@ from typing import Final
 from delta_sharing_client.errors import DataError, ProtocolError, StorageError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import RowPositions, decode_inline, decode_stored, file_range
-from delta_sharing_client.parquet.layout import PADDING, ByteRange, ReadUnit, split
+from delta_sharing_client.parquet.read_units import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.byte_source import UNSHARED, ByteSource, StorageReader, Transfers
 from delta_sharing_client.storage.received_range import PRIVATE

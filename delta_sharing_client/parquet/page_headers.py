@@ -41,7 +41,7 @@ class MalformedPageError(ValueError):
     """A page's header or its levels are malformed."""
 
 
-class Page(NamedTuple):
+class ParquetPage(NamedTuple):
     """One page.
 
     Attributes:
@@ -68,12 +68,12 @@ class Page(NamedTuple):
         return self.encoding in _DICTIONARY_ENCODINGS
 
 
-def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[Page]:
+def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[ParquetPage]:
     """Return the pages of the column chunk from `start` to `stop`; raises `MalformedPageError`.
 
     The Parquet reader stops after the number of values in the footer, `values`.
     """
-    pages: list[Page] = []
+    pages: list[ParquetPage] = []
     seen = 0
     end = min(stop + _PADDING, len(data))
     while seen < values and start < stop:
@@ -88,7 +88,7 @@ def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[Pag
     return pages
 
 
-def _read_page(data: memoryview, at: int, end: int) -> Page:
+def _read_page(data: memoryview, at: int, end: int) -> ParquetPage:
     try:
         header, start = _read_struct(data, at, min(end, at + _MAX_HEADER))
         kind, size, stored = header[1], header[2], header[3]
@@ -103,7 +103,7 @@ def _read_page(data: memoryview, at: int, end: int) -> Page:
             raise MalformedPageError("a page header has a negative number")
     except (IndexError, KeyError, TypeError):
         raise MalformedPageError("a page header is damaged") from None
-    return Page(kind, start, stored, size, values, encoding, level_bytes)
+    return ParquetPage(kind, start, stored, size, values, encoding, level_bytes)
 
 
 def _read_struct(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[dict[int, Any], int]:
@@ -168,7 +168,7 @@ def longest_text(reader: Any, group: int, column: int) -> int | None:
     return longest
 
 
-def longest_row(data: memoryview, pages: Iterable[Page], codec: str, max_level: int) -> int | None:
+def longest_row(data: memoryview, pages: Iterable[ParquetPage], codec: str, max_level: int) -> int | None:
     """Return the number of values of the longest row of a repeated column, from its repetition levels.
 
     The result is None if the levels cannot be decompressed here. Raises `MalformedPageError` for damaged levels.
@@ -188,7 +188,7 @@ def longest_row(data: memoryview, pages: Iterable[Page], codec: str, max_level: 
     return max(longest, current)
 
 
-def _repetition_levels(data: memoryview, page: Page, codec: str) -> memoryview | None:
+def _repetition_levels(data: memoryview, page: ParquetPage, codec: str) -> memoryview | None:
     stored = data[page.start : page.start + page.stored]
     if page.kind == DATA_V2:
         return stored[: page.level_bytes]

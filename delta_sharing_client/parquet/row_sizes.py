@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_sharing_client.parquet.layout import LocatedColumn, chunk_range
 from delta_sharing_client.parquet.page_headers import (
     DELTA_BYTE_ARRAY,
     DICTIONARY,
-    Page,
+    ParquetPage,
     longest_row,
     read_pages,
 )
+from delta_sharing_client.parquet.read_units import LocatedColumn, chunk_range
 
 _MIB: Final = 1024 * 1024
 #: The smallest and the largest step in bytes.
@@ -144,7 +144,7 @@ def _target_width(kind: pa.DataType) -> tuple[int, int]:
     return max(kind.bit_width // 8, 1), 0
 
 
-class Plan(NamedTuple):
+class DecodePlan(NamedTuple):
     """How a row group is decoded.
 
     Attributes:
@@ -164,7 +164,7 @@ def plan_steps(
     extra: int,
     limits: DecodeLimits,
     longest_text: LongestText,
-) -> Plan:
+) -> DecodePlan:
     """Return how to decode a row group within the limits.
 
     `extra` is the bytes of each row besides texts and list elements. The column chunks must be present.
@@ -185,7 +185,7 @@ def plan_steps(
             chunks.append(chunk)
     at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
     if rows * extra + sum([chunk.bound(rows) for chunk in chunks]) <= at_once:
-        return Plan(rows)
+        return DecodePlan(rows)
     for chunk in chunks:
         chunk.refine(limits, longest_text)
     indexed = tuple(chunk.leaf.path for chunk in chunks if chunk.indexed)
@@ -196,7 +196,7 @@ def plan_steps(
             count = -(-count // 2)
     if count == 1 and (size := extra + sum(chunk.bound(1) for chunk in chunks)) > limits.batch:
         raise _beyond(f"a row of it may take {size:,} bytes when decoded", limits)
-    return Plan(count, indexed)
+    return DecodePlan(count, indexed)
 
 
 def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator[pa.Table]:
@@ -318,7 +318,7 @@ class _Chunk:
         self.page_bound = self._text_bound(int(self._row_values) or 1)
 
 
-def _memory(page: Page) -> int:
+def _memory(page: ParquetPage) -> int:
     """Bytes of memory of a page; the reader makes a list of the texts in a dictionary."""
     texts = min(page.values, page.size // 4) if page.kind == DICTIONARY else 0
     return page.size + 16 * texts

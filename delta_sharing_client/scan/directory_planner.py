@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.checkpoints import sidecars
+from delta_sharing_client.delta.log.checkpoint_reader import sidecars
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
 from delta_sharing_client.errors import (
     BadRequestError,

@@ -16,15 +16,15 @@ from typing import Final
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.model.schema import StructType
-from delta_sharing_client.parquet.column_lookup import LayoutCache
+from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import FetchStrategy
-from delta_sharing_client.parquet.layout import READ_UNIT_SIZE, ByteRange, ReadUnit
+from delta_sharing_client.parquet.read_units import READ_UNIT_SIZE, ByteRange, ReadUnit
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.memory_budget import FileRead, MemoryBudget, UnitRead
+from delta_sharing_client.scan.memory_budget import FileReadState, MemoryBudget, UnitReadState
 from delta_sharing_client.scan.priority_pool import OPENING, OrderedPool
 from delta_sharing_client.storage.buffer_pool import BufferPool
 from delta_sharing_client.storage.byte_source import (
@@ -86,7 +86,7 @@ class FileReads:
         self._cancelled = Cancellation()
         retries = RetryBudget(len(load.tasks), options.max_connections)
         self._transfers = Transfers(load.refresh, self._cancelled, retries)
-        self._layouts = LayoutCache()
+        self._locators = ColumnLocatorCache()
         self._buffers = BufferPool()
         self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self._cores)
         self._places = itertools.count()
@@ -100,16 +100,16 @@ class FileReads:
         self._fetchers.close()
         self._decoders.close()
 
-    def open(self, task: FileScanTask) -> FileRead:
+    def open(self, task: FileScanTask) -> FileReadState:
         """Return a file; the units of a file that is read in ranges follow when its footer is fetched."""
-        file = FileRead(next(self._places), task, self._download(task))
+        file = FileReadState(next(self._places), task, self._download(task))
         if self.strategy.uses_ranges(task):
             self._fetchers.submit((file.place, OPENING), self._open_ranges, file)
         else:
             file.units = [_whole_file(file)]
         return file
 
-    def start(self, file: FileRead, unit: UnitRead) -> None:
+    def start(self, file: FileReadState, unit: UnitReadState) -> None:
         """Fetch a unit; it is decoded when its bytes are complete."""
         if unit.unit is None or file.sparse is None or file.source is None:
             self._fetchers.submit(unit.order, self._fetch_whole, file, unit)
@@ -122,12 +122,12 @@ class FileReads:
         for each in ranges:
             self._fetchers.submit(unit.order, self._fetch_range, file.sparse, unit, each)
 
-    def resume(self, front: UnitRead | None) -> None:
+    def resume(self, front: UnitReadState | None) -> None:
         """Continue to decode units that waited for memory, `front` first."""
         for unit in self.memory.resumable(front, self._cores):
             self._decoders.submit(unit.order, self._decode, unit)
 
-    def start_again(self, file: FileRead, error: BaseException) -> None:
+    def start_again(self, file: FileReadState, error: BaseException) -> None:
         """Read a file that changed again, as a whole, if none of its rows was returned; raise any other error."""
         if not isinstance(error, FileChanged):
             raise error
@@ -145,7 +145,7 @@ class FileReads:
     def _download(self, task: FileScanTask) -> ByteSource:
         return self._load.storage.source(task.url, task.file_id, task.size, self._transfers)
 
-    def _open_ranges(self, file: FileRead) -> None:
+    def _open_ranges(self, file: FileReadState) -> None:
         """Fetch the footer and plan the units."""
         try:
             deleted = fetch_vector(self._load.storage, file.task, self._transfers)
@@ -159,7 +159,7 @@ class FileReads:
                 units = file.source.first(units, self._load.limit)
             file.sparse.expect(sum(unit.fetched_size for unit in units))
             file.units = [
-                UnitRead((file.place, number), unit.fetched_size + unit.decoded_size, unit.fetched_size, unit)
+                UnitReadState((file.place, number), unit.fetched_size + unit.decoded_size, unit.fetched_size, unit)
                 for number, unit in enumerate(units)
             ]
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
@@ -167,7 +167,7 @@ class FileReads:
         finally:
             self.memory.notify_opened()
 
-    def _fetch_whole(self, file: FileRead, unit: UnitRead) -> None:
+    def _fetch_whole(self, file: FileReadState, unit: UnitReadState) -> None:
         try:
             deleted = fetch_vector(self._load.storage, file.task, self._transfers)
             if deleted is not None and deleted.selects_nothing:
@@ -179,7 +179,7 @@ class FileReads:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self.memory.fail(unit, error)
 
-    def _fetch_range(self, sparse: SparseFile, unit: UnitRead, byte_range: ByteRange) -> None:
+    def _fetch_range(self, sparse: SparseFile, unit: UnitReadState, byte_range: ByteRange) -> None:
         try:
             if unit.error is None:
                 sparse.fetch(byte_range)
@@ -191,7 +191,9 @@ class FileReads:
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
             self.memory.fail(unit, error)
 
-    def _steps_of_whole(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
+    def _steps_of_whole(
+        self, file: FileReadState, data: Buffer, deleted: RowPositions | None
+    ) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
         with self._source(file, data, deleted) as source:
             yield from source.decode_all(use_threads=len(self._load.tasks) == 1)
@@ -202,12 +204,12 @@ class FileReads:
         yield from source.decode(unit, use_threads=len(self._load.tasks) == 1)
         sparse.release(unit)
 
-    def _source(self, file: FileRead, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
+    def _source(self, file: FileReadState, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
         return ParquetSource(
-            data, file.task, self._load.spec, deleted=deleted, layouts=self._layouts, limits=self._limits
+            data, file.task, self._load.spec, deleted=deleted, locators=self._locators, limits=self._limits
         )
 
-    def _decode(self, unit: UnitRead) -> None:
+    def _decode(self, unit: UnitReadState) -> None:
         """Decode a unit step by step while the budget has room for its rows."""
         try:
             steps = unit.steps
@@ -226,6 +228,6 @@ class FileReads:
             self.memory.fail(unit, error)
 
 
-def _whole_file(file: FileRead) -> UnitRead:
+def _whole_file(file: FileReadState) -> UnitReadState:
     size = file.task.size or _UNKNOWN_SIZE
-    return UnitRead((file.place, 0), size * EXPANSION, size)
+    return UnitReadState((file.place, 0), size * EXPANSION, size)

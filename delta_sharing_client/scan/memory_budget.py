@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.fetch import SparseFile
-from delta_sharing_client.parquet.layout import ReadUnit
+from delta_sharing_client.parquet.read_units import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.priority_pool import Order
 from delta_sharing_client.storage.byte_source import ByteSource
@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = 0.5 if os.name == "nt" else None
 
 
 @dataclass(eq=False)
-class UnitRead:
+class UnitReadState:
     """The state of one read unit that is being fetched or decoded.
 
     Attributes:
@@ -66,13 +66,13 @@ class UnitRead:
 
 
 @dataclass(eq=False)
-class FileRead:
+class FileReadState:
     """The state of one file that is being read; its units are known when its footer is fetched."""
 
     place: int
     task: FileScanTask
     download: ByteSource
-    units: list[UnitRead] | None = None
+    units: list[UnitReadState] | None = None
     started: int = 0
     sparse: SparseFile | None = None
     source: ParquetSource | None = None
@@ -98,11 +98,11 @@ class MemoryBudget:
         self._used = 0
         self.lock = threading.Lock()
         self._wake = threading.Condition(self.lock)
-        self._awaited: FileRead | UnitRead | None = None
-        self._front: UnitRead | None = None
+        self._awaited: FileReadState | UnitReadState | None = None
+        self._front: UnitReadState | None = None
         self._news = False
         self.starved = False
-        self._paused: list[UnitRead] = []
+        self._paused: list[UnitReadState] = []
 
     def admits(self, cost: int, kept_free: int) -> bool:
         """Return whether there is memory to fetch a unit; if not, the consumer is woken when there may be."""
@@ -110,12 +110,12 @@ class MemoryBudget:
             self.starved = self._used + cost > self._size - min(kept_free, self._size // 2)
             return not self.starved
 
-    def charge(self, unit: UnitRead) -> None:
+    def charge(self, unit: UnitReadState) -> None:
         """Charge the estimated size of a unit."""
         with self.lock:
             self._settle(unit)
 
-    def may_decode(self, unit: UnitRead) -> bool:
+    def may_decode(self, unit: UnitReadState) -> bool:
         """Return whether to decode the next rows of a unit now; if not, the unit is paused."""
         with self.lock:
             if unit.done:
@@ -125,7 +125,7 @@ class MemoryBudget:
             self._paused.append(unit)
             return False
 
-    def put(self, unit: UnitRead, batches: list[pa.RecordBatch], *, last: bool) -> None:
+    def put(self, unit: UnitReadState, batches: list[pa.RecordBatch], *, last: bool) -> None:
         """Add decoded rows of a unit; after the last rows its bytes are released."""
         size = _size_of(batches)
         with self.lock:
@@ -140,7 +140,7 @@ class MemoryBudget:
                 self._settle(unit)
             self._notify(unit)
 
-    def fail(self, unit: UnitRead, error: BaseException) -> None:
+    def fail(self, unit: UnitReadState, error: BaseException) -> None:
         """Record that the rest of a unit cannot be read."""
         with self.lock:
             if not unit.done:
@@ -148,26 +148,26 @@ class MemoryBudget:
                 self._end(unit)
                 self._notify(unit)
 
-    def drop(self, unit: UnitRead) -> None:
+    def drop(self, unit: UnitReadState) -> None:
         """Abandon a unit; rows that are decoded later are dropped."""
         with self.lock:
             unit.waiting.clear()
             unit.held = 0
             self._end(unit)
 
-    def _end(self, unit: UnitRead) -> None:
+    def _end(self, unit: UnitReadState) -> None:
         unit.done = True
         unit.steps = None
         if unit in self._paused:
             self._paused.remove(unit)
         self._settle(unit)
 
-    def _settle(self, unit: UnitRead) -> None:
+    def _settle(self, unit: UnitReadState) -> None:
         due = unit.held if unit.done else max(unit.cost, unit.encoded + unit.held)
         self._used += due - unit.charged
         unit.charged = due
 
-    def _notify(self, unit: UnitRead) -> None:
+    def _notify(self, unit: UnitReadState) -> None:
         # A consumer that is woken without need competes with the working threads.
         self._news = self._news or (unit.done and self.starved)
         if self._news or self._awaited is unit:
@@ -179,7 +179,7 @@ class MemoryBudget:
             self._news = True
             self._wake.notify_all()
 
-    def sleep(self, item: FileRead | UnitRead) -> None:
+    def sleep(self, item: FileReadState | UnitReadState) -> None:
         """Wait until a file or unit is ready, or something else has changed."""
         with self.lock:
             self._awaited = item
@@ -188,18 +188,18 @@ class MemoryBudget:
             self._news = False
             self._awaited = None
 
-    def take(self, unit: UnitRead) -> tuple[list[pa.RecordBatch], int] | None:
+    def take(self, unit: UnitReadState) -> tuple[list[pa.RecordBatch], int] | None:
         """Return the next rows of a unit that is ready; None at its end."""
         with self.lock:
             return unit.waiting.popleft() if unit.waiting else None
 
-    def release(self, unit: UnitRead, size: int) -> None:
+    def release(self, unit: UnitReadState, size: int) -> None:
         """Release the memory of rows that were taken."""
         with self.lock:
             unit.held -= size
             self._settle(unit)
 
-    def resumable(self, front: UnitRead | None, most: int) -> list[UnitRead]:
+    def resumable(self, front: UnitReadState | None, most: int) -> list[UnitReadState]:
         """Return the paused units to continue with: `front`, and up to `most` if there is memory."""
         with self.lock:
             self._front = front

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.scan.file_reads import EXPANSION, FileReads, Load
-from delta_sharing_client.scan.memory_budget import FileRead, UnitRead
+from delta_sharing_client.scan.memory_budget import FileReadState, UnitReadState
 
 #: Called with the size of each file after it.
 Progress: TypeAlias = Callable[[int], None]
@@ -78,7 +78,7 @@ class _Pipeline:
         self._left = load.limit
         self._finished = 0
         self._settled = 0
-        self._files: deque[FileRead] = deque()
+        self._files: deque[FileReadState] = deque()
 
     def batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files in order."""
@@ -100,7 +100,7 @@ class _Pipeline:
                 progress(file.task.size)
         self._reads.complete = True
 
-    def _rows(self, file: FileRead, unit: UnitRead) -> Iterator[pa.RecordBatch]:
+    def _rows(self, file: FileReadState, unit: UnitReadState) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the first unit of the first file as they are decoded, and remove the unit."""
         while True:
             self._reads.resume(unit)
@@ -128,7 +128,7 @@ class _Pipeline:
             file.units.pop(0)
             file.started -= 1
 
-    def _wait(self, item: FileRead | UnitRead) -> None:
+    def _wait(self, item: FileReadState | UnitReadState) -> None:
         """Wait until a file or unit is ready, and start more whenever there is room."""
         while not item.ready:
             self._advance()

@@ -23,7 +23,6 @@ from starlette.routing import Route
 
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.secrets import Secret
-from delta_sharing_client.server.answers import Answer, encode
 from delta_sharing_client.server.async_queries import SubmittedQueries
 from delta_sharing_client.server.capabilities import HEADER, Capabilities
 from delta_sharing_client.server.catalog import Catalog
@@ -42,6 +41,7 @@ from delta_sharing_client.server.recording import BODY_KEY
 from delta_sharing_client.server.sign import Signer
 from delta_sharing_client.server.snapshots import query_snapshot, table_metadata, table_version
 from delta_sharing_client.server.table_request import TableRequest
+from delta_sharing_client.server.table_response import TableResponse, encode
 
 PREFIX: Final = "/delta-sharing"
 
@@ -257,7 +257,7 @@ async def _json_body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _stream(answer: Answer, request: TableRequest) -> Response:
+def _stream(answer: TableResponse, request: TableRequest) -> Response:
     headers = {"delta-table-version": str(answer.version)}
     if request.options.prefer_format != "parquet":
         headers[HEADER] = request.capabilities.echo(answer.format)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from delta_sharing_client.delta.log import AddFile, CdcFile, Commit, Metadata, Protocol, RemoveFile, Snapshot
-from delta_sharing_client.server.answers import Answer, Selection, State, answer_page
 from delta_sharing_client.server.parameters import ChangesParameters, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.response_lines import Entry
 from delta_sharing_client.server.table_request import TableRequest
+from delta_sharing_client.server.table_response import Selection, State, TableResponse, answer_page
 
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -38,7 +38,7 @@ class _Range:
     historical_protocol: bool
 
 
-def query_feed(request: TableRequest, asked: ChangesParameters) -> Answer:
+def query_feed(request: TableRequest, asked: ChangesParameters) -> TableResponse:
     """Answer `GET /changes`; raise `Problem` (400)."""
     request.need_history("Reading the changes of a table")
     log = request.table.log
@@ -62,7 +62,7 @@ def query_feed(request: TableRequest, asked: ChangesParameters) -> Answer:
     return _answer(request, wanted, asked)
 
 
-def query_range(request: TableRequest, body: QueryBody) -> Answer:
+def query_range(request: TableRequest, body: QueryBody) -> TableResponse:
     """Answer `POST /query` with `startingVersion`; raise `Problem` (400)."""
     request.need_history("Reading a table from a starting version")
     wanted = _Range(
@@ -75,7 +75,7 @@ def query_range(request: TableRequest, body: QueryBody) -> Answer:
     return _answer(request, wanted, body)
 
 
-def _answer(request: TableRequest, wanted: _Range, paging: ChangesParameters | QueryBody) -> Answer:
+def _answer(request: TableRequest, wanted: _Range, paging: ChangesParameters | QueryBody) -> TableResponse:
     request.check_old_reader()
     log = request.table.log
 

@@ -7,12 +7,12 @@ Serves "Query Table Version", "Query Table Metadata" and "Read Data from a Table
 from __future__ import annotations
 
 from delta_sharing_client.delta.log import Snapshot
-from delta_sharing_client.server.answers import Answer, Selection, State, answer_page
 from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.parameters import PointInTime, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
 from delta_sharing_client.server.response_lines import Entry
 from delta_sharing_client.server.table_request import TableRequest
+from delta_sharing_client.server.table_response import Selection, State, TableResponse, answer_page
 
 
 def table_version(request: TableRequest, starting_timestamp: str | None) -> int:
@@ -24,12 +24,12 @@ def table_version(request: TableRequest, starting_timestamp: str | None) -> int:
     return log.version_at_or_after(parse_timestamp(starting_timestamp, "startingTimestamp"))
 
 
-def table_metadata(request: TableRequest, point: PointInTime) -> Answer:
+def table_metadata(request: TableRequest, point: PointInTime) -> TableResponse:
     """Answer "Query Table Metadata", by default of the latest version; raise `Problem` (400)."""
     return answer_page(request, lambda _: _selection(*_find_snapshot(request, point.version, point.timestamp)))
 
 
-def query_snapshot(request: TableRequest, body: QueryBody) -> Answer:
+def query_snapshot(request: TableRequest, body: QueryBody) -> TableResponse:
     """Answer "Read Data from a Table" for a snapshot; raise `Problem` (400)."""
     log, signer = request.table.log, request.signer
     refresh = f"refresh {request.table.full_name}"

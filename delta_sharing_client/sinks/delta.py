@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.durable_files import sync_directory, sync_file, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.paths import resolve_path

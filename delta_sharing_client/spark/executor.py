@@ -20,8 +20,8 @@ from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import Refresh, StorageReader
-from delta_sharing_client.storage.download import PresignedReader
-from delta_sharing_client.storage.local import LocalStorage
+from delta_sharing_client.storage.download import DownloadReader
+from delta_sharing_client.storage.local import LocalReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: Bytes of files in flight in one task: an executor runs a task per core, in little memory.
@@ -44,7 +44,7 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
         load = Load(
             tasks=tasks,
             spec=job.spec,
-            storage=LocalStorage(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
+            storage=LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
             refresh=refresh,
             limit=part.limit,
             table_columns=job.table_columns,
@@ -72,7 +72,7 @@ def _job(job_bytes: bytes) -> Job:
 @lru_cache(maxsize=4)
 def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageReader:
     """The reader of a worker process; its connections outlive a task."""
-    return PresignedReader(StorageTransport(options, endpoint_is_loopback), options)
+    return DownloadReader(StorageTransport(options, endpoint_is_loopback), options)
 
 
 @lru_cache(maxsize=4)

@@ -14,8 +14,8 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.spark.executor_url_renewal import encode_renewer
 from delta_sharing_client.spark.job import Job, Part, encode, with_urls
-from delta_sharing_client.spark.url_renewal import encode_renewer
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Maximum size of a plan in the function, compressed bytes; a message of Spark Connect has at most 128 MB.

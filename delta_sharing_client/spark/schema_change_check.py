@@ -8,7 +8,7 @@ from delta_sharing_client.errors import DeltaSharingError, SchemaChangedError
 from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
-from delta_sharing_client.spark.stream_files import Stop
+from delta_sharing_client.spark.stream_files import StoppingVersion
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable, metadata_at
 from delta_sharing_client.wire.answers import TableInfo
@@ -42,9 +42,9 @@ class SchemaChangeCheck:
             before = self._metadata_of(read)
             changed = () if before is None else table.misfit(before)
             if changed:
-                raise self.error(Stop(read, changed, before))
+                raise self.error(StoppingVersion(read, changed, before))
 
-    def error(self, stop: Stop) -> DeltaSharingError:
+    def error(self, stop: StoppingVersion) -> DeltaSharingError:
         """Return the error for a version that stops the query; first writes its schema to the log, if tracked."""
         if stop.error is not None:
             return stop.error

@@ -35,7 +35,7 @@ _URL_LIFETIME: Final = 600.0
 
 
 @dataclass(frozen=True)
-class Stop:
+class StoppingVersion:
     """A version that stops the query.
 
     Attributes:
@@ -69,7 +69,7 @@ class Listing:
     last: int
     files: Sequence[StreamFile] = field(repr=False)
     request: QueryRequest | ChangesRequest | VersionsRequest = field(repr=False)
-    stop: Stop | None = None
+    stop: StoppingVersion | None = None
     listed: float = field(default_factory=time.time)
 
     @property
@@ -78,7 +78,7 @@ class Listing:
         return self.request.formats[0]
 
     @property
-    def stopped(self) -> Stop | None:
+    def stopped(self) -> StoppingVersion | None:
         """The first version, if it stops the query."""
         return self.stop if self.last < self.first else None
 
@@ -125,7 +125,7 @@ def list_snapshot(
     info = TableInfo(version, answer.protocol, answer.metadata)
     changed = table.misfit(info)
     if changed:
-        return Listing(True, version, version - 1, (), answer.request, Stop(version, changed, info))
+        return Listing(True, version, version - 1, (), answer.request, StoppingVersion(version, changed, info))
     files = sorted(answer.items, key=lambda file: file.id)
     if isinstance(options.query, ChangeOptions):
         tasks = ChangeTasks(options.what, options.query).of_snapshot(files, version)
@@ -163,7 +163,7 @@ def list_versions(
         else:
             error = _forbidden(actions, version, options)
             if error is not None:
-                stop = Stop(version, error=error)
+                stop = StoppingVersion(version, error=error)
                 break
             tasks = _added_by_version(actions, table)
         # Change files: a batch with a part of them could separate the two rows of an update.
@@ -227,7 +227,7 @@ def _forbidden(files: Sequence[FileAction], version: int, options: StreamOptions
     )
 
 
-def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> Stop | None:
+def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> StoppingVersion | None:
     """Return the first version of a range whose rows cannot be read with the query's columns."""
     protocols, mode = history.protocols, mode_of(table.info)
     for number, metadata in enumerate(history.metadata):
@@ -238,12 +238,12 @@ def _schema_stop(table: StreamTable, history: TableHistory, first: int) -> Stop 
         info = TableInfo(version, protocol, metadata)
         changed = table.misfit(info)
         if changed:
-            return Stop(version, changed, info)
+            return StoppingVersion(version, changed, info)
         if mode_of(info) not in ("none", mode) and mode != "none":
             error = StreamError(
                 f"{table.options.what}: version {version} changes its column mapping from {mode!r} to "
                 f"{mode_of(info)!r}; start the query with a new checkpoint location",
                 version=version,
             )
-            return Stop(version, error=error)
+            return StoppingVersion(version, error=error)
     return None

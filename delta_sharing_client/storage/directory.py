@@ -19,7 +19,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.download import PresignedReader
+from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.file_systems import Directory, open_directory
 from delta_sharing_client.storage.file_transport import FileResponse
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -176,7 +176,7 @@ class DirectoryTransport:
 
 def directory_reader(files: DirectoryFiles, options: TransportOptions) -> StorageReader:
     """Return a reader of the files of a directory."""
-    return PresignedReader(DirectoryTransport(files), options)
+    return DownloadReader(DirectoryTransport(files), options)
 
 
 def list_files(files: DirectoryFiles, folder: str) -> dict[str, tuple[int, float]]:

@@ -55,7 +55,7 @@ class _NoRanges(Exception):  # noqa: N818
     """The store ignores ranges: it sends the whole file."""
 
 
-class PresignedReader(StorageReader):
+class DownloadReader(StorageReader):
     """Fetches files by a transport, with retries: behind pre-signed URLs, or in directories of object stores.
 
     Args:
@@ -100,7 +100,7 @@ class Download:
     """
 
     def __init__(
-        self, reader: PresignedReader, url: SecretUrl, file_id: str, size: int, load: Transfers, etag: str | None
+        self, reader: DownloadReader, url: SecretUrl, file_id: str, size: int, load: Transfers, etag: str | None
     ) -> None:
         self._reader = reader
         self._url = url

@@ -25,7 +25,7 @@ from delta_sharing_client.storage.byte_source import (
 T = TypeVar("T")
 
 
-class LocalStorage(StorageReader):
+class LocalReader(StorageReader):
     """Opens files by their paths."""
 
     def source(

@@ -15,8 +15,8 @@ from delta_sharing_client import Profile, SharingClient, TransportOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.executor import read_part
+from delta_sharing_client.spark.executor_url_renewal import encode_renewer
 from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
-from delta_sharing_client.spark.url_renewal import encode_renewer
 
 CLIENT = {"clientId": "client-1", "tokenEndpoint": "https://login.example/token"}
 

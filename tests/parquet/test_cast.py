@@ -17,7 +17,7 @@ from delta_sharing_client.model.schema import DataType, PrimitiveType
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, cast_leaf, cast_to_schema, check_texts
 from delta_sharing_client.parquet.decode import ParquetSource
-from delta_sharing_client.parquet.layout import ReadUnit
+from delta_sharing_client.parquet.read_units import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 

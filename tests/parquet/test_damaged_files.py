@@ -15,7 +15,7 @@ from waiting import run_program
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.parquet import layout
+from delta_sharing_client.parquet import read_units
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
@@ -264,7 +264,7 @@ def test_a_footer_with_a_wrong_number_of_rows_raises(fields, rows):
 
 def test_overstated_chunk_sizes_end_a_file_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = parquet({"n": pa.array(range(100))}, row_group_size=10)
-    monkeypatch.setattr(layout, "chunk_range", lambda chunk: (4, 4 + len(data)))
+    monkeypatch.setattr(read_units, "chunk_range", lambda chunk: (4, 4 + len(data)))
     task = FileScanTask(SecretUrl("https://h/x"), FILE_ID, len(data))
     with ParquetSource(data, task, ReadSpec(table_schema(("n", "long")))) as source:
         ends = [decoded.last for decoded in source.decode_all()]

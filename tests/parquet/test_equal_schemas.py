@@ -16,7 +16,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.download import PresignedReader
+from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 FIELDS = {"id": "long", "name": "string", "score": "double", "raw": "binary", "part": "string"}
@@ -76,7 +76,7 @@ def load(files: list[bytes], parts: list[str | None] | None = None) -> pa.Table:
                     SecretUrl(f"{server.url}/{number}"), f"file-{number}", len(data), partition_values=values
                 )
             )
-        job = Load(tasks=tasks, spec=spec, storage=PresignedReader(transport, options))
+        job = Load(tasks=tasks, spec=spec, storage=DownloadReader(transport, options))
         return pa.Table.from_batches(list(read_batches(job)))
 
 

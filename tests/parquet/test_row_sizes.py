@@ -19,7 +19,7 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.parquet import page_headers, variant
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.layout import chunk_range
+from delta_sharing_client.parquet.read_units import chunk_range
 from delta_sharing_client.parquet.row_sizes import DecodeLimits
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl

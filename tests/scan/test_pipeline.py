@@ -21,7 +21,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan import file_reads, pipeline
 from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.download import PresignedReader
+from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 NAMES = ("n", "a", "b", "c", "text")
@@ -66,7 +66,7 @@ def reader():
 
     def make(**changes):
         options = TransportOptions(**{**FAST, **changes})
-        readers.append(PresignedReader(StorageTransport(options, True), options))
+        readers.append(DownloadReader(StorageTransport(options, True), options))
         return readers[-1]
 
     yield make

@@ -133,7 +133,7 @@ def test_the_error_without_package_and_zip_names_the_remedy(bare_python: str, tm
 def test_the_zip_is_small_and_holds_what_executors_run() -> None:
     with zipfile.ZipFile(code_archive()) as archive:
         names = archive.namelist()
-    assert {"delta_sharing_client/__init__.py", "delta_sharing_client/spark/url_renewal.py"} <= set(names)
+    assert {"delta_sharing_client/__init__.py", "delta_sharing_client/spark/executor_url_renewal.py"} <= set(names)
     assert {Path(name).suffix for name in names} == {".py", ".txt"}
     assert not [name for name in names if "/server/" in name or "/sinks/" in name]
     assert code_archive().stat().st_size < 600_000
@@ -161,7 +161,7 @@ def test_the_zip_is_reproducible_and_removed_with_its_process(tmp_path: Path) ->
     assert not Path(path).parent.exists()
 
 
-@pytest.mark.parametrize("name", ["spark.executor", "spark.url_renewal", "spark.data_source"])
+@pytest.mark.parametrize("name", ["spark.executor", "spark.executor_url_renewal", "spark.data_source"])
 def test_package_module_returns_the_imported_module(name: str) -> None:
     import importlib
 

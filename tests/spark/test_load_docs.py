@@ -76,7 +76,7 @@ def test_the_figures_are_those_of_the_code() -> None:
 
 
 def test_the_libraries_of_executors_are_those_that_their_modules_import() -> None:
-    code = "import sys, delta_sharing_client.spark.executor, delta_sharing_client.spark.url_renewal"
+    code = "import sys, delta_sharing_client.spark.executor, delta_sharing_client.spark.executor_url_renewal"
     code += "; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG, check=True)
     project = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -27,9 +27,9 @@ from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import partition_plan as plans
 from delta_sharing_client.spark.executor import read_part
+from delta_sharing_client.spark.executor_url_renewal import HostUrlRenewer
 from delta_sharing_client.spark.job import decode
 from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
-from delta_sharing_client.spark.url_renewal import HostUrlRenewer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

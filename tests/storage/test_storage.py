@@ -27,7 +27,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import Cancelled, Transfers
-from delta_sharing_client.storage.download import PresignedReader
+from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -53,14 +53,14 @@ def slept():
 def reader(slept):
     options = TransportOptions(read_timeout=NEVER)
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
-        yield PresignedReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
+        yield DownloadReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
 
 
 @pytest.fixture
 def hasty(slept):
     options = TransportOptions(read_timeout=timedelta(seconds=0.5))
     with StorageTransport(options, endpoint_is_loopback=True) as transport:
-        yield PresignedReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
+        yield DownloadReader(transport, options, sleep=slept.append, rng=lambda: 1.0)
 
 
 def fetch(reader, server, *, size=SIZE, path=PATH, **arguments):
@@ -511,7 +511,7 @@ class TestCancelling:
             meanwhile(lambda: wait_until(lambda: server.requests), event.set),
             pytest.raises(Cancelled),
         ):
-            fetch(PresignedReader(transport, options), server, cancelled=event)
+            fetch(DownloadReader(transport, options), server, cancelled=event)
 
     def test_a_wait_between_attempts_ends_at_once(self, server):
         options = TransportOptions(api_deadline=NEVER)
@@ -522,7 +522,7 @@ class TestCancelling:
             meanwhile(lambda: wait_until(lambda: server.requests), event.set),
             pytest.raises(Cancelled),
         ):
-            fetch(PresignedReader(transport, options), server, cancelled=event)
+            fetch(DownloadReader(transport, options), server, cancelled=event)
 
     def test_abort_and_close(self, server, reader):
         server.on("GET", PATH, file_reply(DATA))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from delta_sharing_client.delta.log.actions import OtherAction
-from delta_sharing_client.delta.log.commit_files import parse_lines
+from delta_sharing_client.delta.log.commit_reader import parse_lines
 from delta_sharing_client.delta.log.log_segment import LogListing
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
-from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log

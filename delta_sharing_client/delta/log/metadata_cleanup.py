@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from delta_sharing_client.delta.log.checkpoints import read_checkpoint, sidecars
+from delta_sharing_client.delta.log.checkpoint_reader import read_checkpoint, sidecars
 from delta_sharing_client.delta.log.commit_timestamps import commit_times, first_in_commit_version
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
 from delta_sharing_client.delta.log.table_properties import flag_property, interval_property

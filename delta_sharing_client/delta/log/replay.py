@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from delta_sharing_client.delta.log.checkpoints import read_checkpoint
-from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.checkpoint_reader import read_checkpoint
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.log_segment import Checkpoint, LogListing
 from delta_sharing_client.delta.log.snapshot import LogState, Snapshot

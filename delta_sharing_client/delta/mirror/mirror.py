@@ -42,7 +42,7 @@ from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.storage.local import LocalStorage
+from delta_sharing_client.storage.local import LocalReader
 from delta_sharing_client.wire.requests import check_version
 
 
@@ -54,7 +54,7 @@ class MirrorScan(Scan):
     directory: Path
     snapshot: Snapshot = field(repr=False)
     options: ScanOptions = field(default_factory=ScanOptions)
-    _storage: LocalStorage = field(repr=False, compare=False, kw_only=True)
+    _storage: LocalReader = field(repr=False, compare=False, kw_only=True)
     _rest: RestClient = field(repr=False, compare=False, kw_only=True)
 
     @property
@@ -91,7 +91,7 @@ class MirrorScan(Scan):
     def _url(self, uri: str) -> SecretUrl:
         return SecretUrl(str(resolve_path(self.directory, uri)))
 
-    def _connections(self) -> tuple[RestClient, LocalStorage]:
+    def _connections(self) -> tuple[RestClient, LocalReader]:
         return self._rest, self._storage
 
 
@@ -254,7 +254,7 @@ class Mirror:
             self.directory,
             snapshot,
             options,
-            _storage=LocalStorage(self._storage.options),
+            _storage=LocalReader(self._storage.options),
             _rest=self._rest,
         )
 

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.durable_files import make_directories, writing
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
-from delta_sharing_client.delta.mirror.known_files import Comparison, compare
+from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
 from delta_sharing_client.delta.mirror.state import (
     APP_ID,
     FORMAT,

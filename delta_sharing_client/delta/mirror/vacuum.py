@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
-from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.durable_files import TEMPORARY, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
 from delta_sharing_client.delta.log.symbolic_links import refuse_links

@@ -16,7 +16,7 @@ from growing_tables import Source, data_files, rows_of
 from msgspec import structs
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.mirror.known_files import compare
+from delta_sharing_client.delta.mirror.file_comparison import compare
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, location_of
 from delta_sharing_client.delta.table.local_names import digest

@@ -28,7 +28,7 @@ from delta_sharing_client.spark.mirror_footers import read_footers, stored_colum
 from delta_sharing_client.spark.partition_plan import divide
 from delta_sharing_client.spark.session import core_count, listed_by_cores, session_for, spark_version
 from delta_sharing_client.spark.spark_schema import quoted, spark_schema
-from delta_sharing_client.storage.local import LocalStorage
+from delta_sharing_client.storage.local import LocalReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,7 +187,7 @@ class _MirrorFiles:
         """Remove the rows that deletion vectors mark, by the names of the files, which are unique in a mirror."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        storage = LocalStorage(self._scan._storage.options)
+        storage = LocalReader(self._scan._storage.options)
         rows = []
         for task in tasks:
             deleted = fetch_vector(storage, task)

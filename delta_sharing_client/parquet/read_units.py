@@ -79,7 +79,7 @@ def plan_read_units(
     size: int,
     unit_size: int = READ_UNIT_SIZE,
     skipped: frozenset[int] = frozenset(),
-    trust_times: bool = True,
+    use_time_statistics: bool = True,
 ) -> list[ReadUnit]:
     """Return the row groups of a file to read, with their byte ranges, without those that cannot match.
 
@@ -90,7 +90,7 @@ def plan_read_units(
         size: the file's size in bytes.
         unit_size: maximum bytes of chunks of several row groups in one unit.
         skipped: row groups without any row to return.
-        trust_times: use statistics of dates and times; False for files in another calendar.
+        use_time_statistics: use statistics of dates and times; False for files in another calendar.
     """
     units: list[ReadUnit] = []
     groups: list[int] = []
@@ -101,7 +101,10 @@ def plan_read_units(
         group = metadata.row_group(number)
         if not group.num_rows or number in skipped:
             continue
-        if predicate is not None and not group_outcomes(group, columns, predicate, trust_times=trust_times) & TRUE:
+        if (
+            predicate is not None
+            and not group_outcomes(group, columns, predicate, use_time_statistics=use_time_statistics) & TRUE
+        ):
             continue
         ranges = [chunk_range(group.column(leaf)) for leaf in leaves]
         length = sum(stop - start for start, stop in ranges)
@@ -186,7 +189,11 @@ def split(ranges: Sequence[ByteRange], *, most: int = MAX_RANGE) -> list[ByteRan
 
 
 def group_outcomes(
-    group: pq.RowGroupMetaData, columns: Sequence[LocatedColumn], predicate: Predicate, *, trust_times: bool = True
+    group: pq.RowGroupMetaData,
+    columns: Sequence[LocatedColumn],
+    predicate: Predicate,
+    *,
+    use_time_statistics: bool = True,
 ) -> int:
     """Return the possible outcomes of a predicate over a row group; see `column_bounds.outcomes`."""
     located = {column.field.name: column for column in columns}
@@ -199,13 +206,15 @@ def group_outcomes(
             return ColumnBounds.constant(column.value)
         if len(column.leaves) != 1 or not isinstance(field.type, PrimitiveType | DecimalType):
             return None
-        return _column_bounds(group.column(column.leaves[0]), field, group.num_rows, trust_times=trust_times)
+        return _column_bounds(
+            group.column(column.leaves[0]), field, group.num_rows, use_time_statistics=use_time_statistics
+        )
 
     return outcomes(predicate, bounds_of)
 
 
 def _column_bounds(
-    chunk: pq.ColumnChunkMetaData, field: StructField, rows: int, *, trust_times: bool
+    chunk: pq.ColumnChunkMetaData, field: StructField, rows: int, *, use_time_statistics: bool
 ) -> ColumnBounds | None:
     """Return the bounds in a chunk's statistics; None if there are none."""
     statistics = chunk.statistics if chunk.is_stats_set else None
@@ -217,14 +226,14 @@ def _column_bounds(
     lower = upper = None
     if statistics.has_min_max:
         try:
-            lower, upper = _bounds(statistics, chunk, field, trust_times=trust_times)
+            lower, upper = _bounds(statistics, chunk, field, use_time_statistics=use_time_statistics)
         except (ValueError, OverflowError, ArithmeticError, pa.ArrowException, TypeError):
             lower = upper = None
     return ColumnBounds(lower, upper, has_null=nulls != 0, may_be_nan=is_float(field.type))
 
 
 def _bounds(
-    statistics: Any, chunk: pq.ColumnChunkMetaData, field: StructField, *, trust_times: bool
+    statistics: Any, chunk: pq.ColumnChunkMetaData, field: StructField, *, use_time_statistics: bool
 ) -> tuple[Value, Value]:
     logical = statistics.logical_type.type if statistics.logical_type is not None else "NONE"
     physical = chunk.physical_type
@@ -241,12 +250,17 @@ def _bounds(
         bounds = _text(statistics.min), _text(statistics.max)
     elif (name == "decimal" and logical == "DECIMAL") or (name == "boolean" and physical == "BOOLEAN"):
         bounds = statistics.min, statistics.max
-    elif trust_times and logical == "DATE":
+    elif use_time_statistics and logical == "DATE":
         if name == "date":
             bounds = statistics.min, statistics.max
         elif name == "timestamp_ntz":
             bounds = int(statistics.min_raw) * _DAY, int(statistics.max_raw) * _DAY
-    elif trust_times and logical == "TIMESTAMP" and physical == "INT64" and name in ("timestamp", "timestamp_ntz"):
+    elif (
+        use_time_statistics
+        and logical == "TIMESTAMP"
+        and physical == "INT64"
+        and name in ("timestamp", "timestamp_ntz")
+    ):
         unit = statistics.logical_type.to_json()
         for name, (times, over) in _MICROS.items():
             if name in unit:

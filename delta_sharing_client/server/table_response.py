@@ -51,7 +51,7 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class TableResponse:
     """The lines of an answer, created as they are sent, with its `Delta-Table-Version` and response format."""
 
     version: int
@@ -61,7 +61,7 @@ class Answer:
 
 def answer_page(
     request: TableRequest, select: Callable[[State | None], Selection], paging: Paging | None = None
-) -> Answer:
+) -> TableResponse:
     """Return one page of the answer to a query.
 
     Args:
@@ -91,7 +91,7 @@ def answer_page(
             purpose, selection.state | {"first": after, "format": chosen}
         )
     lines = _lines(request, selection, chosen, entries[first:after], tokens)
-    return Answer(version=selection.version, format=chosen, lines=lines)
+    return TableResponse(version=selection.version, format=chosen, lines=lines)
 
 
 def _page_end(entries: Sequence[Entry], first: int, limit: int | None) -> int:
@@ -116,7 +116,7 @@ def _lines(
         yield {"endStreamAction": tokens | expires}
 
 
-def encode(answer: Answer, request: TableRequest) -> Iterator[bytes]:
+def encode(answer: TableResponse, request: TableRequest) -> Iterator[bytes]:
     """Yield the body of an answer in chunks of about 256 KiB.
 
     After the first chunk the status has been sent. A later failure ends the answer with an EndStreamAction

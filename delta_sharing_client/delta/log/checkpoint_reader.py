@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from delta_sharing_client.delta.log.actions import Action, OtherAction, make_action
-from delta_sharing_client.delta.log.commit_files import read_commit
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.log_segment import SIDECARS, Checkpoint
 from delta_sharing_client.errors import DeltaLogError
 
