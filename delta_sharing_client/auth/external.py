@@ -74,4 +74,4 @@ class ExternalTokens:
             )
         if lifetime is not None and not lifetime > 0:
             raise TokenError("the credential provider returned a token that has expired already")
-        return AccessToken.living(Secret(token), asked_at, lifetime)
+        return AccessToken.from_lifetime(Secret(token), asked_at, lifetime)

@@ -104,12 +104,12 @@ class OAuthTokens(ABC, Generic[C]):
         return f"{type(self).__name__}({self._shown}, client {self._client_id!r})"
 
     @abstractmethod
-    def _ask(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
         """Send the token request; return the answer, and the secret that it may repeat."""
 
     def _once(self, attempt: Attempt) -> AccessToken:
         asked_at = self._now()
-        response, secret = self._ask(attempt.timeout)
+        response, secret = self._request_token(attempt.timeout)
         with response:
             attempt.answered()
             body = response.read(_MAX_ANSWER + 1)
@@ -153,7 +153,7 @@ class OAuthTokens(ABC, Generic[C]):
         if problem:
             raise TokenError(f"the token endpoint {self._shown} {problem}", status=200)
         logger.debug("a new access token for client %r, good for %s s", self._client_id, lifetime)
-        return AccessToken.living(Secret(str(token)), asked_at, lifetime)
+        return AccessToken.from_lifetime(Secret(str(token)), asked_at, lifetime)
 
 
 class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
@@ -161,7 +161,7 @@ class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
 
     _encoded = False
 
-    def _ask(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
         credential = self._credential
         fields = {"scope": credential.scope, "audience": credential.audience}
         form = {"grant_type": "client_credentials"} | {
@@ -190,7 +190,7 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
 
     _key: Secret | None = None
 
-    def _ask(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
         if self._key is None:
             self._key = read_private_key(self._profile)
         assertion = sign_assertion(self._profile, self._key, int(self._now()))

@@ -35,7 +35,7 @@ class AccessToken:
     renew_at: float | None = None
 
     @classmethod
-    def living(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
+    def from_lifetime(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
         """Create a token from the time of its request and the seconds to its expiration; None if unknown."""
         if lifetime is None:
             return cls(token)

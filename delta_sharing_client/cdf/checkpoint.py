@@ -27,7 +27,7 @@ from delta_sharing_client.model.column_mapping import MappingMode
 if TYPE_CHECKING:
     from filelock import FileLock
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 #: The version of the file format that is written, and those that are read. Version 1 has no response formats.
 _FORMAT: Final = 2
 _READABLE: Final = (1, 2)
@@ -182,7 +182,7 @@ class CheckpointFile:
                 f"it is damaged ({damage}), and its previous generation cannot be read either. Restore it, or "
                 "delete it to start over from the starting version or the snapshot"
             ) from None
-        _LOGGER.warning(
+        logger.warning(
             "checkpoint %s is damaged (%s): its previous generation is used, and later batches are repeated",
             self.path,
             damage,

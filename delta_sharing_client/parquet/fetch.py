@@ -29,7 +29,9 @@ def is_unnamed_vector(key: str) -> bool:
     return key.endswith(_UNNAMED)
 
 
-def fetch_vector(storage: StorageReader, task: FileScanTask, load: Transfers = UNSHARED) -> RowPositions | None:
+def fetch_vector(
+    storage: StorageReader, task: FileScanTask, transfers: Transfers = UNSHARED
+) -> RowPositions | None:
     """Fetch a task's deletion vector and selection vector; return None if it has neither.
 
     Raises:
@@ -47,7 +49,7 @@ def fetch_vector(storage: StorageReader, task: FileScanTask, load: Transfers = U
             )
         key = vector_key(task.file_id, vector_id)
         where = file_range(vector, task.file_id)
-        data = storage.fetch(vector.path_or_inline, key, load=load, byte_range=where)
+        data = storage.fetch(vector.path_or_inline, key, transfers=transfers, byte_range=where)
         return decode_stored(bytes(data), vector, task.file_id)
 
     deleted = fetch(task.deletion_vector, task.deletion_vector_id) if task.deletion_vector else None

@@ -304,9 +304,9 @@ class RestClient:
         protocol, metadata = page.head(what)
         if query.hints_refused and isinstance(request, QueryRequest):
             request = request.without_hints()
-        pinned = request.pinned(protocol.response_format)
+        request = request.in_format(protocol.response_format)
         history = tuple(page.historical), tuple(page.protocols)
-        return Answer(page.version, protocol, metadata, page.items, page.end, pinned, *history)
+        return Answer(page.version, protocol, metadata, page.items, page.end, request, *history)
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return temporary credentials for a table's directory ("temporary-table-credentials").

@@ -36,7 +36,7 @@ _MARGIN: Final = 0.2
 #: The maximum time in seconds before the expiration at which URLs are renewed.
 _LONGEST_MARGIN: Final = 60.0
 #: Clock-skew tolerance in seconds: a `Date` header has whole seconds, and the answer was under way.
-_CLOCKS_AGREE: Final = 2.0
+_CLOCK_SKEW_TOLERANCE: Final = 2.0
 
 
 class UrlRenewer(UrlRenewal):
@@ -93,7 +93,7 @@ class UrlRenewer(UrlRenewal):
             )
         return known
 
-    def ahead(self, file_id: str, url: SecretUrl) -> SecretUrl:
+    def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL to use now for a file: `url`, or a fresher one.
 
         Near the expiration one thread renews all URLs; the others do not wait while the URLs are valid. If the
@@ -162,7 +162,7 @@ class UrlRenewer(UrlRenewal):
         if expires is None:
             return
         ahead = self._rest.clock_offset.total_seconds()
-        self._dead = expires / 1000 - (ahead if abs(ahead) > _CLOCKS_AGREE else 0.0)
+        self._dead = expires / 1000 - (ahead if abs(ahead) > _CLOCK_SKEW_TOLERANCE else 0.0)
         lifetime = self._dead - time.time()
         if lifetime > 0:  # otherwise a clock is wrong; the store refuses expired URLs
             self._due = self._dead - min(_MARGIN * lifetime, _LONGEST_MARGIN)

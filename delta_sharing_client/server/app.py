@@ -47,7 +47,7 @@ PREFIX: Final = "/delta-sharing"
 
 _JSON: Final = "application/json; charset=utf-8"
 _LINES: Final = "application/x-ndjson; charset=utf-8"
-_LOGGER: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-_:\[\]]+")
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _TABLE: Final = f"{PREFIX}/shares/{{share}}/schemas/{{schema}}/tables/{{table}}"
@@ -124,9 +124,9 @@ class Api:
     def _problem(self, request: Request, error: Exception) -> Response:
         """Return the response for an error."""
         if isinstance(error, DeltaLogError):
-            _LOGGER.info("%s: %s", request.url.path, type(error).__name__)
+            logger.info("%s: %s", request.url.path, type(error).__name__)
         elif not isinstance(error, Problem):
-            _LOGGER.error("%s %s failed", request.method, request.url.path, exc_info=error)
+            logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
             error = internal()
         problem = problem_of(error, ".".join(str(name) for name in list(request.path_params.values())[:3]))
         if problem.status == 401 and self.options.imitate == "reference":
@@ -151,13 +151,13 @@ class Api:
         """Return one page of a listing; its page tokens are bound to the path."""
         self.catalog.refresh()
         items = find(request.path_params)
-        asked = ListingParameters.parse(request.query_params)
+        parameters = ListingParameters.parse(request.query_params)
         purpose = f"list {request.url.path.lower()}"
         first = 0
-        if asked.page_token is not None:
-            first = self.signer.open_token(purpose, asked.page_token, "pageToken")["first"]
+        if parameters.page_token is not None:
+            first = self.signer.open_token(purpose, parameters.page_token, "pageToken")["first"]
         own = self.options.page_size
-        after = first + (own if asked.max_results is None else min(asked.max_results, own))
+        after = first + (own if parameters.max_results is None else min(parameters.max_results, own))
         page: dict[str, Any] = {"items": items[first:after]}
         if after < len(items):
             page["nextPageToken"] = self.signer.make_token(purpose, {"first": after})
@@ -169,46 +169,46 @@ class Api:
         return Response(headers={"delta-table-version": str(version)})
 
     def _metadata(self, request: Request) -> Response:
-        asked = self._table_request(request)
-        return _stream(table_metadata(asked, PointInTime.parse(request.query_params)), asked)
+        table_request = self._table_request(request)
+        return _stream(table_metadata(table_request, PointInTime.parse(request.query_params)), table_request)
 
     def _query(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        table_request = self._table_request(request)
         raw = request.scope[BODY_KEY]
         body = QueryBody.parse(raw)
-        if asked.capabilities.asynchronous and self.options.imitate == "reference":
-            query = self.queries.submit(asked, {}, secrets.token_hex(16))
-            return _status(query.status("pending"), _forgetful(asked))
+        if table_request.capabilities.asynchronous and self.options.imitate == "reference":
+            query = self.queries.submit(table_request, {}, secrets.token_hex(16))
+            return _status(query.status("pending"), _without_capabilities(table_request))
         key = raw.get("idempotencyKey", raw.get("idempotency_key"))
-        if asked.capabilities.asynchronous and key and body.page_token is None:
+        if table_request.capabilities.asynchronous and key and body.page_token is None:
             if not isinstance(key, str):
                 raise bad_request("idempotencyKey must be a string.")
-            query = self.queries.submit(asked, raw, key)
+            query = self.queries.submit(table_request, raw, key)
             if query.is_pending():
-                return _status(query.status("pending"), asked)
-        return _answer_query(asked, body)
+                return _status(query.status("pending"), table_request)
+        return _answer_query(table_request, body)
 
     def _query_result(self, request: Request) -> Response:
-        asked = self._table_request(request)
+        table_request = self._table_request(request)
         paging = Paging.parse(request.scope[BODY_KEY])
-        query = self.queries.find(asked, request.path_params["query"])
+        query = self.queries.find(table_request, request.path_params["query"])
         is_reference = self.options.imitate == "reference"
         if is_reference:
-            asked, paging = _forgetful(asked), Paging()
+            table_request, paging = _without_capabilities(table_request), Paging()
         if query.is_pending():
-            return _status(query.status("pending"), asked)
+            return _status(query.status("pending"), table_request)
         try:
-            asked.check_old_reader()
-            return _answer_query(asked, QueryBody.parse(query.page(paging)))
+            table_request.check_old_reader()
+            return _answer_query(table_request, QueryBody.parse(query.page(paging)))
         except (Problem, DeltaLogError) as error:
             if is_reference:
                 raise
-            message = problem_of(error, asked.table.full_name).message
-            return _status(query.status("failed", message), asked)
+            message = problem_of(error, table_request.table.full_name).message
+            return _status(query.status("failed", message), table_request)
 
     def _changes(self, request: Request) -> Response:
-        asked = self._table_request(request)
-        return _stream(query_feed(asked, ChangesParameters.parse(request.query_params)), asked)
+        table_request = self._table_request(request)
+        return _stream(query_feed(table_request, ChangesParameters.parse(request.query_params)), table_request)
 
     def _table_request(self, request: Request) -> TableRequest:
         names = [request.path_params[part] for part in ("share", "schema", "table")]
@@ -227,18 +227,21 @@ class Api:
         )
 
 
-def _forgetful(request: TableRequest) -> TableRequest:
+def _without_capabilities(request: TableRequest) -> TableRequest:
     """Return a request without capabilities: the reference server loses them in asynchronous queries."""
     return replace(request, capabilities=Capabilities())
 
 
-def _answer_query(asked: TableRequest, body: QueryBody) -> Response:
+def _answer_query(table_request: TableRequest, body: QueryBody) -> Response:
     query = query_snapshot if body.starting_version is None else query_range
-    return _stream(query(asked, body), asked)
+    return _stream(query(table_request, body), table_request)
 
 
-def _status(line: dict[str, Any], asked: TableRequest) -> Response:
-    headers = {"delta-table-version": "0", HEADER: asked.capabilities.echo(asked.capabilities.formats[0])}
+def _status(line: dict[str, Any], table_request: TableRequest) -> Response:
+    headers = {
+        "delta-table-version": "0",
+        HEADER: table_request.capabilities.echo(table_request.capabilities.formats[0]),
+    }
     return Response(json.dumps(line) + "\n", headers=headers, media_type=_LINES)
 
 

@@ -35,13 +35,13 @@ class SubmittedQuery:
         self.polls_left -= 1
         return self.polls_left >= 0 or time.monotonic() < self.ready_at
 
-    def page(self, asked: Paging) -> dict[str, Any]:
+    def page(self, paging: Paging) -> dict[str, Any]:
         """Return the body of a query for one page of the answer."""
         body = dict(self.body)
-        if asked.max_files is not None:
-            body["maxFiles"] = asked.max_files
-        if asked.page_token is not None:
-            body["pageToken"] = asked.page_token
+        if paging.max_files is not None:
+            body["maxFiles"] = paging.max_files
+        if paging.page_token is not None:
+            body["pageToken"] = paging.page_token
             body.pop("includeRefreshToken", None)
         return body
 

@@ -24,7 +24,7 @@ from delta_sharing_client.server.problems import not_found
 _NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
 _FORBIDDEN: Final = re.compile(r"[\s/\x00-\x1f\x7f]")
 _LEVELS: Final = 3
-_LOGGER: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Catalog:
         try:
             found = self._find()
         except (ValueError, OSError) as error:
-            _LOGGER.warning("the shared tables cannot be listed: %s", error)
+            logger.warning("the shared tables cannot be listed: %s", error)
             return
         self._tables = self._open(found, strict=False)
 
@@ -111,7 +111,7 @@ class Catalog:
             except (ValueError, DeltaLogError, OSError) as error:
                 if strict:
                     raise
-                _LOGGER.warning("not shared: %s", error)
+                logger.warning("not shared: %s", error)
         return tables
 
     def _open_table(self, names: _Names, root: Path) -> ServedTable:
@@ -205,7 +205,7 @@ def _named_tables(root: Path, default_share: str, default_schema: str) -> _Paths
     found: dict[_Names, _Path] = {}
     for parts, path in _find_tables(root, ()):
         if not DeltaLog.for_table(path).table_exists:
-            _LOGGER.warning("not shared: the _delta_log in %s has no commit and no checkpoint", path)
+            logger.warning("not shared: the _delta_log in %s has no commit and no checkpoint", path)
             continue
         *above, name = parts or (root.resolve().name,)
         share, schema = [default_share, default_schema][: 2 - len(above)] + above

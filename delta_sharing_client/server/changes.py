@@ -38,12 +38,12 @@ class _Range:
     historical_protocol: bool
 
 
-def query_feed(request: TableRequest, asked: ChangesParameters) -> TableResponse:
+def query_feed(request: TableRequest, parameters: ChangesParameters) -> TableResponse:
     """Answer `GET /changes`; raise `Problem` (400)."""
     request.need_history("Reading the changes of a table")
     log = request.table.log
-    start, start_time = asked.starting_version, asked.starting_timestamp
-    end, end_time = asked.ending_version, asked.ending_timestamp
+    start, start_time = parameters.starting_version, parameters.starting_timestamp
+    end, end_time = parameters.ending_version, parameters.ending_timestamp
     if (start is None) == (start_time is None):
         raise bad_request("Exactly one of startingVersion and startingTimestamp must be given.")
     if end is not None and end_time is not None:
@@ -56,10 +56,10 @@ def query_feed(request: TableRequest, asked: ChangesParameters) -> TableResponse
         start=start or 0,
         end=end,
         change_feed=True,
-        historical_metadata=asked.include_historical_metadata,
-        historical_protocol=asked.include_historical_protocol,
+        historical_metadata=parameters.include_historical_metadata,
+        historical_protocol=parameters.include_historical_protocol,
     )
-    return _answer(request, wanted, asked)
+    return _answer(request, wanted, parameters)
 
 
 def query_range(request: TableRequest, body: QueryBody) -> TableResponse:

@@ -38,25 +38,25 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> TableResponse:
 
     def select(state: State | None) -> Selection:
         if state is not None:
-            snapshot, pinned = log.snapshot_at(state["version"]), state["pinned"]
+            snapshot, is_time_travel = log.snapshot_at(state["version"]), state["pinned"]
         elif body.refresh_token and request.options.send_end_stream_action:
             token = signer.open_token(refresh, body.refresh_token, "refreshToken")
-            snapshot, pinned = log.snapshot_at(token["version"]), False
+            snapshot, is_time_travel = log.snapshot_at(token["version"]), False
         else:
-            snapshot, pinned = _find_snapshot(request, body.version, body.timestamp)
+            snapshot, is_time_travel = _find_snapshot(request, body.version, body.timestamp)
         refresh_token = None
         if body.include_refresh_token and request.options.send_end_stream_action:
             refresh_token = signer.make_token(refresh, {"version": snapshot.version})
-        return _selection(snapshot, pinned, body, refresh_token)
+        return _selection(snapshot, is_time_travel, body, refresh_token)
 
     return answer_page(request, select, body)
 
 
 def _selection(
-    snapshot: Snapshot, pinned: bool, body: QueryBody | None = None, refresh_token: str | None = None
+    snapshot: Snapshot, is_time_travel: bool, body: QueryBody | None = None, refresh_token: str | None = None
 ) -> Selection:
-    """Select a snapshot, with the files of a query; `pinned` is whether the request is for a version or time."""
-    version, timestamp = (snapshot.version, snapshot.timestamp) if pinned else (None, None)
+    """Select a snapshot, with the files of a query; `is_time_travel`: the request gives a version or time."""
+    version, timestamp = (snapshot.version, snapshot.timestamp) if is_time_travel else (None, None)
     files = () if body is None else select_files(snapshot, body.json_predicate_hints, body.limit_hint)
     return Selection(
         version=snapshot.version,
@@ -64,7 +64,7 @@ def _selection(
         head_version=version,
         entries=[Entry(add, version, timestamp) for add in files],
         protocols=[(snapshot.protocol, snapshot.metadata)],
-        state={"version": snapshot.version, "pinned": pinned},
+        state={"version": snapshot.version, "pinned": is_time_travel},
         refresh_token=refresh_token,
     )
 

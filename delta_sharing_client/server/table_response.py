@@ -16,7 +16,7 @@ from delta_sharing_client.server.problems import Problem, bad_request, problem_o
 from delta_sharing_client.server.response_lines import Entry, LineWriter
 from delta_sharing_client.server.table_request import TableRequest
 
-_LOGGER: Final = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
 
 #: The content of a page token.
@@ -137,7 +137,7 @@ def encode(answer: TableResponse, request: TableRequest) -> Iterator[bytes]:
     except (Problem, DeltaLogError, OSError) as error:
         if not begun:
             raise
-        _LOGGER.warning("table %s: failed while answering: %s", request.table.full_name, type(error).__name__)
+        logger.warning("table %s: failed while answering: %s", request.table.full_name, type(error).__name__)
         if not request.capabilities.end_stream_action:
             raise
         problem = problem_of(error, request.table.full_name)

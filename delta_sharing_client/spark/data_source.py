@@ -105,19 +105,19 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
 
 
 def plan(
-    given: Mapping[str, str], pinned: int | None, schema: SparkStruct, cores: int | None
+    given: Mapping[str, str], planned_version: int | None, schema: SparkStruct, cores: int | None
 ) -> tuple[bytes, list[bytes]]:
     """Return the encoded job and partitions of a batch query.
 
     Args:
         given: the options, by names in lower case.
-        pinned: the version that `describe` returned; None if Spark did not call it.
+        planned_version: the version that `describe` returned; None if Spark did not call it.
         schema: the columns that Spark needs: those of `describe`, or the user's.
         cores: tasks that can run at a time, if known.
     """
     options = parse_options(given)
     with RestClient(options.profile, options.transport) as rest:
-        planned = _plan(rest, options, pinned)
+        planned = _plan(rest, options, planned_version)
         spec = planned.spec
         names = requested_columns(schema, spec.output, options.variant)
         output = project(spec.output, names)
@@ -127,13 +127,13 @@ def plan(
         return encode_plan(rest, planned, options.executors, cores, names)
 
 
-def _plan(rest: RestClient, options: SourceOptions, pinned: int | None) -> ScanPlan:
+def _plan(rest: RestClient, options: SourceOptions, planned_version: int | None) -> ScanPlan:
     """Plan the version whose schema Spark has: rows of another version may not fit it."""
     query = options.query
     if isinstance(query, ChangeOptions):
         return ChangeFeedPlanner(rest, options.table).plan(query)
     planner = ServerPlanner(rest, options.table)
-    if query.version is None and query.timestamp is None and pinned is not None:
+    if query.version is None and query.timestamp is None and planned_version is not None:
         with contextlib.suppress(BadRequestError):  # a table without history has its latest version alone
-            return planner.plan(replace(query, version=pinned))
+            return planner.plan(replace(query, version=planned_version))
     return planner.plan(query)

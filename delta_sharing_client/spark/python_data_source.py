@@ -59,10 +59,10 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
     """
 
     def __init__(
-        self, given: dict[str, str], pinned: int | None, schema: Any, cores: int | None, archive: bytes
+        self, given: dict[str, str], planned_version: int | None, schema: Any, cores: int | None, archive: bytes
     ) -> None:
         self.given = given
-        self.pinned = pinned
+        self.planned_version = planned_version
         self.schema = schema
         self.cores = cores
         self.archive = archive
@@ -76,7 +76,7 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         """The query, opened on first use."""
         if self.opened is None:
             stream = package_module("spark.stream", self.archive)
-            self.opened = stream.TableStream(self.given, self.pinned, self.schema, self.cores)
+            self.opened = stream.TableStream(self.given, self.planned_version, self.schema, self.cores)
         return self.opened
 
     @_without_traceback
@@ -138,7 +138,7 @@ class SharedTableSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         self.given: dict[str, str] = {name.lower(): str(value) for name, value in options.items()}
-        self.pinned: int | None = None
+        self.planned_version: int | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -150,19 +150,21 @@ class SharedTableSource(DataSource):
         """Return the columns that the options select."""
         from pyspark.sql.types import StructType
 
-        fields, self.pinned = package_module("spark.data_source").describe(self.given)
+        fields, self.planned_version = package_module("spark.data_source").describe(self.given)
         return StructType.fromJson(fields)
 
     @_without_traceback
     def reader(self, schema: Any) -> Any:
         """Plan a batch query."""
         given, self.given = self.given, {}
-        return SharedTableReader(*package_module("spark.data_source").plan(given, self.pinned, schema, self.cores))
+        return SharedTableReader(
+            *package_module("spark.data_source").plan(given, self.planned_version, schema, self.cores)
+        )
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802
         """Begin a streaming query."""
         given, self.given = self.given, {}
-        return SharedTableStreamReader(given, self.pinned, schema, self.cores, self.archive)
+        return SharedTableStreamReader(given, self.planned_version, schema, self.cores, self.archive)
 
 
 def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:

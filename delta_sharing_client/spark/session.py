@@ -15,7 +15,7 @@ from delta_sharing_client.errors import MissingDependencyError, SparkError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger("delta_sharing_client.spark")
+logger = logging.getLogger(__name__)
 
 #: The oldest Spark that is supported, and the first with Python data sources.
 OLDEST: Final = (3, 5)

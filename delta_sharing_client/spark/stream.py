@@ -40,16 +40,16 @@ class TableStream:
 
     Args:
         given: the options, by names in lower case.
-        pinned: the version whose columns Spark has; None if it did not request them.
+        planned_version: the version whose columns Spark has; None if it did not request them.
         schema: the columns that Spark needs.
         cores: tasks that can run at a time, if known.
     """
 
     def __init__(
-        self, given: Mapping[str, str], pinned: int | None, schema: SparkStruct, cores: int | None
+        self, given: Mapping[str, str], planned_version: int | None, schema: SparkStruct, cores: int | None
     ) -> None:
         self._options = parse_stream_options(given)
-        self._pinned = pinned
+        self._planned_version = planned_version
         self._schema = schema
         self._cores = cores
         self._rest = RestClient(self._options.profile, self._options.transport)
@@ -123,7 +123,7 @@ class TableStream:
     @cached_property
     def _opened(self) -> tuple[StreamTable, SchemaLog | None]:
         options = self._options
-        info, log = open_stream(self._rest, options, self._pinned)
+        info, log = open_stream(self._rest, options, self._planned_version)
         table = StreamTable.of(options, info)
         return table.narrowed(requested_columns(self._schema, table.spec.output, options.variant)), log
 

@@ -95,21 +95,21 @@ def describe_stream(rest: RestClient, options: StreamOptions) -> tuple[StructTyp
 
 
 def open_stream(
-    rest: RestClient, options: StreamOptions, pinned: int | None
+    rest: RestClient, options: StreamOptions, planned_version: int | None
 ) -> tuple[TableInfo, SchemaLog | None]:
     """Return the metadata with a stream's columns, and its schema log if schemas are tracked.
 
-    `pinned` is the version that `describe_stream` returned; None if Spark did not call it.
+    `planned_version` is the version that `describe_stream` returned; None if Spark did not call it.
 
     Raises:
         UnsupportedTableError: the table is shared without its history.
     """
-    if pinned is not None and options.schema_tracking is None:
-        return _at(rest, options, pinned), None
+    if planned_version is not None and options.schema_tracking is None:
+        return _at(rest, options, planned_version), None
     info, log = _latest(rest, options)
     if log is None or not log.entries:
         # By version, so that a table without history is refused here and not at the first batch.
-        info = _at(rest, options, (info.version or 0) if pinned is None else pinned)
+        info = _at(rest, options, (info.version or 0) if planned_version is None else planned_version)
     return info, log
 
 

@@ -18,7 +18,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.spark.data_source_options import StreamOptions
 
-logger = logging.getLogger("delta_sharing_client.spark")
+logger = logging.getLogger(__name__)
 
 #: Time that a running query waits for a server that does not answer, seconds, beside the retries of each request.
 _RETRY_SECONDS: Final = 600.0

@@ -37,7 +37,7 @@ class UrlRenewal(ABC):
         """Return a fresh URL for a file, from its id and the URL that has expired."""
 
     @abstractmethod
-    def ahead(self, file_id: str, url: SecretUrl) -> SecretUrl:
+    def current_url(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL for the next request: `url`, or a fresher one; never raises."""
 
 
@@ -94,7 +94,13 @@ class StorageReader(ABC):
 
     @abstractmethod
     def source(
-        self, url: SecretUrl, file_id: str, size: int = 0, load: Transfers = UNSHARED, *, etag: str | None = None
+        self,
+        url: SecretUrl,
+        file_id: str,
+        size: int = 0,
+        transfers: Transfers = UNSHARED,
+        *,
+        etag: str | None = None,
     ) -> ByteSource:
         """Return a file whose parts are all read from the same state; no request is sent and no file opened yet.
 
@@ -102,7 +108,7 @@ class StorageReader(ABC):
             url: its pre-signed URL, or its path.
             file_id: its id in the sharing protocol.
             size: its size in bytes; 0 if it is not known.
-            load: what the transfers of its load share.
+            transfers: what the transfers of its load share.
             etag: the strong ETag of the file that an earlier run received in part.
         """
 
@@ -111,7 +117,7 @@ class StorageReader(ABC):
         url: SecretUrl,
         file_id: str,
         size: int = 0,
-        load: Transfers = UNSHARED,
+        transfers: Transfers = UNSHARED,
         *,
         byte_range: tuple[int, int] | None = None,
     ) -> Buffer:
@@ -126,9 +132,9 @@ class StorageReader(ABC):
             FileGoneError: the store has no such file.
             StorageError: the file cannot be read.
             InsecureUrlError: the URL may not be fetched.
-            Cancelled: `load.cancelled` was set.
+            Cancelled: `transfers.cancelled` was set.
         """
-        file = self.source(url, file_id, size, load)
+        file = self.source(url, file_id, size, transfers)
         return file.restarting(file.whole if byte_range is None else lambda: file.range(*byte_range))
 
     @abstractmethod

@@ -45,7 +45,7 @@ class DirectoryFiles:
     """A table's directory, opened with temporary credentials that are renewed. Several threads may use it.
 
     Args:
-        ask: requests credentials of the sharing server.
+        fetch_credentials: requests credentials of the sharing server.
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine.
         now: returns the seconds since the epoch.
@@ -57,13 +57,13 @@ class DirectoryFiles:
 
     def __init__(
         self,
-        ask: Callable[[], TemporaryCredentials],
+        fetch_credentials: Callable[[], TemporaryCredentials],
         options: TransportOptions,
         *,
         endpoint_is_loopback: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._ask = ask
+        self._fetch_credentials = fetch_credentials
         self._options = options
         self._endpoint_is_loopback = endpoint_is_loopback
         self._now = now
@@ -102,7 +102,7 @@ class DirectoryFiles:
             return SecretUrl(f"{rest}#{self._number}")
 
     def _open(self) -> None:
-        credentials = self._ask()
+        credentials = self._fetch_credentials()
         self._directory = open_directory(
             credentials, self._options, endpoint_is_loopback=self._endpoint_is_loopback
         )

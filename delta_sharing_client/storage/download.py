@@ -79,10 +79,16 @@ class DownloadReader(StorageReader):
         self.sleep = sleep
 
     def source(
-        self, url: SecretUrl, file_id: str, size: int = 0, load: Transfers = UNSHARED, *, etag: str | None = None
+        self,
+        url: SecretUrl,
+        file_id: str,
+        size: int = 0,
+        transfers: Transfers = UNSHARED,
+        *,
+        etag: str | None = None,
     ) -> ByteSource:
         """Return a download; see `StorageReader.source`."""
-        return Download(self, url, file_id, size, load, etag)
+        return Download(self, url, file_id, size, transfers, etag)
 
     def abort(self) -> None:
         """Abort the active transfers of all loads."""
@@ -94,27 +100,30 @@ class DownloadReader(StorageReader):
 
 
 class Download:
-    """Download of one file: its URL, URL renewals, and the ETag that its ranges are bound to.
-
-    Implements `ByteSource`; the arguments are those of `StorageReader.source`.
-    """
+    """Download of one file, a `ByteSource`; the arguments are those of `StorageReader.source`."""
 
     def __init__(
-        self, reader: DownloadReader, url: SecretUrl, file_id: str, size: int, load: Transfers, etag: str | None
+        self,
+        reader: DownloadReader,
+        url: SecretUrl,
+        file_id: str,
+        size: int,
+        transfers: Transfers,
+        etag: str | None,
     ) -> None:
         self._reader = reader
         self._url = url
         self._id = file_id
         self._size = size
-        self._load = load
+        self._transfers = transfers
         self._lock = threading.Lock()
         self._whole_lock = threading.Lock()
         self._etag = etag
         self._renewals = 0
         self._accepted: SecretUrl | None = None
         self._whole: Buffer = None
-        if isinstance(load.cancelled, Cancellation):
-            reader.transport.break_on(load.cancelled)
+        if isinstance(transfers.cancelled, Cancellation):
+            reader.transport.break_on(transfers.cancelled)
 
     @property
     def etag(self) -> str | None:
@@ -136,8 +145,8 @@ class Download:
                 if sizes > 1:
                     raise DataError(str(error), file_id=self._id) from None
             else:
-                if self._load.budget is not None:
-                    self._load.budget.give_back()
+                if self._transfers.budget is not None:
+                    self._transfers.budget.give_back()
                 return result
             self._etag = None
             self._pause(self._reader.backoff.seconds(1))
@@ -207,7 +216,7 @@ class Download:
                 why = f"{failures} times in a row without progress"
             elif retry_after > longest_wait:
                 why = f"the store asks to wait {retry_after:.0f} s, more than {longest_wait:g} s"
-            elif failures and self._load.budget is not None and not self._load.budget.take(error):
+            elif failures and self._transfers.budget is not None and not self._transfers.budget.take(error):
                 why = "the retries that all files of the load share are used up"
             else:
                 self._pause(max(self._reader.backoff.seconds(max(failures, 1)), retry_after))
@@ -231,7 +240,7 @@ class Download:
         if etag is not None:
             headers["If-Match"] = etag
         with self._reader.transport.get(
-            url, headers=headers, file_id=self._id, cancelled=self._load.cancelled
+            url, headers=headers, file_id=self._id, cancelled=self._transfers.cancelled
         ) as response:
             if response.status == 200:
                 self._bind(response)
@@ -305,10 +314,10 @@ class Download:
 
     def _present_url(self) -> SecretUrl:
         """Return the URL for the next request; one that expires soon is renewed."""
-        refresh = self._load.refresh
+        refresh = self._transfers.refresh
         if not isinstance(refresh, UrlRenewal):
             return self._url
-        url = refresh.ahead(self._id, self._url)
+        url = refresh.current_url(self._id, self._url)
         with self._lock:
             self._url = url
         return url
@@ -320,19 +329,19 @@ class Download:
                 return
             if self._accepted == used:
                 self._renewals = 0  # only URLs that the store never accepted count
-            if self._load.refresh is None or self._renewals >= _MAX_RENEWALS:
+            if self._transfers.refresh is None or self._renewals >= _MAX_RENEWALS:
                 raise expired
             self._renewals += 1
-            self._url = self._load.refresh(self._id, used)
+            self._url = self._transfers.refresh(self._id, used)
 
     def _check_cancelled(self) -> None:
-        if self._load.cancelled is not None and self._load.cancelled.is_set():
+        if self._transfers.cancelled is not None and self._transfers.cancelled.is_set():
             raise Cancelled
 
     def _pause(self, seconds: float) -> None:
         if self._reader.sleep is not None:
             self._reader.sleep(seconds)
-        elif self._load.cancelled is not None:
-            self._load.cancelled.wait(seconds)
+        elif self._transfers.cancelled is not None:
+            self._transfers.cancelled.wait(seconds)
         else:
             time.sleep(seconds)

@@ -29,10 +29,16 @@ class LocalReader(StorageReader):
     """Opens files by their paths."""
 
     def source(
-        self, url: SecretUrl, file_id: str, size: int = 0, load: Transfers = UNSHARED, *, etag: str | None = None
+        self,
+        url: SecretUrl,
+        file_id: str,
+        size: int = 0,
+        transfers: Transfers = UNSHARED,
+        *,
+        etag: str | None = None,
     ) -> ByteSource:
         """Return a file to be read; see `StorageReader.source`."""
-        return LocalSource(url.reveal(), file_id, size, load.cancelled)
+        return LocalSource(url.reveal(), file_id, size, transfers.cancelled)
 
     def abort(self) -> None:
         """Do nothing: a read of a local file cannot hang."""

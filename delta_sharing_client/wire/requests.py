@@ -114,7 +114,7 @@ class Request:
         """Return the request for a later page."""
         return replace(self, page_token=token)
 
-    def pinned(self, response_format: ResponseFormat) -> Self:
+    def in_format(self, response_format: ResponseFormat) -> Self:
         """Return the request for the format of its answer, on which the ids of files depend."""
         return replace(self, formats=(response_format,))
 
@@ -211,7 +211,7 @@ def send_in_format(
     """
     if response_format in request.formats:
         try:
-            return send(request.pinned(response_format))
+            return send(request.in_format(response_format))
         except (BadRequestError, ResponseFormatError) as error:
             # The table may have gained a feature that needs the other one.
             logger.info("the server does not answer in %s format any more: %s", response_format, error)

@@ -16,7 +16,7 @@ from delta_sharing_client.delta.log.log import EXPIRY
 from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import mirror as spark_mirror
+from delta_sharing_client.spark import mirror_dataframe as spark_mirror
 from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE
 
 

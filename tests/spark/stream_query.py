@@ -43,11 +43,11 @@ class Query:
 
         self.options |= options
         given = self.given | {key.lower(): str(value) for key, value in self.options.items()}
-        text, pinned = describe(given)
+        text, planned_version = describe(given)
         schema = StructType.fromJson(text)
         if columns is not None:
-            schema, pinned = StructType([f for f in schema.fields if f.name in columns]), None
-        self.stream = TableStream(given, pinned, schema, 2)
+            schema, planned_version = StructType([f for f in schema.fields if f.name in columns]), None
+        self.stream = TableStream(given, planned_version, schema, 2)
         self.names = schema.names
         if self.end is not None:  # Spark passes the last offset after a restart
             assert self.stream.partitions(self.end, self.end) == []

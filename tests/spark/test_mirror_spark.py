@@ -29,7 +29,7 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import mirror as spark_mirror
+from delta_sharing_client.spark import mirror_dataframe as spark_mirror
 from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
 from delta_sharing_client.spark.mirror_footers import read_footers, stored_columns
 from delta_sharing_client.spark.session import spark_version

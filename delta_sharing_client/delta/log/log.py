@@ -17,7 +17,7 @@ from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
-from delta_sharing_client.delta.log.metadata_cleanup import clean_up
+from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.delta.log.snapshot import Commit, LogState, Snapshot
 from delta_sharing_client.delta.log.table_features import check_replay
@@ -32,7 +32,7 @@ _STALE_AFTER: Final = timedelta(hours=1)
 #: Lifetime of a cached log after its last use.
 EXPIRY: Final = timedelta(hours=1)
 _CACHED_LOGS: Final = 1_000
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class DeltaLog:
@@ -282,12 +282,12 @@ class DeltaLog:
             self.checkpoint(version)
         except DeltaLogError as error:
             # A checkpoint only makes reading faster; the commit remains valid.
-            _logger.warning("no checkpoint of version %d was written: %s", version, error)
+            logger.warning("no checkpoint of version %d was written: %s", version, error)
             return
         try:
-            clean_up(self.table_path, metadata)
+            remove_expired_log_files(self.table_path, metadata)
         except (DeltaLogError, OSError) as error:
-            _logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
+            logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         reopen = partial(

@@ -28,7 +28,7 @@ _DAY: Final = timedelta(days=1) // _MILLISECOND
 _OF_A_VERSION: Final = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..+|(\d{20})\.compacted\.json)")
 
 
-def clean_up(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> int:
+def remove_expired_log_files(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> int:
     """Remove the commits and checkpoints that are older than `delta.logRetentionDuration`, 30 days by default.
 
     Nothing is removed if `delta.enableExpiredLogCleanup` is false, or if no checkpoint replaces the expired

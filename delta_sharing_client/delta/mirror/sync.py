@@ -25,7 +25,7 @@ from delta_sharing_client.delta.mirror.state import (
     response_format,
     shared_version,
 )
-from delta_sharing_client.delta.mirror.vacuum import clean_up
+from delta_sharing_client.delta.mirror.vacuum import remove_crashed_sync_files
 from delta_sharing_client.delta.mirror.verify import verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
@@ -111,7 +111,7 @@ class Syncer(LocalTable):
             result: SyncResult = retrying(self._sync, log, at_version, every_version=every_version, repair=repair)
             if locked:
                 if failed_before:
-                    result = replace(result, collected=clean_up(log))
+                    result = replace(result, collected=remove_crashed_sync_files(log))
                 self.finish()
             return result
 

@@ -58,7 +58,7 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
     return VacuumResult(files=files, bytes=size)
 
 
-def clean_up(log: DeltaLog) -> int:
+def remove_crashed_sync_files(log: DeltaLog) -> int:
     """Remove the files of a crashed sync; return the number of removed data files and deletion vectors.
 
     No other sync of the mirror may be running.

@@ -145,7 +145,7 @@ class _Transfers:
         self._directory = directory
         self._cancelled = Cancellation()
         self._budget = RetryBudget(chunks, threads)
-        self._load = Transfers(refresh, self._cancelled, self._budget)
+        self._shared = Transfers(refresh, self._cancelled, self._budget)
         self._pool = ThreadPoolExecutor(threads, "delta-sharing-fetch")
         #: Numbers of received bytes, and finished files.
         self._events: SimpleQueue[int | Future[StoredFile]] = SimpleQueue()
@@ -192,14 +192,14 @@ class _Transfers:
             return stored
 
     def _fetch_whole(self, file: RemoteFile, temporary: Path) -> int:
-        data = memoryview(self._storage.fetch(file.url, file.file_id, file.size, self._load) or b"").cast("B")
+        data = memoryview(self._storage.fetch(file.url, file.file_id, file.size, self._shared) or b"").cast("B")
         write_durably(temporary, data)
         self._events.put(len(data))
         return len(data)
 
     def _fetch_in_chunks(self, file: RemoteFile, temporary: Path) -> int:
         etag, resumed = read_note(temporary, file.size)
-        source = self._storage.source(file.url, file.file_id, file.size, self._load, etag=etag)
+        source = self._storage.source(file.url, file.file_id, file.size, self._shared, etag=etag)
         partial = PartialFile(temporary, source, file.size, self._events.put)
         # After a change of the file its ETag differs, and the download restarts.
         return source.restarting(
@@ -210,7 +210,7 @@ class _Transfers:
 
     def _fetch_vector(self, file: RemoteFile, vector: DeletionVector, temporary: Path) -> int:
         where = file_range(vector, file.file_id)
-        data = bytes(self._storage.fetch(file.url, file.file_id, load=self._load, byte_range=where))
+        data = bytes(self._storage.fetch(file.url, file.file_id, transfers=self._shared, byte_range=where))
         decode_stored(data, vector, file.file_id)
         write_durably(temporary, _VERSION_BYTE + data)
         return len(data)

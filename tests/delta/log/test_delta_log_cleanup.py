@@ -22,7 +22,7 @@ from delta_sharing_client.delta.log import metadata_cleanup as cleanup
 from delta_sharing_client.delta.log import replay as replay_module
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
-from delta_sharing_client.delta.log.metadata_cleanup import clean_up
+from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
@@ -96,7 +96,9 @@ def test_expired_files_are_removed(tmp_path: Path, protocol: dict[str, Any]) -> 
         kept_sidecars = 3
     expected = held(log)
     # 8 commits, a checksum, the checkpoint of version 4 (and its sidecar), two compacted files.
-    assert clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW) == 8 + 1 + 1 + 2 + (protocol is V2)
+    assert remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW) == 8 + 1 + 1 + 2 + (
+        protocol is V2
+    )
     assert [name for name in names(log) if "checkpoint" not in name] == sorted(
         [f"{version:02}.json" for version in range(8, 15)] + ["09.10.compacted.json"]
     )
@@ -117,7 +119,7 @@ def test_expired_files_are_removed(tmp_path: Path, protocol: dict[str, Any]) -> 
         fresh.changes(7)
     assert [info.version for info in fresh.history()] == list(range(14, 7, -1))
     # And again.
-    assert clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW) == 0
+    assert remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW) == 0
 
 
 def test_a_commit_with_a_checkpoint_cleans_up(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_a_commit_with_a_checkpoint_cleans_up(tmp_path: Path) -> None:
 )
 def test_properties(tmp_path: Path, properties: dict[str, str], first: int) -> None:
     log = aged(tmp_path, **properties)
-    clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW)
+    remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW)
     assert names(log)[0][:2] == f"{first:02}"
     assert held(log) == ["f14.parquet"]
 
@@ -163,10 +165,10 @@ def test_unreadable_checkpoint_is_no_base_for_a_clean_up(tmp_path: Path) -> None
     folder = log.table_path / "_delta_log"
     checkpoint = folder / f"{8:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
-    clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW)
+    remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW)
     assert names(log)[:3] == ["04.checkpoint.parquet", "04.json", "05.json"]
     (folder / f"{4:020}.checkpoint.parquet").unlink()
-    clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW)
+    remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW)
     assert names(log)[0] == "04.json"
     assert held(log) == ["f14.parquet"]
 
@@ -176,12 +178,12 @@ def test_log_with_a_gap_is_not_cleaned_up(tmp_path: Path) -> None:
     (log.table_path / "_delta_log" / f"{9:020}.json").unlink()
     before = names(log)
     described = open_log(log.table_path).snapshot().metadata
-    assert clean_up(log.table_path, described, now_ms=NOW) == 0
+    assert remove_expired_log_files(log.table_path, described, now_ms=NOW) == 0
     assert names(log) == before
     # One in what goes does not matter.
     log = aged(tmp_path / "other")
     (log.table_path / "_delta_log" / f"{2:020}.json").unlink()
-    assert clean_up(log.table_path, described, now_ms=NOW) == 8
+    assert remove_expired_log_files(log.table_path, described, now_ms=NOW) == 8
     assert names(log)[0] == "08.checkpoint.parquet"
 
 
@@ -192,7 +194,7 @@ def test_clean_up_keeps_commit_times(tmp_path: Path) -> None:
     age(log, 8, 36)
     before = {version: log.commit_timestamp(version) for version in range(4, 15)}
     assert before[8] == before[7] + 1
-    clean_up(log.table_path, log.snapshot().metadata, now_ms=NOW)
+    remove_expired_log_files(log.table_path, log.snapshot().metadata, now_ms=NOW)
     assert names(log)[0] == "04.checkpoint.parquet"
     fresh = open_log(log.table_path)
     assert {version: fresh.commit_timestamp(version) for version in before} == before
@@ -215,15 +217,15 @@ def test_crashed_clean_up_leaves_a_readable_log(
     monkeypatch.setattr(os, "unlink", unlink)
     if dies_after < 9:
         with pytest.raises(KeyboardInterrupt):
-            clean_up(log.table_path, described, now_ms=NOW)
+            remove_expired_log_files(log.table_path, described, now_ms=NOW)
     else:
-        assert clean_up(log.table_path, described, now_ms=NOW) == 9
+        assert remove_expired_log_files(log.table_path, described, now_ms=NOW) == 9
     monkeypatch.undo()
     assert held(log) == ["f14.parquet"]
     assert DeltaTable(log.table_path).to_pyarrow_table()["a"].to_pylist() == [14]
     for version in range(8, 15):
         assert [file.path for file in log.snapshot_at(version).files] == [f"f{version}.parquet"]
-    assert clean_up(log.table_path, described, now_ms=NOW) == 9 - len(calls)
+    assert remove_expired_log_files(log.table_path, described, now_ms=NOW) == 9 - len(calls)
 
 
 def test_clean_up_does_not_disturb_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +263,9 @@ def test_clean_up_does_not_disturb_readers(tmp_path: Path, monkeypatch: pytest.M
                 if not (log.table_path / "_delta_log" / file.name).exists():
                     shutil.copy2(file, log.table_path / "_delta_log" / file.name)
             threads = [
-                threading.Thread(target=clean_up, args=(log.table_path, described), kwargs={"now_ms": NOW})
+                threading.Thread(
+                    target=remove_expired_log_files, args=(log.table_path, described), kwargs={"now_ms": NOW}
+                )
                 for _ in range(2)
             ]
             for thread in threads:
@@ -287,7 +291,7 @@ def test_listing_before_a_clean_up_reads_the_newest_version(tmp_path: Path, in_c
     replay = Replay(log.table_path, allow_absolute_paths=False)
     assert [file.path for file in replay.load(2, listing).files] == ["f2.parquet"]
     described = log.snapshot().metadata
-    assert clean_up(log.table_path, described, now_ms=NOW + 10_000 * DAY if in_commit else NOW) > 0
+    assert remove_expired_log_files(log.table_path, described, now_ms=NOW + 10_000 * DAY if in_commit else NOW) > 0
     assert [file.path for file in replay.load(14, listing).files] == ["f14.parquet"]
     assert max(commit_times(listing, described)) == 14
     for reader in (replay, Replay(log.table_path, allow_absolute_paths=False)):
@@ -301,7 +305,7 @@ def test_version_removed_while_it_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     original = replay_module.commit_times
 
     def after_clean_up(listing: LogListing, metadata: Any, **options: Any) -> Any:
-        assert clean_up(log.table_path, metadata, now_ms=NOW) > 0
+        assert remove_expired_log_files(log.table_path, metadata, now_ms=NOW) > 0
         return original(listing, metadata, **options)
 
     monkeypatch.setattr(replay_module, "commit_times", after_clean_up)

@@ -279,11 +279,11 @@ class TestCredentials:
         reader, _ = plan.source
         files = plan.source[1].__self__
         texts = [repr(plan), repr(reader), repr(files), repr(plan.tasks), str(caught.value), caplog.text]
-        texts += [repr(files._ask()), repr(vars(caught.value))]
+        texts += [repr(files._fetch_credentials()), repr(vars(caught.value))]
         for text in texts:
             assert SECRET not in text
             assert SESSION not in text
-        for secret in (files._ask(), plan):
+        for secret in (files._fetch_credentials(), plan):
             with pytest.raises(TypeError):
                 pickle.dumps(secret)
         assert SECRET.encode() not in pickle.dumps(plan.tasks)
