@@ -8,7 +8,7 @@ the actions of a log. URLs are signed and never part of a repr.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import msgspec
@@ -205,6 +205,15 @@ class DeletionVector:
     def is_inline(self) -> bool:
         """Whether the descriptor contains the bitmap itself, and names no file."""
         return self.storage_type == "i"
+
+    @property
+    def is_absolute(self) -> bool:
+        """Whether the descriptor contains the URL or absolute path of the vector's file."""
+        return self.storage_type == "p"
+
+    def at(self, url: SecretUrl) -> DeletionVector:
+        """Return the descriptor of the same vector in the file at a URL."""
+        return replace(self, storage_type="p", path_or_inline=url)
 
     @property
     def unique_id(self) -> str:

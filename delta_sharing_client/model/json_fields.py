@@ -73,3 +73,8 @@ def text_map(item: Mapping[str, Any], key: str) -> Mapping[str, str]:
     if not isinstance(value, dict):
         return {}
     return {str(name): "" if each is None else str(each) for name, each in value.items()}
+
+
+def without_nulls(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without its null fields, which some writers write for absent ones; keep nested nulls."""
+    return {name: value for name, value in item.items() if value is not None}

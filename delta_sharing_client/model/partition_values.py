@@ -1,7 +1,8 @@
 """Decoding of partition values: the text in a file action to a Python value of the column's type.
 
 Serves "Partition Value Serialization" of both protocols. An empty string is null, for every type. Times
-without a zone are UTC; writers use both the form with a blank and ISO 8601.
+without a zone are UTC; writers use both the form with a blank and ISO 8601. `timestamps.py` parses the
+times of profiles and time travel, which may have the basic forms and weeks of ISO 8601.
 """
 
 from __future__ import annotations

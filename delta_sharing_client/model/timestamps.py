@@ -1,4 +1,8 @@
-"""Parsing of times in ISO 8601: basic and extended forms, weeks, any fraction and offset."""
+"""Parsing of times in ISO 8601: basic and extended forms, weeks, any fraction and offset.
+
+It serves profiles and time travel. `partition_values.py` parses the times of partition values, which may have
+months and days of one digit and zones such as UTC, and become microseconds since the epoch.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def fetch_vector(
     def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
         if vector.is_inline:
             return decode_inline(vector, task.file_id)
-        if vector.storage_type != "p" and "://" not in vector.path_or_inline.reveal():
+        if not vector.is_absolute and "://" not in vector.path_or_inline.reveal():
             raise ProtocolError(
                 f"file {task.file_id}: its deletion vector has the type {vector.storage_type!r}, and not a URL"
             )

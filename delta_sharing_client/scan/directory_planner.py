@@ -40,6 +40,7 @@ from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
+from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.transport.retry import Attempt, Retrier
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.wire.requests import Timestamp, format_timestamp
@@ -157,7 +158,9 @@ def _snapshot(files: DirectoryFiles, reader: StorageReader, query: ScanOptions, 
         except DeltaLogError as error:
             # Messages must not name the temporary folder.
             reason = str(error).removeprefix(f"{folder}: ").replace(folder, "the directory")
-            raise type(error)(f"{what}: {reason}") from None
+            shown = with_message(error, f"{what}: {reason}")
+            shown.path = None
+            raise shown from None
         return snapshot
 
 

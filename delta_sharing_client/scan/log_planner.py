@@ -79,7 +79,7 @@ def located(
     """
     vector = file.deletion_vector
     if vector is not None and (uri := deletion_vector_uri(vector)) is not None:
-        vector = replace(vector, storage_type="p", path_or_inline=url_of(uri))
+        vector = vector.at(url_of(uri))
     return structs.replace(
         file,
         url=url_of(file.path),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +24,7 @@ from delta_sharing_client.delta.log import (
     file_key,
     resolve_path,
 )
+from delta_sharing_client.model.json_fields import without_nulls
 from delta_sharing_client.server.capabilities import DELTA
 from delta_sharing_client.server.links import ANY_BYTES, signed_url
 from delta_sharing_client.server.problems import internal
@@ -82,21 +82,21 @@ class LineWriter:
             "timestamp": entry.timestamp,
             "expirationTimestamp": self.expires,
         }
-        return {name: _without_nulls(fields)}
+        return {name: without_nulls(fields)}
 
     def protocol(self, protocol: Protocol, version: int | None = None) -> dict[str, Any]:
         """Return the line of a protocol; `version` for a historical one."""
         if not self._is_delta:
             return {"protocol": {"minReaderVersion": 1}}
-        fields = {"deltaProtocol": _without_nulls(protocol.raw), "version": version}
-        return {"protocol": _without_nulls(fields)}
+        fields = {"deltaProtocol": without_nulls(protocol.raw), "version": version}
+        return {"protocol": without_nulls(fields)}
 
     def metadata(
         self, metadata: Metadata, version: int | None = None, totals: Snapshot | None = None
     ) -> dict[str, Any]:
         """Return the line of metadata; with the size and the number of files of `totals`."""
         if self._is_delta:
-            fields: dict[str, Any] = {"deltaMetadata": _without_nulls(metadata.raw)}
+            fields: dict[str, Any] = {"deltaMetadata": without_nulls(metadata.raw)}
         else:
             has_changes = metadata.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
             fields = {
@@ -112,7 +112,7 @@ class LineWriter:
         fields["version"] = version
         if totals is not None:
             fields |= {"size": totals.size_in_bytes, "numFiles": len(totals.files)}
-        return {"metaData": _without_nulls(fields)}
+        return {"metaData": without_nulls(fields)}
 
     def _described(
         self, action: AddFile | RemoveFile | CdcFile, version: int | None
@@ -137,7 +137,7 @@ class LineWriter:
     def _delta_file(
         self, action: AddFile | RemoveFile | CdcFile, described: AddFile | RemoveFile | CdcFile
     ) -> dict[str, Any]:
-        single = _without_nulls(action.raw) | {"path": self._url(resolve_path(self._table.path, action.path))}
+        single = without_nulls(action.raw) | {"path": self._url(resolve_path(self._table.path, action.path))}
         if described is not action:
             single |= {
                 "extendedFileMetadata": True,
@@ -147,7 +147,7 @@ class LineWriter:
         vector_id = None
         if not isinstance(action, CdcFile) and action.deletion_vector is not None:
             vector_id, link = self._vector(action.deletion_vector)
-            single["deletionVector"] = _without_nulls(single["deletionVector"]) | link
+            single["deletionVector"] = without_nulls(single["deletionVector"]) | link
         return {
             "deletionVectorFileId": vector_id,
             "size": single.get("size"),
@@ -172,8 +172,3 @@ class LineWriter:
     def _url(self, path: Path) -> str:
         self.has_urls = True
         return signed_url(self._request, path, self.expires)
-
-
-def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Omit fields that are null: some writers write absent fields so. Values of maps are kept."""
-    return {name: value for name, value in raw.items() if value is not None}

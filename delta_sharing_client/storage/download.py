@@ -181,6 +181,7 @@ class Download:
 
     def _fill(self, part: ReceivedRange, *, ranged: bool) -> None:
         """Request the missing bytes of a range until it is complete."""
+        # Not a `Retrier`: progress resets the number of failures, and a retry continues the range.
         options = self._reader.options
         longest_wait = options.api_deadline.total_seconds()
         failures = tries = 0

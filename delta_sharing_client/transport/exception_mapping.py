@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
-from typing import Final
+from typing import Final, TypeVar
 
 import requests
 import urllib3.exceptions
@@ -21,8 +21,10 @@ from delta_sharing_client.errors import (
     RequestTimeoutError,
     TransportError,
 )
-from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.transport.pace import SlowBodyError
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 #: All that a request, or the reading of its body, may raise. `ValueError`: malformed URLs that fail late (idna,
 #: ports), and malformed lengths in a chunked body.
@@ -150,3 +152,10 @@ def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
             url=url,
         )
     return TransportError(f"the TLS connection broke{detail}", url=url)
+
+
+def with_message(error: _Error, message: str) -> _Error:
+    """Return a copy of an error of this package with another message: the class and the attributes are kept."""
+    changed = error.__class__.__new__(error.__class__, redact_text(message))
+    changed.__dict__.update(error.__dict__)
+    return changed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -43,6 +43,8 @@ class _RedactingFilter(logging.Filter):
         if _sending.depth:
             if isinstance(record.args, tuple):
                 record.args = tuple(_masked(value) for value in record.args)
+            elif isinstance(record.args, Mapping):
+                record.args = {name: _masked(value) for name, value in record.args.items()}
             elif not record.args:
                 record.msg = redact_text(str(record.msg))
         return True

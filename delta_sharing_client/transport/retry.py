@@ -25,7 +25,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +127,7 @@ class Attempt:
 class Retrier:
     """Repeats a request until it succeeds, fails permanently, or exceeds its attempts or deadline.
 
+    tenacity repeats whole requests. Downloads have a loop of their own, see `Download` in `storage/download.py`.
     Tests pass a `clock`, a `sleep` and a `random` of their own.
     """
 
@@ -221,9 +222,7 @@ class _Run(Generic[T]):
             error = error.error
         count, elapsed = outcome.attempt_number, self._retrier.clock() - self._started
         times = "1 attempt" if count == 1 else f"{count} attempts"
-        # Not a copy with another text: each class of errors takes other arguments, and callers may hold this one.
-        error.args = (f"{error} (gave up after {times} over {elapsed:.1f} s{self._why})", *error.args[1:])
-        return error
+        return with_message(error, f"{error} (gave up after {times} over {elapsed:.1f} s{self._why})")
 
     def _left(self) -> float:
         """Return the seconds until the deadline; those in which a response arrived do not count."""

@@ -87,5 +87,5 @@ def _identities(files: FileBlock) -> Sequence[Hashable]:
 
 def _identity(vector: DeletionVector) -> tuple[Hashable, ...]:
     # A signed URL differs in each answer.
-    path = None if vector.storage_type == "p" else vector.path_or_inline
+    path = None if vector.is_absolute else vector.path_or_inline
     return vector.storage_type, vector.size_in_bytes, vector.cardinality, vector.offset, path

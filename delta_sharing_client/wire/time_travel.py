@@ -2,6 +2,9 @@
 
 The checks compare the version in the answer's header, and the versions and commit times of its lines ("Metadata",
 "File"). A line of an earlier version is correct: servers may send the version that added the metadata or the file.
+
+For a time, `_check_version` in `scan/planner.py` also compares the version with that of the metadata, if the
+metadata was requested before.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.log_redaction import redacted
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import is_retryable
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -502,6 +503,16 @@ class TestLogging:
         assert ours[1].startswith(f"GET {server.url}/file.parquet?*** 200 ")
         theirs = [record.getMessage() for record in caplog.records if record.name == "urllib3.connectionpool"]
         assert any('"POST /prefix/x?***' in message for message in theirs)
+
+    @pytest.mark.parametrize("name", ["urllib3.connectionpool", "urllib3.util.retry"])
+    def test_records_whose_args_are_a_mapping_are_masked(self, storage, caplog, name):
+        caplog.set_level(logging.DEBUG)
+        with redacted():
+            logging.getLogger(name).debug(
+                "%(method)s %(target)s %(status)d", {"method": "GET", "target": SIGNED, "status": 200}
+            )
+        assert "canary" not in caplog.text
+        assert "GET /file.parquet?*** 200" in caplog.text
 
     def test_requests_of_other_code_are_logged_unchanged(self, server, api, caplog):
         import requests

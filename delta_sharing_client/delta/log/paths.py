@@ -76,7 +76,7 @@ def deletion_vector_uri(vector: DeletionVector) -> str | None:
     if vector.is_inline:
         return None
     storage_type, name = vector.storage_type, vector.path_or_inline.reveal()
-    if storage_type == "p":
+    if vector.is_absolute:
         return name
     prefix, encoded = name[:-_UUID_LENGTH], name[-_UUID_LENGTH:]
     if storage_type != "u" or len(encoded) < _UUID_LENGTH:

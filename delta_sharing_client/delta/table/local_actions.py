@@ -14,6 +14,7 @@ from delta_sharing_client.delta.table.local_metadata import partition_names, par
 from delta_sharing_client.delta.table.local_names import VECTORS, data_file, digest, vector_uuid
 from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
+from delta_sharing_client.model.json_fields import without_nulls
 from delta_sharing_client.parquet.fetch import vector_key
 from delta_sharing_client.scan.url_renewal import vector_file_id
 from delta_sharing_client.secrets import unsigned_url
@@ -129,7 +130,7 @@ class LocalFile:
                 # The local file has this one vector after the byte with the file's format version.
                 name = VECTORS + encode_uuid(self.vector_uuid)
                 descriptor |= {"storageType": "u", "pathOrInlineDv": name, "offset": 1}
-            raw["deletionVector"] = _without_nulls(descriptor)
+            raw["deletionVector"] = without_nulls(descriptor)
         return raw
 
 
@@ -171,8 +172,4 @@ def now_in_ms() -> int:
 
 
 def _action(name: str, raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _without_nulls(raw)}
-
-
-def _without_nulls(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in raw.items() if value is not None}
+    return {name: without_nulls(raw)}
