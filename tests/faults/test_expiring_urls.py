@@ -232,7 +232,9 @@ class TestTablesWithANewVersion:
             tokens=False,
             history=False,
         )
-        with pytest.raises(StorageError, match=r"file f5: .*does not list the file any more.*later version than 0"):
+        with pytest.raises(
+            StorageError, match=r"file f5: .*does not list the file any more.*later version than 0"
+        ):
             self.load(share, wall_clock)
 
     def test_expired_refresh_token_falls_back_to_the_version(
