@@ -15,6 +15,7 @@ from delta_sharing_client.errors import BadRequestError, ChangesGoneError, Respo
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.rest.status_errors import is_unsupported
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class BatchPlanner:
         """Plan a batch; `before` has the columns of the previous batch, to which columns may only have been added.
 
         Raises:
+            BadRequestError: the server does not answer requests for changes of this table.
             ChangesGoneError: the changes can no longer be read.
             TableReplacedError: the table was replaced by another one.
             SchemaChangedError: a column was renamed or dropped, or changed its type.
@@ -41,8 +43,8 @@ class BatchPlanner:
         try:
             plan = self._plan(batch_range)
         except BadRequestError as error:
-            if position.table_id is None:
-                raise  # no batch was read yet, so the error is about the start position
+            if not position.has_changes or is_unsupported(error):
+                raise
             self._check_identity(position, batch_range.first)
             raise ChangesGoneError(
                 f"{error}. If it has cleaned these versions up, they are lost. {self.advice}",
@@ -95,8 +97,12 @@ class BatchPlanner:
                 advice="to go on with the columns as they are now, poll with schema_changes='follow'",
             )
 
+    def table_id(self) -> str:
+        """Request the id of the table."""
+        return self.rest.table_metadata(self.table, self.options.formats).metadata.id
+
     def _check_identity(self, position: Position, version: int) -> None:
-        actual = self.rest.table_metadata(self.table, self.options.formats).metadata.id
+        actual = self.table_id()
         if position.table_id not in (None, actual):
             raise self._replaced(version, position.table_id, actual)
 

@@ -79,6 +79,8 @@ class Position:
         committed: the last version that was committed; None before the first commit.
         pending: the batches that were returned and not committed; they are repeated after a crash.
         table_id: the table's id, if known.
+        changes_returned: whether a batch of changes was returned; None in checkpoints of earlier releases, which
+            have a table id only after one.
         schema: the columns at the end of the last committed batch.
         poller_id: the id of the poller, for sinks that record the batches of each poller.
     """
@@ -88,16 +90,30 @@ class Position:
     committed: int | None = None
     pending: tuple[BatchRange, ...] = ()
     table_id: str | None = None
+    changes_returned: bool | None = None
     schema: SchemaMark | None = None
     poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def returned(self, batch: BatchRange, table_id: str) -> Position:
-        """Return the position after a batch was returned."""
-        return replace(self, pending=(*self.pending, batch), next_version=batch.last + 1, table_id=table_id)
+    @property
+    def has_changes(self) -> bool:
+        """Whether the server has answered a request for changes before."""
+        return self.table_id is not None if self.changes_returned is None else self.changes_returned
 
-    def listed(self, batch: BatchRange, again: BatchRange) -> Position:
-        """Return the position after a repeated batch was listed, perhaps in another response format."""
-        return replace(self, pending=tuple(again if item == batch else item for item in self.pending))
+    def identified(self, table_id: str) -> Position:
+        """Return the position with the id of its table."""
+        return replace(self, table_id=table_id, changes_returned=self.has_changes)
+
+    def returned(self, batch: BatchRange, table_id: str) -> Position:
+        """Return the position after a batch of changes was returned."""
+        pending = (*self.pending, batch)
+        return replace(
+            self, pending=pending, next_version=batch.last + 1, table_id=table_id, changes_returned=True
+        )
+
+    def listed(self, batch: BatchRange, again: BatchRange, table_id: str) -> Position:
+        """Return the position after a pending batch was listed, perhaps in another response format."""
+        pending = tuple(again if item == batch else item for item in self.pending)
+        return replace(self.identified(table_id), pending=pending)
 
     def processed(self, batch: BatchRange, schema: SchemaMark) -> Position:
         """Return the position after a batch and those before it were committed."""

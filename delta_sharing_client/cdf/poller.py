@@ -200,7 +200,7 @@ class ChangePoller:
             before = self._repeated[0]
             plan = self._plan(before, position)
             batch_range = replace(before, response_format=plan.protocol.response_format)
-            self._save(lambda now: now.listed(before, batch_range))
+            self._save(lambda now: now.listed(before, batch_range, plan.metadata.id))
             self._prepared = self._batch(batch_range, plan, position.poller_id)
             self._repeated.popleft()
             return
@@ -209,6 +209,9 @@ class ChangePoller:
             self._latest = self._poll_version()
         if self._latest < first:
             self._planner.check_latest(position, self._latest)
+            if position.table_id is None:
+                table_id = self._planner.table_id()
+                self._save(lambda now: now.identified(table_id))
             return
         batch_range = BatchRange(first, min(first + self.options.max_versions - 1, self._latest))
         try:

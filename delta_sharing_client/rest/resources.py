@@ -67,8 +67,8 @@ def snapshot_advice(version: int | None, timestamp: Timestamp | None) -> str | N
     """Return the remedy if the server refuses to read a version or a time of a table; None for the latest."""
     if version is not None:
         return (
-            f"Version {version} was requested: request a version up to table.version(); a table shared without "
-            "its history has the latest version only"
+            f"Version {version} was requested: request a version up to table.version(), or no version if the "
+            "table is shared without its history, which has the latest version only"
         )
     if timestamp is not None:
         return (
@@ -82,11 +82,11 @@ def changes_advice(request: ChangesRequest | VersionsRequest) -> str:
     """Return the remedy if the server refuses the range of versions or times of a request."""
     start: int | str | None = request.starting_version
     end: int | str | None = request.ending_version
-    remedy = "and ask the provider whether the table is shared with its history"
+    remedy = "and ask the provider to share the table with its history"
     if isinstance(request, ChangesRequest):
         start = start if request.starting_timestamp is None else wire_timestamp(request.starting_timestamp)
         end = end if request.ending_timestamp is None else wire_timestamp(request.ending_timestamp)
-        remedy = "and if the change data feed is off, ask the provider to enable it"
+        remedy = "and ask the provider to share the table with its history and to enable its change data feed"
     first = f"version {start}" if isinstance(start, int) else start
     last = "the latest version" if end is None else f"version {end}" if isinstance(end, int) else end
     return f"The changes from {first} to {last} were requested: request versions up to table.version(), {remedy}"

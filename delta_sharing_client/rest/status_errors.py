@@ -27,6 +27,12 @@ _CLASSES: Final[Mapping[int, type[RestError]]] = {
     404: NotFoundError,
     429: RateLimitError,
 }
+#: The `errorCode` of the reference server for what its reader of older protocols would have to read.
+_UNSUPPORTED: Final = "UNSUPPORTED_OPERATION"
+_UNSUPPORTED_REMEDY: Final = (
+    "The server does not support this request for this table, with any release of the client: read the latest "
+    "snapshot, with scan() or mirror()"
+)
 _MAX_MESSAGE: Final = 1000
 _MAX_EXCERPT: Final = 200
 
@@ -47,13 +53,18 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
         what=what,
         error_code=response.scrub(code) if code else None,
         server_message=response.scrub(message) if message else None,
-        hint=hints.get(response.status),
+        hint=_UNSUPPORTED_REMEDY if code == _UNSUPPORTED else hints.get(response.status),
     )
     if response.status in RETRYABLE_STATUSES:
         seconds = parse_retry_after(response.headers)
         if seconds is not None:
             return RetryLater(error, seconds)
     return error
+
+
+def is_unsupported(error: RestError) -> bool:
+    """Whether the server refused a request because of what the table requires."""
+    return error.error_code == _UNSUPPORTED
 
 
 def error_in(body: bytes) -> tuple[str | None, str | None]:

@@ -10,6 +10,7 @@ from msgspec import structs
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.rest.status_errors import is_unsupported
 from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
@@ -100,7 +101,7 @@ class ListingCache:
         try:
             return self._request(position, last, self._table.options.query.formats)
         except BadRequestError as error:
-            if position == position.start:
+            if position == position.start or is_unsupported(error):
                 raise
             raise ChangesGoneError(
                 f"{error}. If the provider has removed these versions, this query cannot read them: start it with "

@@ -152,7 +152,7 @@ class TestVersion:
             ),
             (
                 lambda rest: rest.table_changes(TABLE, ChangesRequest(starting_version=3, ending_version=7)),
-                "The changes from version 3 to version 7 were requested: .* ask the provider to enable it",
+                "The changes from version 3 to version 7 were requested: .* and to enable its change data feed",
             ),
             (
                 lambda rest: rest.table_changes(TABLE, ChangesRequest(starting_timestamp="2030-01-01")),
@@ -160,7 +160,7 @@ class TestVersion:
             ),
             (
                 lambda rest: rest.table_changes(TABLE, VersionsRequest(starting_version=3)),
-                "from version 3 to the latest version were requested: .* shared with its history",
+                "from version 3 to the latest version were requested: .* share the table with its history",
             ),
         ],
     )

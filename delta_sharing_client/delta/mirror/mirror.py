@@ -165,7 +165,8 @@ class Mirror:
                 history. By default the latest.
             every_version: append one commit for each shared version since the last sync instead of one for all
                 of them; requires the history too.
-            repair: verify all files first, and fetch missing and damaged ones again.
+            repair: verify all files first, fetch missing and damaged ones again, and compare the files with those
+                of the server even if the version is the same.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:

@@ -119,12 +119,13 @@ class Syncer(LocalTable):
         snapshot = log.snapshot()
         check_source(snapshot, self.shared, self.directory)
         current = shared_version(snapshot)
-        damaged = repair and current is not None and self._remove_damaged(snapshot)
+        if repair and current is not None:
+            self._remove_damaged(snapshot)
         wanted = at_version
         if current is not None and wanted is None:
             wanted = self.rest.table_version(self.shared)
         result = SyncResult(version=snapshot.version, shared_version=current)
-        if current is not None and wanted == current and not damaged:
+        if current is not None and wanted == current and not repair:
             return result
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
@@ -133,12 +134,10 @@ class Syncer(LocalTable):
             result = self._step(log, step, result, seen=wanted)
         return result
 
-    def _remove_damaged(self, snapshot: Snapshot) -> bool:
-        """Remove damaged files, so that they are fetched again; return whether a file is damaged or missing."""
-        problems = verify_files(snapshot, self.directory).problems
-        for problem in problems:
+    def _remove_damaged(self, snapshot: Snapshot) -> None:
+        """Remove damaged files, so that they are fetched again."""
+        for problem in verify_files(snapshot, self.directory).problems:
             (self.directory / problem.path).unlink(missing_ok=True)
-        return bool(problems)
 
     def _step(self, log: DeltaLog, version: int | None, before: SyncResult, *, seen: int | None) -> SyncResult:
         """Bring the mirror to one shared version, with one commit."""

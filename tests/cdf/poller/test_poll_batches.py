@@ -36,6 +36,8 @@ class TestPull:
 
     def test_a_poll_without_a_new_version_is_one_request(self, shared: SharedTable, server: SharingServer) -> None:
         poller = shared.poll_changes(starting_version="latest")
+        assert poller.pull() is None
+        assert requested(server) == ["version", "metadata"]  # the id of the table
         for _ in range(3):
             assert poller.pull() is None
             assert requested(server) == ["version"]
@@ -256,7 +258,12 @@ class TestIteration:
         assert poller.committed_version == 1
 
     def test_continues_after_an_error(self, faults: FaultServer) -> None:
-        faults.on("GET", "*", Reply(status=503), Reply(headers={"Delta-Table-Version": "3"}))
+        schema = '{"type": "struct", "fields": []}'
+        head = [
+            {"protocol": {"minReaderVersion": 1}},
+            {"metaData": {"id": "i", "format": {"provider": "parquet"}, "schemaString": schema}},
+        ]
+        faults.on("GET", "*", Reply(status=503), Reply.of_lines(*head, headers={"Delta-Table-Version": "3"}))
         options = TransportOptions(api_attempts=1)
         with ds.SharingClient(faults.profile, options=options) as client:
             poller = client.table("s.s.t").poll_changes(

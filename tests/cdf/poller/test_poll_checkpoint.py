@@ -17,7 +17,13 @@ from poller_helpers import FakeClock, ids, requested, spans
 from waiting import HANG, WallClock
 
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
-from delta_sharing_client.errors import ChangesGoneError, CheckpointError, FileGoneError, TableReplacedError
+from delta_sharing_client.errors import (
+    BadRequestError,
+    ChangesGoneError,
+    CheckpointError,
+    FileGoneError,
+    TableReplacedError,
+)
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -333,6 +339,51 @@ class TestGone:
             poller.pull()
         assert (caught.value.expected, caught.value.actual) == ("table-id", "another-id")
         assert "delete the checkpoint" in str(caught.value)
+
+    @pytest.mark.parametrize("start", ["snapshot", "latest", 10])
+    def test_a_table_replaced_after_the_first_poll_raises(
+        self, shared: SharedTable, path: Path, table: ChangeTable, start: str | int
+    ) -> None:
+        """The poller has read no changes yet; the new table has more versions than the old one."""
+        with shared.poll_changes(path, starting_version=start, clock=FakeClock()) as poller:  # type: ignore[arg-type]
+            batch = poller.pull()
+            assert (batch is not None) == (start == "snapshot")
+            if batch is not None:
+                batch.commit()
+        shutil.rmtree(table.root)
+        again = ChangeTable(table.root, table_id="another-id")
+        for version in range(20):
+            again.commit(again.add(f"another-{version}", rows(100 + version)))
+        with shared.poll_changes(path) as poller, pytest.raises(TableReplacedError) as caught:
+            poller.pull()
+        assert (caught.value.expected, caught.value.actual) == ("table-id", "another-id")
+
+    @pytest.mark.parametrize("start", ["snapshot", 0])
+    def test_changes_that_the_server_does_not_support_are_not_gone(
+        self, path: Path, table: ChangeTable, share: Callable[..., SharedTable], start: str | int
+    ) -> None:
+        """The reference server reads no changes of tables with deletion vectors."""
+        shared = share(table.root, imitate="reference")
+        with shared.poll_changes(path, starting_version=start) as poller:  # type: ignore[arg-type]
+            batch = poller.pull()
+            assert batch is not None
+            batch.commit()
+            table.commit(table.protocol(["deletionVectors"]), table.add("v", rows(50)))
+            with pytest.raises(BadRequestError, match=r"UNSUPPORTED_OPERATION.*scan\(\) or mirror\(\)"):
+                poller.pull()
+
+    def test_refused_changes_after_a_snapshot_are_not_gone(
+        self, path: Path, table: ChangeTable, share: Callable[..., SharedTable]
+    ) -> None:
+        """The feed may have been off all the time."""
+        shared = share(table.root)
+        with shared.poll_changes(path, starting_version="snapshot") as poller:
+            batch = poller.pull()
+            assert batch is not None
+            batch.commit()
+            table.commit(table.metadata(COLUMNS, {}))
+            with pytest.raises(BadRequestError, match="enable its change data feed"):
+                poller.pull()
 
     def test_a_table_replaced_within_its_log_raises(
         self, shared: SharedTable, behind: Path, table: ChangeTable
