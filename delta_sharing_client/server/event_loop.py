@@ -18,8 +18,8 @@ import uvicorn
 _GRACE: Final = 1.0
 _TICK: Final = 0.1
 _POLL: Final = 0.002
-#: Turns of the loop from the acceptance of a connection to the call of its protocol and its end, with a margin.
-_ACCEPT_TURNS: Final = 6
+#: Turns of the loop from the acceptance of a connection to the call of its protocol.
+_ACCEPT_TURNS: Final = 3
 
 
 class EventLoopServer(uvicorn.Server):
@@ -32,9 +32,7 @@ class EventLoopServer(uvicorn.Server):
 
     def run_with(self, listener: socket.socket) -> None:
         """Serve on a socket until `request_stop` is called."""
-        with asyncio.Runner() as runner:
-            runner.run(self.serve(sockets=[listener]))
-            runner.run(self._abort_connections())
+        asyncio.run(self.serve(sockets=[listener]))
 
     def request_stop(self) -> None:
         """Stop the server; may be called from any thread."""
@@ -54,6 +52,12 @@ class EventLoopServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the listeners and idle connections, and wait a second for responses in progress."""
+        for listener in sockets or []:
+            with contextlib.suppress(NotImplementedError):  # Windows
+                asyncio.get_running_loop().remove_reader(listener)
+        # asyncio does not close an accepted connection whose task runs after its server was closed.
+        for _ in range(_ACCEPT_TURNS):
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -65,20 +69,11 @@ class EventLoopServer(uvicorn.Server):
             await asyncio.sleep(_POLL)
         for task in list(self.server_state.tasks):
             task.cancel()
-        self._abort()
-        await self.lifespan.shutdown()
-        if tasks := set(self.server_state.tasks):  # a download that was cancelled closes its file
-            await asyncio.wait(tasks, timeout=_GRACE)
-
-    async def _abort_connections(self) -> None:
-        """Abort the connections that the listener accepted before its end and that the shutdown did not know."""
-        for _ in range(_ACCEPT_TURNS):
-            await asyncio.sleep(0)
-            self._abort()
-
-    def _abort(self) -> None:
         for connection in list(self.server_state.connections):
             # uvicorn's protocol classes have no common type, and set it only when they are connected.
             transport: Any = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()
+        await self.lifespan.shutdown()
+        if tasks := set(self.server_state.tasks):  # a download that was cancelled closes its file
+            await asyncio.wait(tasks, timeout=_GRACE)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import re
 import signal
@@ -8,9 +10,12 @@ import stat
 import subprocess
 import sys
 import threading
+import warnings
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 import pytest
@@ -67,6 +72,30 @@ def test_stop_with_open_downloads(table: Path) -> None:
             response.raw.read(100)
             server.stop()
             wait_until(lambda: set(threading.enumerate()) <= before, threading.enumerate)
+
+
+def test_connections_accepted_during_a_stop_are_closed(table: Path) -> None:
+    """Clients connect as fast as they can while the server stops."""
+
+    def connect(address: tuple[str, int], clients: list[socket.socket]) -> None:
+        with contextlib.suppress(OSError):  # the server has stopped
+            while len(clients) < 300:
+                clients.append(socket.create_connection(address, timeout=HANG))
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            clients: list[socket.socket] = []
+            with SharingServer({"s.d.t": table}) as server:
+                url = urlsplit(server.endpoint)
+                thread = threading.Thread(target=connect, args=((url.hostname, url.port), clients))
+                thread.start()
+                wait_until(partial(bool, clients))
+            thread.join(HANG)
+            for client in clients:
+                client.close()
+        gc.collect()
+    assert [str(warning.message) for warning in caught if warning.category is ResourceWarning] == []
 
 
 def test_a_port_in_use_raises(table: Path) -> None:
