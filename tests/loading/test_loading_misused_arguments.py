@@ -84,7 +84,7 @@ def test_comparison_with_several_values_raises(served, value):
     "text", ['"order id" = 3', "'order id' < 3", "3 <> 'order id'", "'p' = 'a/b'", "\"p\" = 'a/b'"]
 )
 def test_quoted_column_is_a_text_literal(served, text):
-    with pytest.raises(FilterError, match=r"quotes make a text: write the column as (`order id`|p)"):
+    with pytest.raises(FilterError, match=r"quotes delimit strings; write the column as (`order id`|p)"):
         scan(served, filters=text).to_arrow()
 
 

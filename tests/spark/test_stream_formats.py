@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 from change_tables import ChangeTable, rows
 
-from delta_sharing_client.errors import ChangesGoneError, StreamError
+from delta_sharing_client.errors import BadRequestError, StreamError
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]
@@ -102,7 +102,7 @@ def test_a_server_that_cannot_read_the_feature_raises_after_the_earlier_versions
         read += query.ids(TWO)
     assert sorted(read) == list(range(9))
     for _ in range(2):
-        with pytest.raises(ChangesGoneError, match="too new for this version of Delta Standalone"):
+        with pytest.raises(BadRequestError, match="too new for this version of Delta Standalone"):
             query.batch(TWO)
         query.start()
 
