@@ -219,7 +219,7 @@ class _LogCopies:
             raise DeltaLogError(f"the file {relative} of the log is missing")
         size, changed = known
         url = self._files.url(self._files.directory().join(relative))
-        data = self._reader.fetch(url, relative, size, Transfers(refresh=self._files.renewed)) if size else b""
+        data = self._reader.fetch(url, relative, size, Transfers(renewal=self._files.renewed)) if size else b""
         path.write_bytes(memoryview(data) if data else b"")
         os.utime(path, (changed, changed))
 

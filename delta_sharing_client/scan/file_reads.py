@@ -31,7 +31,7 @@ from delta_sharing_client.storage.byte_source import (
     Buffer,
     ByteSource,
     FileChanged,
-    Refresh,
+    RenewUrl,
     StorageReader,
     Transfers,
 )
@@ -51,7 +51,7 @@ class Load:
         tasks: the files.
         spec: what to read of each.
         storage: fetches; its options have the number of connections and the memory budget.
-        refresh: renews a URL that has expired.
+        renewal: renews a URL that has expired.
         limit: the number of rows after which to stop, fetching included.
         table_columns: all columns of the table, to estimate the part of a file that is read.
         memory_budget: the memory in bytes that may be in use, if less than in the options.
@@ -60,7 +60,7 @@ class Load:
     tasks: Sequence[FileScanTask]
     spec: ReadSpec
     storage: StorageReader
-    refresh: Refresh | None = None
+    renewal: RenewUrl | None = None
     limit: int | None = None
     table_columns: StructType | None = None
     memory_budget: int | None = None
@@ -85,7 +85,7 @@ class FileReads:
         self._cores = os.cpu_count() or 1
         self._cancelled = Cancellation()
         retries = RetryBudget(len(load.tasks), options.max_connections)
-        self._transfers = Transfers(load.refresh, self._cancelled, retries)
+        self._transfers = Transfers(load.renewal, self._cancelled, retries)
         self._locators = ColumnLocatorCache()
         self._buffers = BufferPool()
         self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self._cores)

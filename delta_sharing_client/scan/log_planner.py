@@ -14,7 +14,7 @@ from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, scan_spec
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.wire.file_block import FileBlock
 
 
@@ -34,7 +34,7 @@ class LogPlanner:
     what: str
     snapshot: Snapshot = field(repr=False)
     files: Callable[[], Iterable[AddFile]] = field(repr=False)
-    source: tuple[StorageReader, Refresh | None] = field(repr=False)
+    source: tuple[StorageReader, RenewUrl | None] = field(repr=False)
 
     def plan(self, options: ScanOptions) -> ScanPlan:
         """Plan a scan; `version` and `timestamp` of the options are ignored.

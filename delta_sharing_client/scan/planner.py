@@ -22,7 +22,7 @@ from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.url_renewal import UrlRenewer
-from delta_sharing_client.storage.byte_source import Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
@@ -59,7 +59,7 @@ class ScanPlan:
     limit: int | None
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
     end: EndStreamAction | None = field(repr=False, default=None)
-    source: tuple[StorageReader, Refresh | None] | None = field(repr=False, default=None)
+    source: tuple[StorageReader, RenewUrl | None] | None = field(repr=False, default=None)
 
 
 Options = TypeVar("Options", bound=ReadOptions, contravariant=True)
@@ -229,12 +229,12 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
 
 def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
     expirations = (task.expiration for task in plan.tasks)
-    reader, refresh = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    reader, renewal = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
     return Load(
         tasks=plan.tasks,
         spec=plan.spec,
         storage=reader,
-        refresh=refresh,
+        renewal=renewal,
         limit=plan.limit,
         table_columns=plan.metadata.schema,
         memory_budget=memory_budget,

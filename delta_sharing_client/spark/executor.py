@@ -19,7 +19,7 @@ from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
-from delta_sharing_client.storage.byte_source import Refresh, StorageReader
+from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.local import LocalReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
@@ -39,13 +39,13 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
     try:
         job = _job(job_bytes)
         part: Part = decode(part_bytes)
-        refresh = _refresh(job_bytes)
-        tasks = [_renewed(task, refresh) for task in part.tasks]
+        renewal = _url_renewal(job_bytes)
+        tasks = [_renewed(task, renewal) for task in part.tasks]
         load = Load(
             tasks=tasks,
             spec=job.spec,
             storage=LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
-            refresh=refresh,
+            renewal=renewal,
             limit=part.limit,
             table_columns=job.table_columns,
             memory_budget=_MEMORY_BUDGET,
@@ -76,13 +76,13 @@ def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageRe
 
 
 @lru_cache(maxsize=4)
-def _refresh(job_bytes: bytes) -> Refresh:
+def _url_renewal(job_bytes: bytes) -> RenewUrl:
     """The job's URL renewal; unpickling it imports the client of the sharing server."""
     job = _job(job_bytes)
     if job.executor_credentials is None:
         return _NoRenewal(job.table)
-    refresh: Refresh = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
-    return refresh
+    renewal: RenewUrl = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
+    return renewal
 
 
 class _NoRenewal:
@@ -99,9 +99,9 @@ class _NoRenewal:
         )
 
 
-def _renewed(task: FileScanTask, refresh: Refresh) -> FileScanTask:
+def _renewed(task: FileScanTask, renewal: RenewUrl) -> FileScanTask:
     """The task with usable URLs; missing and expired ones are renewed."""
     usable = task.expiration is None or task.expiration / 1000 > time.time() + _URL_MARGIN
-    if task.url and (usable or isinstance(refresh, _NoRenewal)):
+    if task.url and (usable or isinstance(renewal, _NoRenewal)):
         return task
-    return structs.replace(with_urls(task, refresh), expiration=None)
+    return structs.replace(with_urls(task, renewal), expiration=None)

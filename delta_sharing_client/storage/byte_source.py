@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: An object with the buffer protocol.
 Buffer: TypeAlias = Any
 #: Returns a fresh URL for a file, from its id and the URL that has expired.
-Refresh: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
+RenewUrl: TypeAlias = Callable[[str, SecretUrl], SecretUrl]
 
 
 class Cancelled(Exception):  # noqa: N818  # not an error
@@ -46,12 +46,12 @@ class Transfers:
     """What the transfers of one load share.
 
     Attributes:
-        refresh: renews a URL that has expired; called twice at most for a file.
+        renewal: renews a URL that has expired; called twice at most for a file.
         cancelled: set to cancel the transfers; a `Cancellation` also ends waits for the store.
         budget: the retries that all files of the load share.
     """
 
-    refresh: Refresh | None = None
+    renewal: RenewUrl | None = None
     cancelled: threading.Event | None = None
     budget: RetryBudget | None = None
 

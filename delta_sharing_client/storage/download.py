@@ -315,10 +315,10 @@ class Download:
 
     def _present_url(self) -> SecretUrl:
         """Return the URL for the next request; one that expires soon is renewed."""
-        refresh = self._transfers.refresh
-        if not isinstance(refresh, UrlRenewal):
+        renewal = self._transfers.renewal
+        if not isinstance(renewal, UrlRenewal):
             return self._url
-        url = refresh.current_url(self._id, self._url)
+        url = renewal.current_url(self._id, self._url)
         with self._lock:
             self._url = url
         return url
@@ -330,10 +330,10 @@ class Download:
                 return
             if self._accepted == used:
                 self._renewals = 0  # only URLs that the store never accepted count
-            if self._transfers.refresh is None or self._renewals >= _MAX_RENEWALS:
+            if self._transfers.renewal is None or self._renewals >= _MAX_RENEWALS:
                 raise expired
             self._renewals += 1
-            self._url = self._transfers.refresh(self._id, used)
+            self._url = self._transfers.renewal(self._id, used)
 
     def _check_cancelled(self) -> None:
         if self._transfers.cancelled is not None and self._transfers.cancelled.is_set():

@@ -305,12 +305,12 @@ def test_an_expired_url_is_renewed_in_the_midst_of_the_ranges(store, reader, mon
     store.on("GET", "/renewed/0", fresh)
     asked = []
 
-    def refresh(file_id, url):
+    def renewal(file_id, url):
         asked.append(file_id)
         return SecretUrl(f"{store.url}/renewed/0")
 
     tasks = tasks_of(store, "large", LARGE[:1])
-    batches = read_batches(tasks, spec_of(), reader(), refresh=refresh, table_columns=SCHEMA)
+    batches = read_batches(tasks, spec_of(), reader(), renewal=renewal, table_columns=SCHEMA)
     assert numbers(batches) == list(range(200_000))
     assert asked == ["large-0"]
 

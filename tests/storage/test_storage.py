@@ -328,33 +328,33 @@ class TestRenewal:
     def renewing(self, server, *, urls=None):
         asked = []
 
-        def refresh(file_id, url):
+        def renewal(file_id, url):
             asked.append((file_id, url.reveal().rpartition("=")[2]))
             return SecretUrl(f"{server.url}/fresh-{len(asked)}?X-Amz-Signature=canary-{len(asked) + 1}")
 
-        return asked, refresh
+        return asked, renewal
 
     def test_an_expired_url_is_renewed(self, server, reader, slept):
-        asked, refresh = self.renewing(server)
+        asked, renewal = self.renewing(server)
         server.on("GET", PATH, Reply(status=403, body=EXPIRED))
         server.on("GET", "/fresh-1", file_reply(DATA))
-        assert fetch(reader, server, refresh=refresh) == DATA
+        assert fetch(reader, server, renewal=renewal) == DATA
         assert asked == [("f1", "canary-1")]
         assert slept == []
 
     def test_renewal_during_a_transfer_resumes_at_the_byte_reached(self, server, reader):
-        _, refresh = self.renewing(server)
+        _, renewal = self.renewing(server)
         server.on("GET", PATH, file_reply(DATA, cut_at=123_456), Reply(status=403, body=EXPIRED))
         server.on("GET", "/fresh-1", file_reply(DATA))
-        assert fetch(reader, server, refresh=refresh) == DATA
+        assert fetch(reader, server, renewal=renewal) == DATA
         assert server.requests[-1].headers["range"] == f"bytes=123456-{SIZE - 1}"
         assert server.requests[-1].headers["if-match"] == '"v1"'
 
     def test_url_is_renewed_at_most_twice(self, server, reader):
-        asked, refresh = self.renewing(server)
+        asked, renewal = self.renewing(server)
         server.on("GET", "*", Reply(status=403, body=EXPIRED))
         with pytest.raises(UrlExpiredError, match="query the table again") as caught:
-            fetch(reader, server, refresh=refresh)
+            fetch(reader, server, renewal=renewal)
         assert [signature for _, signature in asked] == ["canary-1", "canary-2"]
         assert len(server.requests) == 3
         assert "canary" not in str(caught.value)
@@ -365,17 +365,17 @@ class TestRenewal:
             fetch(reader, server)
 
     def test_error_of_the_renewal_is_raised(self, server, reader):
-        def refresh(file_id, url):
+        def renewal(file_id, url):
             raise StorageError("moved on", file_id=file_id)
 
         server.on("GET", PATH, Reply(status=403, body=EXPIRED))
         with pytest.raises(StorageError, match="moved on"):
-            fetch(reader, server, refresh=refresh)
+            fetch(reader, server, renewal=renewal)
 
     def test_a_fresh_url_is_checked_too(self, server, reader):
         server.on("GET", PATH, Reply(status=403, body=EXPIRED))
         with pytest.raises(InsecureUrlError):
-            fetch(reader, server, refresh=lambda file_id, url: SecretUrl("http://169.254.169.254/x"))
+            fetch(reader, server, renewal=lambda file_id, url: SecretUrl("http://169.254.169.254/x"))
 
 
 class TestRanges:
@@ -429,14 +429,14 @@ class TestRanges:
     def test_expired_url_is_renewed_once_for_all_ranges(self, server, reader):
         asked = []
 
-        def refresh(file_id, url):
+        def renewal(file_id, url):
             asked.append(url)
             return SecretUrl(server.url + "/fresh")
 
         server.on("GET", PATH, Reply(status=403, body=EXPIRED, delay=0.05))
         server.on("GET", "/fresh", file_reply(DATA))
         with ThreadPoolExecutor(3) as executor:
-            assert self.get(reader, server, refresh=refresh, executor=executor) == self.expected()
+            assert self.get(reader, server, renewal=renewal, executor=executor) == self.expected()
         assert len(asked) == 1
 
     def test_range_beyond_the_end_of_the_file_raises(self, server, reader):

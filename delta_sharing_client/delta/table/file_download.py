@@ -28,7 +28,7 @@ from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import Refresh, StorageReader, Transfers
+from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader, Transfers
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
 
@@ -91,7 +91,7 @@ def fetch_files(
     directory: Path,
     files: Sequence[RemoteFile],
     *,
-    refresh: Refresh | None = None,
+    renewal: RenewUrl | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, StoredFile]:
     """Fetch files into a table's directory; existing files are kept.
@@ -100,7 +100,7 @@ def fetch_files(
         storage: opens the files.
         directory: the table's directory.
         files: the files; their paths are unique.
-        refresh: returns a fresh URL for one that has expired.
+        renewal: returns a fresh URL for one that has expired.
         advance: called with the number of bytes received since the last call; existing files count. The number is
             negative if a file restarts.
 
@@ -121,7 +121,7 @@ def fetch_files(
             links.folder(folder)
             make_directories(folder)
     chunks = sum(1 + file.size // partial_file.CHUNK_SIZE for file in files)
-    transfers = _Transfers(storage, directory, refresh, chunks)
+    transfers = _Transfers(storage, directory, renewal, chunks)
     try:
         stored = transfers.run(files, advance)
     finally:
@@ -136,7 +136,7 @@ def fetch_files(
 class _Transfers:
     """The transfers of one call. One pool of threads fetches whole files and chunks of large files."""
 
-    def __init__(self, storage: StorageReader, directory: Path, refresh: Refresh | None, chunks: int) -> None:
+    def __init__(self, storage: StorageReader, directory: Path, renewal: RenewUrl | None, chunks: int) -> None:
         # Each thread holds one chunk at most.
         most = storage.options.memory_budget // partial_file.CHUNK_SIZE
         threads = max(1, min(storage.options.max_connections, most))
@@ -145,7 +145,7 @@ class _Transfers:
         self._directory = directory
         self._cancelled = Cancellation()
         self._budget = RetryBudget(chunks, threads)
-        self._shared = Transfers(refresh, self._cancelled, self._budget)
+        self._shared = Transfers(renewal, self._cancelled, self._budget)
         self._pool = ThreadPoolExecutor(threads, "delta-sharing-fetch")
         #: Numbers of received bytes, and finished files.
         self._events: SimpleQueue[int | Future[StoredFile]] = SimpleQueue()

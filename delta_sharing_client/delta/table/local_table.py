@@ -127,7 +127,7 @@ class LocalTable:
         total = sum(file.size for file in by_path.values())
         with byte_progress(total, self.progress, self.shared.name) as advance:
             files = list(by_path.values())
-            return fetch_files(self.storage, self.directory, files, refresh=renewer, advance=advance)
+            return fetch_files(self.storage, self.directory, files, renewal=renewer, advance=advance)
 
     @property
     def _unfinished(self) -> Path:
