@@ -165,6 +165,26 @@ class StructType(DataType):
         return f"it has {', '.join(self.names)}{hint}"
 
 
+def nested_types(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type and every type in it, the outer ones first."""
+    yield data_type
+    if isinstance(data_type, StructType):
+        for field in data_type:
+            yield from nested_types(field.type)
+    elif isinstance(data_type, ArrayType):
+        yield from nested_types(data_type.element)
+    elif isinstance(data_type, MapType):
+        yield from nested_types(data_type.key)
+        yield from nested_types(data_type.value)
+
+
+def nested_fields(data_type: DataType) -> Iterator[StructField]:
+    """Yield every field of a type and of the types in it."""
+    for part in nested_types(data_type):
+        if isinstance(part, StructType):
+            yield from part
+
+
 @lru_cache(maxsize=256)
 def parse_schema(schema_string: str) -> StructType:
     """Decode a `schemaString`; raise `ProtocolError` if it is not the JSON of a struct."""

@@ -23,6 +23,7 @@ from delta_sharing_client.model.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    nested_types,
 )
 from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
 from delta_sharing_client.parquet.variant_shredding import is_any_list
@@ -114,13 +115,7 @@ def is_variant(data_type: DataType) -> bool:
 
 def holds_variant(data_type: DataType) -> bool:
     """Whether a type is or contains variant."""
-    if isinstance(data_type, StructType):
-        return any(holds_variant(f.type) for f in data_type.fields)
-    if isinstance(data_type, ArrayType):
-        return holds_variant(data_type.element)
-    if isinstance(data_type, MapType):
-        return holds_variant(data_type.key) or holds_variant(data_type.value)
-    return is_variant(data_type)
+    return any(map(is_variant, nested_types(data_type)))
 
 
 def _struct(array: pa.Array, data_type: StructType, target: pa.DataType, finder: FieldFinder) -> pa.Array:

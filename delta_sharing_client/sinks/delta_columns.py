@@ -22,6 +22,7 @@ from delta_sharing_client.model.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    nested_fields,
 )
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import holds_variant, is_variant
@@ -83,19 +84,7 @@ def _as_string(kind: DataType) -> DataType:
 
 def needs_mapping(schema: StructType) -> list[str]:
     """Return the names, including nested ones, that require column mapping."""
-    return [name for name in _names(schema) if _NEEDS_MAPPING.search(name)]
-
-
-def _names(kind: DataType) -> Iterator[str]:
-    if isinstance(kind, StructType):
-        for field in kind:
-            yield field.name
-            yield from _names(field.type)
-    elif isinstance(kind, ArrayType):
-        yield from _names(kind.element)
-    elif isinstance(kind, MapType):
-        yield from _names(kind.key)
-        yield from _names(kind.value)
+    return [field.name for field in nested_fields(schema) if _NEEDS_MAPPING.search(field.name)]
 
 
 def delta_schema(schema: StructType) -> Schema:

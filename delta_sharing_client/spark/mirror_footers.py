@@ -25,6 +25,7 @@ from delta_sharing_client.model.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    nested_types,
 )
 from delta_sharing_client.model.type_widening import is_widening
 from delta_sharing_client.parquet.arrow_types import arrow_type
@@ -159,18 +160,8 @@ def _absent(name: str, taken: set[str]) -> str:
 def _check_known(kind: DataType) -> None:
     """Raise for a column whose type Spark cannot request."""
     arrow_type(kind)
-    if _holds_void(kind):
+    if PrimitiveType("void") in nested_types(kind):
         raise NotForSparkError
-
-
-def _holds_void(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_holds_void(field.type) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _holds_void(kind.element)
-    if isinstance(kind, MapType):
-        return _holds_void(kind.key) or _holds_void(kind.value)
-    return kind == PrimitiveType("void")
 
 
 def _stored(wanted: DataType, arrow: pa.DataType, finder: FieldFinder) -> DataType:

@@ -11,6 +11,7 @@ from delta_sharing_client.model.schema import (
     MapType,
     StructType,
     UnknownType,
+    nested_types,
     parse_schema,
 )
 from delta_sharing_client.parquet.cast import holds_variant, is_variant
@@ -108,14 +109,12 @@ def _json(data_type: DataType, variant: VariantForm) -> Any:
 
 def _has_required_part(kind: DataType) -> bool:
     """Whether a nested type has an element, value or field that is not nullable."""
-    if isinstance(kind, ArrayType):
-        return not kind.contains_null or _has_required_part(kind.element)
-    if isinstance(kind, MapType):
-        parts = (kind.key, kind.value)
-        return not kind.value_contains_null or any(map(_has_required_part, parts))
-    if isinstance(kind, StructType):
-        return any(not field.nullable or _has_required_part(field.type) for field in kind)
-    return False
+    return any(
+        (isinstance(part, ArrayType) and not part.contains_null)
+        or (isinstance(part, MapType) and not part.value_contains_null)
+        or (isinstance(part, StructType) and not all(field.nullable for field in part))
+        for part in nested_types(kind)
+    )
 
 
 def _comment(metadata: Any) -> dict[str, str]:

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 from delta_sharing_client.delta.log.actions import Action, file_key, name_of
 from delta_sharing_client.delta.log.log_schema import (
     PHYSICAL_NAME,
-    all_fields,
     maps_columns,
     partition_fields,
     schema_of,
@@ -30,6 +29,7 @@ from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
 from delta_sharing_client.model.reader_features import canonical_feature
+from delta_sharing_client.model.schema import nested_fields
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 #: The fields that distinguish actions with one name; actions without such a field are unique in a commit.
@@ -127,7 +127,7 @@ def _check_metadata(metadata: Metadata) -> None:
     if names and len(partitions) == len(names):
         raise DeltaLogError("every column is a partition column; the files would have none")
     if maps_columns(metadata):
-        for field in all_fields(schema):
+        for field in nested_fields(schema):
             if not {"delta.columnMapping.id", PHYSICAL_NAME} <= field.metadata.keys():
                 raise DeltaLogError(f"columns are mapped, and {field.name!r} has no id or no physical name")
 
@@ -201,6 +201,6 @@ def _features_about_rows(metadata: Metadata) -> set[str]:
             used.add("checkconstraints")
         elif folded.startswith("delta.enableicebergcompat") and value.lower() == "true":
             used.add(canonical_feature(folded.removeprefix("delta.enable")))
-    keys = {key for field in all_fields(schema_of(metadata)) for key in field.metadata}
+    keys = {key for field in nested_fields(schema_of(metadata)) for key in field.metadata}
     used |= {prefixes[prefix] for prefix in prefixes for key in keys if key.startswith(prefix)}
     return used

@@ -5,12 +5,10 @@ Serves "Schema Serialization Format" and "Column Mapping".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from delta_sharing_client.errors import DeltaLogError, ProtocolError
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.column_mapping import mapping_mode
-from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructField, StructType
+from delta_sharing_client.model.schema import StructField, StructType
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
@@ -48,16 +46,3 @@ def partition_fields(metadata: Metadata) -> dict[str, StructField]:
             raise DeltaLogError(f"the partition column {name!r} is not in the schema")
         found[name_in_log(field, mapped=mapped)] = field
     return found
-
-
-def all_fields(data_type: DataType) -> Iterator[StructField]:
-    """Yield every field of a type, and the fields in their types."""
-    if isinstance(data_type, StructType):
-        for field in data_type:
-            yield field
-            yield from all_fields(field.type)
-    elif isinstance(data_type, ArrayType):
-        yield from all_fields(data_type.element)
-    elif isinstance(data_type, MapType):
-        yield from all_fields(data_type.key)
-        yield from all_fields(data_type.value)
