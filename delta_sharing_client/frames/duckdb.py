@@ -66,7 +66,7 @@ class _Stream:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         try:
             reader = self._source.to_record_batch_reader()
-        except Exception as error:
+        except Exception as error:  # DuckDB raises its own error with the text of this one
             self.error = error
             raise
         self.without_columns = not len(reader.schema)

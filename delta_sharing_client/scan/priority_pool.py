@@ -76,6 +76,6 @@ class OrderedPool:
                 _, _, job, arguments = heapq.heappop(self._waiting)
             try:  # noqa: SIM105  # `suppress` takes longer
                 job(*arguments)
-            except BaseException:  # noqa: BLE001, S110
+            except BaseException:  # noqa: BLE001, S110  # jobs report their own errors
                 pass
             del job, arguments  # to free their memory

@@ -53,7 +53,7 @@ class EventLoopServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the listeners and idle connections, and wait a second for responses in progress."""
         for listener in sockets or []:
-            with contextlib.suppress(NotImplementedError):  # Windows
+            with contextlib.suppress(NotImplementedError):  # the default loop of Windows has no readers
                 asyncio.get_running_loop().remove_reader(listener)
         # asyncio does not close an accepted connection whose task runs after its server was closed.
         for _ in range(_ACCEPT_TURNS):

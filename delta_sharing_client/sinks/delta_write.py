@@ -251,6 +251,7 @@ class DeltaWrite:
                     commit_properties=self._commit_properties(),
                 )
             except Exception:
+                # deltalake raises its own error with the text of the batches' error.
                 if self._error is not None:
                     raise self._error from None
                 raise

@@ -28,7 +28,7 @@ def _without_traceback(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
         try:
             return method(*arguments, **named)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # raised again, whatever it is
             raise error.with_traceback(None) from None
 
     return call
@@ -82,14 +82,16 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
     @_without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offset that the query begins with."""
-        return self.stream.initial_offset()  # type: ignore[no-any-return]
+        offset: dict[str, Any] = self.stream.initial_offset()
+        return offset
 
     @_without_traceback
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; Spark before 4.2 passes no arguments."""
         # A limit is a dataclass of one number, or of none.
         kind = None if limit is None else (type(limit).__name__, sum(astuple(limit)))
-        return self.stream.latest_offset(start, kind)  # type: ignore[no-any-return]
+        offset: dict[str, Any] = self.stream.latest_offset(start, kind)
+        return offset
 
     @_without_traceback
     def getDefaultReadLimit(self) -> Any:  # noqa: N802

@@ -32,6 +32,12 @@ class Cancellation(threading.Event):
         self._breakers.setdefault(owner, breaker)
 
 
+class _Use(threading.local):
+    """The event that this thread uses sockets for."""
+
+    event: threading.Event | None = None
+
+
 class SocketRegistry:
     """The sockets of a transport, each with the process and the event that it is used for."""
 
@@ -40,7 +46,7 @@ class SocketRegistry:
         self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, threading.Event | None]] = (
             weakref.WeakKeyDictionary()
         )
-        self._thread = threading.local()
+        self._thread = _Use()
 
     def use_for(self, event: threading.Event | None) -> None:
         """Register the sockets that this thread uses from now on for an event, or for none."""
@@ -50,7 +56,7 @@ class SocketRegistry:
         """Register a socket that this thread uses."""
         if not isinstance(sock, socket.socket):  # none yet, or TLS within TLS
             return
-        event: threading.Event | None = getattr(self._thread, "event", None)
+        event = self._thread.event
         with self._lock:
             self._users[sock] = os.getpid(), event
         if event is not None and event.is_set():

@@ -116,6 +116,7 @@ def _chain(error: BaseException) -> list[BaseException]:
         if not isinstance(link, BaseException) or link in links:
             continue
         links.append(link)
+        # Several classes of urllib3 and `URLError` keep the cause in `reason`, without a common base class.
         queue += [getattr(link, "reason", None), *link.args, link.__cause__, link.__context__]
     return links
 

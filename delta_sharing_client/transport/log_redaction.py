@@ -1,7 +1,8 @@
 """Masking of URL signatures and page tokens in the log records of urllib3.
 
 urllib3 logs every request's path with its query string at DEBUG, and a pre-signed URL's query string grants
-access to the file. While a transport of this package sends a request, a filter on urllib3's loggers masks it.
+access to the file. While a transport of this package sends a request, a filter on urllib3's loggers masks it:
+urllib3 has no setting for what it logs, and filters on handlers would miss handlers that are added later.
 Requests of other code of the process are logged unchanged.
 """
 

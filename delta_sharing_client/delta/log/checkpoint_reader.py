@@ -102,14 +102,15 @@ def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
 
 def _values(column: Any) -> list[Any]:
     try:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
         # Typed bounds after the year 9999; statistics are optional.
         import pyarrow as pa
 
         names = [column.type.field(i).name for i in range(column.type.num_fields)]
         kept = {name: part for name, part in zip(names, column.flatten(), strict=True) if name != _TYPED}
-        return pa.StructArray.from_arrays(list(kept.values()), list(kept)).to_pylist()  # type: ignore[no-any-return]
+        values = pa.StructArray.from_arrays(list(kept.values()), list(kept)).to_pylist()
+    return values
 
 
 def _plain_form(data_type: Any) -> Callable[[Any], Any] | None:
