@@ -331,9 +331,11 @@ class DataError(DeltaSharingError):
         super().__init__(_located(f"file {file_id}" if file_id else None, reason))
         self.file_id = file_id
         self.table: str | None = None  # set by the planner, which knows it
+        self.remedy: str | None = None  # likewise
 
     def __str__(self) -> str:
-        return _with_table(self.table, super().__str__())
+        sentence = _with_table(self.table, super().__str__())
+        return f"{sentence}; {self.remedy}" if self.remedy else sentence
 
 
 class DeltaLogError(DeltaSharingError):

@@ -71,7 +71,7 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
     """Bind filters to a table's columns; return None for empty filters.
 
     The operators of tuples are ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not``; the last two take None.
-    Lists of `in` and `not in` may contain nulls of Python, pandas, numpy and Arrow.
+    `in` ignores nulls of Python, pandas, numpy and Arrow in its list; in the list of `not in` they raise an error.
 
     Raises:
         FilterError: a term is malformed, its operator is unknown, or its value does not fit the column's type.
@@ -131,9 +131,17 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise FilterError(f"filters: {operator!r} on {column.name!r} takes a list, not {value!r}")
-        if op == "not in":
-            return Not(bind_membership(column, list(value)))
-        return bind_membership(column, [item for item in value if not is_null(item)])
+        values = list(value)
+        known = [item for item in values if not is_null(item)]
+        membership = bind_membership(column, known)
+        if op == "in":
+            return membership
+        if len(known) < len(values):
+            raise FilterError(
+                f"filters: {column.name!r} {operator} a list with a null is never true; leave the null out: rows "
+                f"whose {column.name!r} is null never match {operator!r}"
+            )
+        return Not(membership)
     if op not in _OPERATORS:
         raise FilterError(
             f"filters: unknown operator {operator!r} on {column.name!r}; "

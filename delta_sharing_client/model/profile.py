@@ -58,7 +58,9 @@ class Profile:
             ProfileError: a field is missing, empty, of the wrong type or malformed.
         """
         if not isinstance(fields, Mapping):
-            raise ProfileError(f"it is a JSON {type(fields).__name__}, not an object", source=source)
+            raise ProfileError(
+                "it is not a JSON object with the fields of a profile; download the profile again", source=source
+            )
         if external:
             known = ProfileFields({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
             return cls(_version(known), ExternalCredential.TYPE, _endpoint(known), ExternalCredential(), source)

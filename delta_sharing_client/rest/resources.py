@@ -67,8 +67,8 @@ def snapshot_advice(version: int | None, timestamp: Timestamp | None) -> str | N
     """Return the remedy if the server refuses to read a version or a time of a table; None for the latest."""
     if version is not None:
         return (
-            f"Version {version} was requested: request a version up to table.version(), or no version if the "
-            "table is shared without its history, which has the latest version only"
+            f"Version {version} was requested: leave the version out if the table is shared without its history, "
+            "even for the latest; else request a version up to table.version()"
         )
     if timestamp is not None:
         return (

@@ -28,6 +28,7 @@ class LogPlanner:
         snapshot: the snapshot.
         files: returns the snapshot's files with the ids and URLs by which they are read.
         source: the reader of the files, and what renews their URLs.
+        remedy: what to do about a damaged file, for messages.
     """
 
     table: Table
@@ -35,6 +36,7 @@ class LogPlanner:
     snapshot: Snapshot = field(repr=False)
     files: Callable[[], Iterable[AddFile]] = field(repr=False)
     source: tuple[StorageReader, RenewUrl | None] = field(repr=False)
+    remedy: str | None = field(repr=False, default=None)
 
     def plan(self, options: ScanOptions) -> ScanPlan:
         """Plan a scan; `version` and `timestamp` of the options are ignored.
@@ -64,6 +66,7 @@ class LogPlanner:
             skipped=skipped,
             limit=options.limit,
             source=self.source,
+            remedy=self.remedy,
         )
 
 

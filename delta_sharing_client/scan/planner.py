@@ -47,6 +47,7 @@ class ScanPlan:
         request: the answered request, which lists the same files again; None if there was none.
         end: the end of the answer: the first expiration time of a URL and the refresh token, if known.
         source: the reader of the files, and what renews their URLs; None for URLs of the sharing server.
+        remedy: what to do about a damaged file, for messages.
     """
 
     table: Table
@@ -60,6 +61,7 @@ class ScanPlan:
     request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
     end: EndStreamAction | None = field(repr=False, default=None)
     source: tuple[StorageReader, RenewUrl | None] | None = field(repr=False, default=None)
+    remedy: str | None = field(repr=False, default=None)
 
 
 Options = TypeVar("Options", bound=ReadOptions, contravariant=True)
@@ -219,6 +221,8 @@ def read_plan(
         yield from read_batches(_load(rest, storage, plan, memory_budget), progress)
     except (StorageError, DataError) as error:
         error.table = error.table or plan.table.full_name
+        if isinstance(error, DataError):
+            error.remedy = plan.remedy
         raise
 
 

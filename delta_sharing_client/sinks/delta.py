@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.durable_files import sync_directory, sync_file, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
-from delta_sharing_client.delta.log.paths import resolve_path
+from delta_sharing_client.delta.log.paths import check_is_directory, resolve_path
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.errors import CommitConflictError, MissingDependencyError
 from delta_sharing_client.model.actions import AddFile, CdcFile
@@ -41,6 +41,7 @@ class DeltaSink(Sink):
     Raises:
         ValueError, TypeError: the arguments contradict each other.
         MissingDependencyError: deltalake is not installed.
+        DeltaLogError: the path is that of a file.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class DeltaSink(Sink):
         except ImportError:
             raise MissingDependencyError(package="deltalake", extra="delta", purpose="DeltaSink") from None
         self._path = Path(os.path.realpath(path))
+        check_is_directory(self._path)
 
     @property
     def path(self) -> Path:

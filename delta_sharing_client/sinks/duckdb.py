@@ -67,7 +67,7 @@ class DuckDBSink(SqlSink):
         if isinstance(database, duckdb.DuckDBPyConnection):
             self._connection = database
         else:
-            self._open(lambda: duckdb.connect(os.fspath(database)))
+            self._open(database, duckdb.connect)
 
     @property
     def target(self) -> str:

@@ -5,6 +5,7 @@ The table `_delta_sharing_sinks` has the last stored version of each poller for 
 
 from __future__ import annotations
 
+import os
 import string
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,9 +61,16 @@ class SqlSink(Sink):
         # Names of tables ignore case, that of the letters A to Z.
         self._folded = table.translate(_LOWER)
 
-    def _open(self, connect: Callable[[], Any]) -> None:
-        with self._errors():
-            self._connection = connect()
+    def _open(self, path: str | os.PathLike[str], connect: Callable[[str], Any]) -> None:
+        """Open the database in a file."""
+        try:
+            self._connection = connect(os.fspath(path))
+        except self._error as error:
+            raise SinkError(
+                f"the {self._product} database {os.path.realpath(path)} cannot be opened: {error}; give a "
+                "database's file, or the path of a new one in a directory that exists",
+                target=self.target,
+            ) from None
         self._owned = True
 
     def close(self) -> None:

@@ -72,7 +72,10 @@ class SQLiteSink(SqlSink):
             self._connection = database
         else:
             # The sink controls transactions, not the module.
-            self._open(lambda: sqlite3.connect(os.fspath(database), timeout=_WAIT_SECONDS, isolation_level=None))
+            self._open(
+                database,
+                lambda path: sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None),
+            )
 
     @property
     def target(self) -> str:

@@ -101,8 +101,8 @@ def partition_reader(job: bytes, parts: Sequence[bytes]) -> Callable[[Iterator[A
 def pickle_by_value(module: str) -> None:
     """Have PySpark pickle the functions and classes of a module by value.
 
-    A function pickled by reference makes the worker import this package before `package_module` has chosen a release.
-    The registration takes a module object; `sys.modules` has that of a module that is being imported.
+    A function pickled by reference makes the worker import this package before `package_module` has chosen a
+    release. The registration takes a module object; `sys.modules` has that of a module that is being imported.
     """
     from pyspark.cloudpickle.cloudpickle import register_pickle_by_value
 

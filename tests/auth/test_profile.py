@@ -127,7 +127,7 @@ class TestFields:
 
     @pytest.mark.parametrize("value", [[1], "x", 3, None])
     def test_profile_must_be_a_json_object(self, value):
-        with pytest.raises(ProfileError, match="not an object"):
+        with pytest.raises(ProfileError, match=r"not a JSON object .*; download the profile again"):
             Profile.from_json(json.dumps(value))
 
 

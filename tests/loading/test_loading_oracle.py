@@ -125,7 +125,8 @@ def term(name: str) -> st.SearchStrategy[tuple[str, str, Any]]:
     literals = st.sampled_from(POOLS[name])
     return st.one_of(
         st.tuples(st.just(name), st.sampled_from(OPERATORS), literals),
-        st.tuples(st.just(name), st.sampled_from(["in", "not in"]), st.lists(st.none() | literals, max_size=4)),
+        st.tuples(st.just(name), st.just("in"), st.lists(st.none() | literals, max_size=4)),
+        st.tuples(st.just(name), st.just("not in"), st.lists(literals, max_size=4)),
         st.tuples(st.just(name.upper()), st.sampled_from(["is", "is not"]), st.none()),
     )
 
@@ -161,7 +162,7 @@ def holds(row: dict[str, Any], name: str, op: str, literal: Any) -> bool:
     if op in ("in", "not in"):
         known = [as_column(name, item) for item in literal if item is not None]
         among = any(found == item for item in known)
-        return among if op == "in" else not among and len(known) == len(literal)
+        return among == (op == "in")
     wanted = as_column(name, literal)
     return {
         "=": found == wanted,

@@ -60,7 +60,7 @@ class TestProfiles:
         ("content", "kind", "words"),
         [
             ("not json", errors.ProfileError, ["not JSON", "line 1"]),
-            ("[]", errors.ProfileError, ["not an object"]),
+            ("[]", errors.ProfileError, ["not a JSON object", "download the profile again"]),
             (
                 {"endpoint": "https://x.example", "bearerToken": "t"},
                 errors.ProfileError,
@@ -154,7 +154,7 @@ def test_an_expired_token(
             [
                 "no version 5",
                 "versions 0 to 0",
-                "Version 5 was requested: request a version up to table.version()",
+                "Version 5 was requested: leave the version out if the table is shared without its history",
             ],
         ),
         (

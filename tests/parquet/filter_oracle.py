@@ -220,7 +220,7 @@ def terms(draw, kinds, operators=(*OPERATORS, "in", "not in", "is", "is not")):
     if op in ("in", "not in"):
         chosen = draw(st.lists(literals(kind), max_size=3))
         shown, meaning = [s for s, _ in chosen], [m for _, m in chosen]
-        if draw(st.integers(0, 4)) == 0:
+        if op == "in" and draw(st.integers(0, 4)) == 0:
             shown.append(None)
             meaning.append(None)
         return Term(name, op, shown, meaning)

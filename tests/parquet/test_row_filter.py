@@ -63,7 +63,7 @@ class TestNull:
         assert kept("long", self.ITEMS, predicate) == expected
 
     def test_not_in_with_null(self):
-        predicate = bind_filters([("c", "not in", [1, None])], StructType((LONG,)))
+        predicate = bind_filters("c NOT IN (1, NULL)", StructType((LONG,)))
         assert kept("long", [1, 2, None], predicate) == []
 
 

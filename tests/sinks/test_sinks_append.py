@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from change_tables import ChangeTable, column, rows
 from sink_targets import Target, drain, in_order
 
 import delta_sharing_client as ds
-from delta_sharing_client.errors import SinkError
-from delta_sharing_client.sinks import DuckDBSink, SQLiteSink, WriteResult
+from delta_sharing_client.errors import DeltaLogError, SinkError
+from delta_sharing_client.sinks import DeltaSink, DuckDBSink, SQLiteSink, WriteResult
 from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
@@ -212,7 +213,7 @@ class TestDatabases:
     def test_a_database_that_is_none(self, tmp_path: Path) -> None:
         path = tmp_path / "x"
         path.write_bytes(b"nothing like a database, and long enough to show it" * 100)
-        with pytest.raises(SinkError, match="DuckDB returned an error"):
+        with pytest.raises(SinkError, match=f"{re.escape(str(path))} cannot be opened: .*; give a database"):
             DuckDBSink(path, "t")
         with SQLiteSink(path, "t") as sink, pytest.raises(SinkError, match="SQLite returned an error"):
             sink.last_version("p")
@@ -244,3 +245,16 @@ class TestDatabases:
                 pytest.raises(ds.errors.UnsupportedTypeError, match="'v'"),
             ):
                 drain(poller, sink)
+
+
+def test_a_database_that_cannot_be_opened_names_its_path(tmp_path: Path) -> None:
+    for sink, path in ((SQLiteSink, "no/such/x.db"), (DuckDBSink, "no/such/x.db")):
+        file = tmp_path / path
+        with pytest.raises(SinkError, match=f"{re.escape(str(file))} cannot be opened: .*; give a database"):
+            sink(file, "t")
+
+
+def test_a_file_is_no_directory_for_a_delta_table(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    with pytest.raises(DeltaLogError, match=r"notes\.txt: this is a file, not a directory"):
+        DeltaSink(tmp_path / "notes.txt")

@@ -6,6 +6,7 @@ path": relative to the table's directory, or absolute. A deletion vector's file 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 from pathlib import Path
@@ -21,6 +22,13 @@ _SLASHES: Final = re.compile(r"/{2,}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _UUID_LENGTH: Final = 20
 _SAFE_IN_URI: Final = "/-_.~!$&'()*+,;=:@"
+
+
+def check_is_directory(path: Path) -> None:
+    """Raise `DeltaLogError` if a path is that of a file; nothing need exist there."""
+    with contextlib.suppress(OSError):  # reported when the directory is used
+        if path.exists() and not path.is_dir():
+            raise DeltaLogError("this is a file, not a directory; give the directory of a table", path=str(path))
 
 
 def is_absolute(uri: str) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot, resolve_path
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.delta.log.paths import check_is_directory
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, refuse_links
 from delta_sharing_client.delta.mirror.state import (
     check_source,
@@ -76,6 +77,7 @@ class MirrorScan(Scan):
             snapshot=self.snapshot,
             files=self._files,
             source=(self._storage, None),
+            remedy=f"the file is in the mirror in {self.directory}: sync(repair=True) fetches damaged files again",
         )
         return planner.plan(self.options)
 
@@ -116,8 +118,14 @@ class Mirror:
     def of(
         cls, table: Table, directory: str | os.PathLike[str], rest: RestClient, storage: StorageReader
     ) -> Mirror:
-        """Return the mirror of a table in a directory; reads and writes nothing."""
-        return cls(table, Path(os.path.realpath(directory)), rest, storage)
+        """Return the mirror of a table in a directory, which need not exist yet.
+
+        Raises:
+            DeltaLogError: there is a file, not a directory.
+        """
+        path = Path(os.path.realpath(directory))
+        check_is_directory(path)
+        return cls(table, path, rest, storage)
 
     @property
     def log(self) -> DeltaLog:

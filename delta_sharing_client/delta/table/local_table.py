@@ -19,6 +19,7 @@ from delta_sharing_client.delta.log.durable_files import (
     writing,
 )
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.delta.log.paths import check_is_directory
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.table.file_download import (
     PARTIAL,
@@ -68,6 +69,7 @@ class LocalTable:
         Raises:
             DeltaLogError: the directory contains a table or other files, or is not a directory.
         """
+        check_is_directory(self.directory)
         log = DeltaLog.for_table(self.directory, allow_absolute_paths=allow_absolute_paths)
         self.check_directory(log)
         if log.table_exists:
@@ -75,8 +77,6 @@ class LocalTable:
                 "the directory already contains a Delta table; give an empty directory, or remove the table",
                 path=str(self.directory),
             )
-        if self.directory.exists() and not self.directory.is_dir():
-            raise DeltaLogError("this is a file, not a directory", path=str(self.directory))
         return log
 
     def check_directory(self, log: DeltaLog) -> None:

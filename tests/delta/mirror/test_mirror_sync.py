@@ -21,6 +21,7 @@ from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download
 from delta_sharing_client.errors import (
     BadRequestError,
+    DataError,
     DeltaLogError,
     DeltaTableNotFoundError,
     DiskFullError,
@@ -81,6 +82,26 @@ def test_directory_with_other_files_is_refused(
     assert [path.name for path in mirror.directory.iterdir()] == [name]
     (mirror.directory / name).rmdir()
     assert mirror.sync().files_added == 2
+
+
+def test_a_file_is_no_directory_for_a_mirror(server: SharingServer, connect: Connect, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("notes")
+    with pytest.raises(DeltaLogError, match=r"notes\.txt: this is a file, not a directory; give the directory"):
+        connect(server).table("s.s.t").mirror(file)
+
+
+@pytest.mark.parametrize("harm", ["cut", "footer", "empty"])
+def test_damaged_files_name_the_directory_and_the_repair(mirror: Mirror, source: Source, harm: str) -> None:
+    mirror.sync()
+    file = next((mirror.directory / "p=x").iterdir())
+    content = file.read_bytes()
+    file.write_bytes({"cut": content[:-1], "footer": content[:-8] + bytes(8), "empty": b""}[harm])
+    with pytest.raises(DataError, match=r"in the mirror in .*: sync\(repair=True\) fetches damaged") as raised:
+        mirror.scan().to_arrow()
+    assert str(mirror.directory) in str(raised.value)
+    mirror.sync(repair=True)
+    check(mirror, source)
 
 
 def test_sync_without_changes_is_one_request(mirror: Mirror, server: SharingServer) -> None:
