@@ -10,6 +10,7 @@ import hashlib
 import io
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import threading
@@ -23,17 +24,23 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.spark.entry_points import ARCHIVE_NAME
 from delta_sharing_client.spark.session import is_connect
 
 if TYPE_CHECKING:
+    from filelock import FileLock
     from pyspark.sql import SparkSession
 
 _PACKAGE: Final = "delta_sharing_client"
 #: Subpackages that no worker needs.
-_LEFT_OUT: Final = frozenset({"cli", "frames", "server", "sinks"})
+_LEFT_OUT: Final = frozenset({"frames", "server", "sinks"})
 #: The time of each entry, so that equal files make equal zips.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
+#: The folder of a zip, and the file in it that is locked while the process runs.
+_PREFIX: Final = "delta-sharing-code-"
+_LOCK: Final = "lock"
+_DAY_SECONDS: Final = 24 * 3600
 
 _distributed: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 _lock: Final = threading.Lock()
@@ -70,8 +77,12 @@ def code_archive() -> Path:
     their names.
     """
     content = _zipped()
-    folder = Path(tempfile.mkdtemp(prefix="delta-sharing-code-"))
-    atexit.register(_remove, folder, os.getpid())
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = file_lock(folder / _LOCK, private=True)
+    with suppress(OSError):  # the file system has no locks
+        lock.acquire()
+    atexit.register(_remove, folder, lock, os.getpid())
+    _remove_abandoned(folder)
     archive = folder / ARCHIVE_NAME.format(digest=hashlib.sha256(content).hexdigest()[:12])
     archive.write_bytes(content)
     return archive
@@ -99,6 +110,20 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
             yield name, entry.read_bytes()
 
 
-def _remove(folder: Path, process: int) -> None:
+def _remove(folder: Path, lock: FileLock, process: int) -> None:
     if os.getpid() == process:  # not a forked child
+        lock.release()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(own: Path) -> None:
+    """Remove this user's folders, a day old or older, of processes that were killed; `own` is the present one."""
+    present = own.lstat()
+    for folder in own.parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError, Timeout):  # of a process that runs, or just removed
+            found = folder.lstat()
+            is_old = found.st_mtime <= present.st_mtime - _DAY_SECONDS
+            if is_old and found.st_uid == present.st_uid and stat.S_ISDIR(found.st_mode):
+                with file_lock(folder / _LOCK, private=True).acquire(blocking=False):
+                    pass
+                shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -174,3 +175,37 @@ def test_a_session_gets_the_zip_once_and_the_driver_keeps_its_path(spark: SparkS
         distribute_code(spark.newSession())
     assert spark.sparkContext._python_includes.count(code_archive().name) == 1
     assert not [path for path in sys.path if path.endswith(code_archive().name)]
+
+
+WAITING = """
+import sys
+from delta_sharing_client.spark.code_distribution import code_archive
+print(code_archive().parent, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_folders_of_killed_processes_are_removed_a_day_later(tmp_path: Path) -> None:
+    """The folder of a process that runs stays, however old it is."""
+    environment = os.environ | {"PYTHONPATH": str(spark_processes.ROOT), "TMPDIR": str(tmp_path)}
+
+    def start() -> tuple[subprocess.Popen[str], Path]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            [sys.executable, "-c", WAITING], env=environment, stdin=pipe, stdout=pipe, text=True
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    (running, old), (killed, abandoned), (killed_today, recent) = start(), start(), start()
+    for process in (killed, killed_today):
+        process.kill()
+        process.communicate()
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for folder in (old, abandoned):
+        os.utime(folder, (two_days_ago, two_days_ago))
+    last, own = start()
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == {old, recent, own}
+    for process in (last, running):
+        process.communicate()
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == {recent}
