@@ -272,3 +272,8 @@ def path_of(table: str) -> str:
 def other_case(name: str) -> str:
     """The name with its ASCII letters in the other case: names are case-insensitive."""
     return "".join(char.swapcase() if char.isascii() else char for char in name)
+
+
+def load(target: Target, table: str = ORDERS, **scan: Any) -> list[dict[str, Any]]:
+    rows = target.client.table(table).scan(**scan).to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: row["id"])

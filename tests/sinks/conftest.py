@@ -11,7 +11,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 sys.path.append(str(Path(__file__).parents[1] / "loading"))
 
-from sink_targets import Target
+from change_tables import ChangeTable, rows
+from sink_targets import CASES, TABLES, Target
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
@@ -22,6 +23,22 @@ from delta_sharing_client.table.shared_table import SharedTable
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """Where a sink stores, for each kind of sink."""
     return Target(request.param, tmp_path / "target")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ChangeTable:
+    """Three rows, in two versions."""
+    table = ChangeTable(tmp_path / "source")
+    table.commit(table.add("f0", rows(1, 2)))
+    table.commit(table.add("f1", rows(3)))
+    return table
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[SharingClient]:
+    tables = {f"golden.tables.{name}": TABLES / name / "table" for name in CASES}
+    with SharingServer(tables) as server, SharingClient(server.profile) as client:
+        yield client
 
 
 @pytest.fixture

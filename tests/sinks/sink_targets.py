@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,9 @@ from deltalake import DeltaTable
 
 from delta_sharing_client.cdf.poller import ChangePoller
 from delta_sharing_client.sinks import DeltaSink, DuckDBSink, Sink, SQLiteSink, WriteResult
+
+TABLES = Path(__file__).parents[1] / "golden" / "tables"
+CASES = {path.parent.name: json.loads(path.read_text("utf-8")) for path in sorted(TABLES.glob("*/case.json"))}
 
 
 class Target:
@@ -75,3 +79,7 @@ def drain(poller: ChangePoller, sink: Sink, *, commit: bool = True) -> list[Writ
         if commit:
             batch.commit()
     return results
+
+
+def as_texts(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))

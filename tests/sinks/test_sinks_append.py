@@ -20,14 +20,6 @@ from delta_sharing_client.table.shared_table import SharedTable
 Share = Callable[..., SharedTable]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> ChangeTable:
-    table = ChangeTable(tmp_path / "source")
-    table.commit(table.add("f0", rows(1, 2)))
-    table.commit(table.add("f1", rows(3)))
-    return table
-
-
 class TestAppend:
     def test_changes_are_stored_with_their_change_columns(
         self, table: ChangeTable, share: Share, target: Target

@@ -18,15 +18,6 @@ from delta_sharing_client.table.shared_table import SharedTable
 Share = Callable[..., SharedTable]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> ChangeTable:
-    """Three rows, in two versions."""
-    table = ChangeTable(tmp_path / "source")
-    table.commit(table.add("f0", rows(1, 2)))
-    table.commit(table.add("f1", rows(3)))
-    return table
-
-
 def held(shared: SharedTable) -> list[tuple[object, ...]]:
     arrow = shared.scan().to_arrow()
     return in_order(zip(*(c.to_pylist() for c in arrow.columns), strict=True))

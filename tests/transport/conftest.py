@@ -11,11 +11,20 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from faults.server import FaultServer
 
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.transport.storage_transport import StorageTransport
+
 
 @pytest.fixture
 def server():
     with FaultServer() as running:
         yield running
+
+
+@pytest.fixture
+def storage():
+    with StorageTransport(TransportOptions(), endpoint_is_loopback=True) as transport:
+        yield transport
 
 
 @pytest.fixture(scope="session")

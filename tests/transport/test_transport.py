@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import socket
-import ssl
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +14,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 from faults.server import FaultServer, Reply
-from waiting import FOREVER, HANG, NEVER, join, meanwhile, wait_until
+from waiting import FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
     IncompleteResponseError,
@@ -26,7 +25,6 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.log_redaction import redacted
 from delta_sharing_client.transport.rest_transport import ApiTransport
@@ -54,12 +52,6 @@ class Authorizer:
 @pytest.fixture
 def api(server):
     with ApiTransport(server.url + "/prefix/", Authorizer(), TransportOptions()) as transport:
-        yield transport
-
-
-@pytest.fixture
-def storage():
-    with StorageTransport(TransportOptions(), endpoint_is_loopback=True) as transport:
         yield transport
 
 
@@ -521,174 +513,6 @@ class TestLogging:
         server.on("*", "*", Reply())
         requests.get(server.url + "/theirs?visible=1", timeout=HANG)
         assert "/theirs?visible=1" in caplog.text
-
-
-class TestAbort:
-    @pytest.fixture
-    def storage(self):
-        with StorageTransport(TransportOptions(read_timeout=NEVER), endpoint_is_loopback=True) as transport:
-            yield transport
-
-    @pytest.mark.parametrize("reply", [Reply(delay=FOREVER), Reply(body=b"0123456789", cut_at=4, ending="stall")])
-    def test_transfers_under_way_end_at_once(self, server, storage, reply):
-        server.on("GET", "*", reply)
-        errors = []
-
-        def fetch():
-            try:
-                drain(storage.get(SecretUrl(server.url + SIGNED)))
-            except (TransportError, IncompleteResponseError) as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=fetch) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(server.requests) == 3)
-        storage.abort()
-        join(threads)
-        assert len(errors) == 3
-
-    def test_a_cancellation_breaks_its_own_transfers_only(self, server, storage):
-        broken = threading.Event()
-
-        def late(request):
-            assert broken.wait(HANG)
-            return Reply(body=b"fine")
-
-        server.on("GET", "/slow", Reply(delay=FOREVER))
-        server.on("GET", "/late", late)
-        mine, other = Cancellation(), Cancellation()
-        for event in (mine, mine, other):
-            storage.break_on(event)
-        results = {}
-
-        def fetch(path, event):
-            try:
-                results[path] = drain(storage.get(SecretUrl(server.url + path), cancelled=event))
-            except (TransportError, IncompleteResponseError) as error:
-                results[path] = error
-
-        threads = [threading.Thread(target=fetch, args=pair) for pair in (("/slow", mine), ("/late", other))]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(server.requests) == 2)
-        mine.set()
-        join(threads[:1])
-        broken.set()
-        join(threads[1:])
-        assert isinstance(results["/slow"], Exception)
-        assert results["/late"] == b"fine"
-
-    def test_a_request_for_a_cancelled_load_does_not_wait(self, server, storage):
-        server.on("GET", "*", Reply(delay=FOREVER))
-        event = Cancellation()
-        storage.break_on(event)
-        event.set()
-        with pytest.raises((TransportError, IncompleteResponseError)):
-            storage.get(SecretUrl(server.url + SIGNED), cancelled=event)
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-    @pytest.mark.parametrize("how", ["abort", "cancel", "close"])
-    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-    def test_a_child_process_breaks_none_of_its_parent(self, server, storage, how):
-        server.on("GET", "*", Reply(body=bytes(200_000), cut_at=100_000, ending="pause", pause=0.3))
-        cancelled = Cancellation()
-        storage.break_on(cancelled)
-        with storage.get(SecretUrl(server.url + SIGNED), cancelled=cancelled) as response:
-            left = 200_000 - len(response.read_some(10))
-            child = os.fork()
-            if not child:
-                {"abort": storage.abort, "cancel": cancelled.set, "close": storage.close}[how]()
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-            while count := response.read_into(memoryview(bytearray(200_000))):
-                left -= count
-        assert left == 0
-
-
-class TestTls:
-    @pytest.fixture
-    def secure(self, context):
-        with FaultServer(tls=context) as running:
-            running.on("GET", "*", Reply(body=b"secure"))
-            yield running
-
-    def get(self, url, **options):
-        with StorageTransport(TransportOptions(**options), endpoint_is_loopback=False) as storage:
-            return drain(storage.get(SecretUrl(url + SIGNED)))
-
-    def test_an_unknown_authority_is_not_retried(self, secure):
-        with pytest.raises(NonRetryableTransportError, match="ca_bundle") as caught:
-            self.get(secure.url)
-        assert not is_retryable(caught.value)
-        assert "canary" not in str(caught.value)
-
-    def test_ca_bundle_of_the_options(self, secure, certificate):
-        assert self.get(secure.url, ca_bundle=certificate / "cert.pem") == b"secure"
-
-    @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-    def test_ca_bundle_of_the_environment(self, secure, certificate, monkeypatch, name):
-        for other in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-            monkeypatch.delenv(other, raising=False)
-        monkeypatch.setenv(name, str(certificate / "cert.pem"))
-        assert self.get(secure.url) == b"secure"
-
-    def test_host_name_mismatch_raises(self, secure, certificate):
-        with pytest.raises(NonRetryableTransportError):
-            self.get(secure.url.replace("127.0.0.1", "localhost"), ca_bundle=certificate / "cert.pem")
-
-    def test_tls_to_a_plain_server_is_refused_for_good(self, server):
-        with pytest.raises(TransportError) as caught:
-            self.get(server.url.replace("http:", "https:"))
-        assert "canary" not in str(caught.value)
-
-    def test_abort_reaches_tls_connections(self, secure, certificate):
-        secure.on("GET", "*", Reply(delay=FOREVER))
-        options = TransportOptions(ca_bundle=certificate / "cert.pem", read_timeout=NEVER)
-        with (
-            StorageTransport(options, endpoint_is_loopback=False) as storage,
-            meanwhile(lambda: wait_until(lambda: secure.requests), storage.abort),
-            pytest.raises((TransportError, IncompleteResponseError)),
-        ):
-            storage.get(SecretUrl(secure.url + SIGNED))
-
-    def test_files_that_are_missing_or_no_certificates(self, tmp_path, certificate):
-        nonsense = tmp_path / "nonsense.pem"
-        nonsense.write_text("no certificate")
-        for options in (
-            {"ca_bundle": tmp_path / "missing.pem"},
-            {"ca_bundle": nonsense},
-            {"client_certificate": str(tmp_path / "missing.pem")},
-            {"client_certificate": str(nonsense)},
-            {"client_certificate": (str(certificate / "cert.pem"), str(tmp_path / "missing.pem"))},
-        ):
-            with pytest.raises(ValueError, match=r"CA bundle|client certificate"):
-                self.get("https://127.0.0.1:1", **options)
-
-    def test_a_server_without_tls(self):
-        """It answers the greeting with HTTP, so that the address is wrong, and no certificate."""
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as plain:
-            thread = threading.Thread(target=plain.serve_forever, args=(0.01,))
-            thread.start()
-            try:
-                with pytest.raises(
-                    NonRetryableTransportError, match="does not speak TLS: check the port"
-                ) as caught:
-                    self.get(f"https://127.0.0.1:{plain.server_port}")
-            finally:
-                plain.shutdown()
-                thread.join()
-        assert not is_retryable(caught.value)
-
-    def test_a_client_certificate_is_presented(self, certificate):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-        context.load_verify_locations(certificate / "cert.pem")
-        context.verify_mode = ssl.CERT_REQUIRED
-        pair = (str(certificate / "cert.pem"), str(certificate / "key.pem"))
-        with FaultServer(tls=context) as running:
-            running.on("GET", "*", Reply(body=b"mutual"))
-            assert self.get(running.url, ca_bundle=certificate / "cert.pem", client_certificate=pair) == b"mutual"
 
 
 def test_pool_keeps_max_connections(server, caplog):

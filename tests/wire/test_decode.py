@@ -1,9 +1,25 @@
-"""Decoding of answers to actions: lines, ends, formats, malformed answers."""
+"""Decoding of answers to actions: ends, formats, malformed answers."""
 
 import json
 import pickle
 
 import pytest
+from answer_lines import (
+    BOTH,
+    DELTA_METADATA,
+    DELTA_PROTOCOL,
+    END,
+    FILE,
+    METADATA,
+    NOTHING,
+    PROTOCOL,
+    SCHEMA,
+    SECRET,
+    URL,
+    body,
+    decode,
+    decode_line,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,235 +32,17 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import (
     AddFile,
-    CdcFile,
     DeletionVector,
     EndStreamAction,
     Format,
     Metadata,
     Protocol,
-    RemoveFile,
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.wire.decoder import decode_actions
-from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.ndjson import MAX_DEPTH, Lines, parse_object
 
-BOTH = ("delta", "parquet")
-NOTHING = ResponseCapabilities()
 PROMISED = ResponseCapabilities(None, True)
-SECRET = "s3cr3tS1gn4tur3"
-URL = f"https://store.example/t/part-0.parquet?sig={SECRET}"
-SCHEMA = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
-
-PROTOCOL = {"protocol": {"minReaderVersion": 1}}
-METADATA = {"metaData": {"id": "m1", "format": {"provider": "parquet"}, "schemaString": SCHEMA}}
-FILE = {"file": {"url": URL, "id": "f1", "partitionValues": {"p": "1"}, "size": 573}}
-END = {"endStreamAction": {}}
-DELTA_PROTOCOL = {
-    "protocol": {
-        "deltaProtocol": {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": ["timestampNtz"],
-            "writerFeatures": ["timestampNtz"],
-        }
-    }
-}
-DELTA_METADATA = {
-    "metaData": {
-        "version": 20,
-        "size": 123456,
-        "numFiles": 5,
-        "deltaMetadata": {
-            "id": "m1",
-            "name": "t",
-            "description": "d",
-            "partitionColumns": ["p"],
-            "format": {"provider": "parquet", "options": {"x": 1}},
-            "schemaString": SCHEMA,
-            "configuration": {"a": "b", "n": None, "i": 3},
-            "createdTime": 1700000000000,
-        },
-    }
-}
-
-
-def body(*items, end="\n"):
-    """The items as NDJSON; a str or bytes item goes in as it is."""
-    lines = []
-    for item in items:
-        if isinstance(item, dict):
-            item = json.dumps(item, ensure_ascii=False)
-        lines.append(item.encode() if isinstance(item, str) else item)
-    return b"\n".join(lines) + end.encode()
-
-
-def decode(data, formats=BOTH, capabilities=NOTHING, what="table s.d.t"):
-    chunks = [data] if isinstance(data, bytes) else data
-    actions = decode_actions(chunks, formats=formats, capabilities=capabilities, what=what)
-    return [action for one_or_more in actions for action in each(one_or_more)]
-
-
-def each(one_or_more):
-    return one_or_more if isinstance(one_or_more, FileBlock) else [one_or_more]
-
-
-def decode_line(item):
-    """The action of one line, which follows a protocol line if it is a file."""
-    head = [] if item.keys() & {"protocol", "endStreamAction"} else [DELTA_PROTOCOL]
-    return decode(body(*head, item))[-1]
-
-
-def iter_lines(chunks, **options):
-    lines = Lines(chunks, **options)
-    return (line for block in lines.blocks() for line in lines.of(block))
-
-
-def one_file(**fields):
-    return decode_line({"file": {"url": URL, "id": "f1", "partitionValues": {}, "size": 1} | fields})
-
-
-class TestLines:
-    def test_one_chunk(self):
-        assert list(iter_lines([b"a\nb\nc"])) == [b"a", b"b", b"c"]
-        assert list(iter_lines([b"a\nb\nc\n"])) == [b"a", b"b", b"c"]
-
-    @pytest.mark.parametrize("empty", [[], [b""], [b"\n"], [b"\n", b"", b"\n \r\n\t\n"], [b" ", b" ", b"\r"]])
-    def test_blank_lines_only(self, empty):
-        assert list(iter_lines(empty)) == []
-
-    def test_only_newline_ends_a_line(self):
-        line = '{"a":"x\u2028y\u2029z\x85\x1c\x1d\x1e\x0b\x0c\r"}'.encode()
-        assert list(iter_lines([line + b"\n" + line])) == [line, line]
-
-    def test_carriage_returns_before_the_newline_are_ignored(self):
-        lines = list(iter_lines([b'{"a":1}\r\n', b"\r\n", b'{"b":2}\r\n']))
-        assert [parse_object(line) for line in lines] == [{"a": 1}, {"b": 2}]
-
-    @given(st.data())
-    @settings(max_examples=150, deadline=None)
-    def test_any_cut_into_chunks_gives_the_same_lines(self, data):
-        lines = data.draw(
-            st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=8), label="lines"
-        )
-        text = b"\n".join(lines) + data.draw(st.sampled_from([b"", b"\n", b"\n\n"]))
-        cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10), label="cuts"))
-        chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        assert b"".join(chunks) == text
-        assert list(iter_lines(chunks)) == [line for line in lines if line.strip()]
-
-    def test_every_single_cut_of_an_answer(self):
-        text = body(PROTOCOL, METADATA, {"file": FILE["file"] | {"id": "ü\u2028表"}}, END)
-        whole = decode(text)
-        assert len(whole) == 4
-        for cut in range(len(text) + 1):
-            assert decode([text[:cut], text[cut:]]) == whole
-        assert decode([text[i : i + 1] for i in range(len(text))]) == whole
-
-    @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-    def test_a_line_may_not_be_longer_than_the_bound(self, size):
-        def cut(text):
-            return [text[i : i + size] for i in range(0, len(text), size)]
-
-        assert list(iter_lines(cut(b"x" * 10 + b"\n" + b"y" * 10), max_line=10)) == [b"x" * 10, b"y" * 10]
-        for text in (b"x" * 11, b"x" * 11 + b"\nok\n", b"ok\n" + b"x" * 11 + b"\n", b"ok\n" + b"x" * 11):
-            with pytest.raises(ProtocolError, match="line of more than 10 bytes"):
-                list(iter_lines(cut(text), max_line=10))
-
-    def test_the_bound_stops_an_endless_line_early(self):
-        taken = 0
-
-        def endless():
-            nonlocal taken
-            while True:
-                taken += 1
-                yield b"x" * 100
-
-        with pytest.raises(ProtocolError, match="line of more than 1000 bytes"):
-            list(iter_lines(endless(), max_line=1000))
-        assert taken <= 11
-
-    def test_lines_are_yielded_before_the_body_ends(self):
-        seen = []
-
-        def chunks():
-            for i in range(5):
-                seen.append(i)
-                yield b'{"n":%d}\n' % i
-
-        lines = iter_lines(chunks())
-        assert next(lines) == b'{"n":0}'
-        assert seen == [0]
-
-
-class TestJson:
-    def test_depth_is_bounded(self):
-        def nested(depth):
-            return b'{"a":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
-
-        assert parse_object(nested(MAX_DEPTH))
-        with pytest.raises(ValueError, match="nested deeper"):
-            parse_object(nested(MAX_DEPTH + 1))
-        with pytest.raises(ValueError, match="nested deeper"):
-            parse_object(b'{"a":' + b"[" * 1_000_000)
-        with pytest.raises(ValueError, match="nested deeper"):
-            parse_object(b'{"a":' + b'[{"b":' * 200 + b"1" + b"}]" * 200 + b"}")
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "[" * 200,
-            '{"x' * 100,
-            "\\" * 300 + "{" * 200,
-            '\\"{' * 100,
-            '"' * 101 + "[" * 100,
-        ],
-    )
-    def test_brackets_inside_strings_do_not_count(self, text):
-        item = {"stats": text, "after": [1]}
-        assert parse_object(json.dumps(item).encode()) == item
-        assert parse_object(json.dumps({text: 1}).encode()) == {text: 1}
-
-    def test_many_brackets_side_by_side_do_not_count(self):
-        item = {"a": [[] for _ in range(1000)]}
-        assert parse_object(json.dumps(item).encode()) == item
-
-    @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-    @settings(max_examples=100, deadline=None)
-    def test_counted_depth_equals_that_of_a_parser(self, value):
-        def depth(node):
-            if isinstance(node, dict):
-                return 1 + max(map(depth, node.values()), default=0)
-            return 1 + max(map(depth, node), default=0) if isinstance(node, list) else 0
-
-        for missing in range(3):
-            wrapped = value
-            for _ in range(MAX_DEPTH - 1 - depth(value) + missing):
-                wrapped = [wrapped]
-            item = {"x": wrapped}
-            text = json.dumps(item).encode()
-            if depth(item) > MAX_DEPTH:
-                with pytest.raises(ValueError, match="nested deeper"):
-                    parse_object(text)
-            else:
-                assert parse_object(text) == item
-
-    @pytest.mark.parametrize(
-        "text", [b"", b"[]", b"1", b"null", b'"x"', b"{", b"{}{}", b"{'a':1}", b"\xff\xfe", b'{"a":\xff}', b"nul"]
-    )
-    def test_other_values_than_objects_raise(self, text):
-        with pytest.raises(ValueError):
-            parse_object(text)
-
-    def test_a_long_line_of_brackets_in_strings_is_read_in_linear_time(self):
-        """In quadratic time it would not end before the limit of a test."""
-        line = json.dumps({"a": [{"stats": json.dumps({"b": [{"c": "[" * 40}] * 40})}] * 600}).encode()
-        assert len(line) > 1_000_000
-        parse_object(line)
-        parse_object(b'{"a":"' + b"\\\\" * 1_000_000 + b'","b":' + b"[]," * 0 + b'"' + b"{" * 100 + b'"}')
-        with pytest.raises(ValueError):
-            parse_object(b"{" * 65 + b'"' + b"a" * 1_000_000)
 
 
 class TestEnds:
@@ -570,159 +368,6 @@ class TestFormats:
         for odd in ({}, {"version": "3"}):  # in both ways that a line may go
             (file,) = decode(body(PROTOCOL, METADATA, {"file": none["file"] | odd}, END))[2:-1]
             assert file.id == FILE["file"]["id"]
-
-
-class TestFiles:
-    @pytest.mark.parametrize(
-        ("key", "kind"), [("file", AddFile), ("add", AddFile), ("cdf", CdcFile), ("remove", RemoveFile)]
-    )
-    def test_parquet_actions(self, key, kind):
-        action = decode_line(
-            {
-                key: {
-                    "url": URL,
-                    "id": "f1",
-                    "partitionValues": {"a": "1", "b": None, "c": ""},
-                    "size": 10,
-                    "stats": '{"numRecords":1}',
-                    "version": 3,
-                    "timestamp": 1700000000000,
-                    "expirationTimestamp": 1700000900000,
-                }
-            }
-        )
-        assert type(action) is kind
-        assert action.url.reveal() == URL
-        assert action.id == "f1"
-        assert action.partition_values == {"a": "1", "b": None, "c": ""}
-        assert (action.size, action.version, action.timestamp) == (10, 3, 1700000000000)
-        assert action.expiration_timestamp == 1700000900000
-        assert action.stats == '{"numRecords":1}'
-        assert action.deletion_vector is None
-        assert action.data_change
-
-    @pytest.mark.parametrize(("key", "kind"), [("add", AddFile), ("cdc", CdcFile), ("remove", RemoveFile)])
-    def test_delta_actions(self, key, kind):
-        action = decode_line(
-            {
-                "file": {
-                    "id": "f1",
-                    "size": 573,
-                    "deletionVectorFileId": "v1",
-                    "version": 7,
-                    "timestamp": 8,
-                    "expirationTimestamp": 9,
-                    "deltaSingleAction": {
-                        key: {
-                            "path": URL,
-                            "partitionValues": {"col-1": "x"},
-                            "size": 574,
-                            "stats": '{"numRecords":1}',
-                            "dataChange": False,
-                            "deletionVector": {
-                                "storageType": "p",
-                                "pathOrInlineDv": f"https://h/dv.bin?sig={SECRET}",
-                                "offset": 1,
-                                "sizeInBytes": 34,
-                                "cardinality": 2,
-                            },
-                        }
-                    },
-                }
-            }
-        )
-        assert type(action) is kind
-        assert action == kind(
-            SecretUrl(URL),
-            "f1",
-            {"col-1": "x"},
-            574,
-            '{"numRecords":1}',
-            7,
-            8,
-            9,
-            DeletionVector("p", SecretUrl(f"https://h/dv.bin?sig={SECRET}"), 34, 2, 1),
-            "v1",
-            False,
-        )
-        assert action.expiration_timestamp == 9
-        assert SECRET not in repr(action)
-
-    def test_the_size_may_be_a_field_of_the_wrapper(self):
-        item = {"id": "f1", "size": 573, "deltaSingleAction": {"add": {"path": URL}}}
-        assert decode_line({"file": item}).size == 573
-        item["deltaSingleAction"]["add"]["size"] = 0
-        assert decode_line({"file": item}).size == 573
-
-    @pytest.mark.parametrize("fields", [{}, {"partitionValues": None}, {"partitionValues": {}}])
-    def test_partition_values_may_be_missing(self, fields):
-        item = {"url": URL, "id": "f1"} | fields
-        action = decode_line({"file": item})
-        assert action.partition_values == {}
-        assert action.size == 0
-
-    def test_partition_values_that_are_no_strings(self):
-        values = {"i": 5, "b": True, "f": 1.5, "n": None, "s": "x", "z": False, "big": 2**60 + 1}
-        assert one_file(partitionValues=values).partition_values == {
-            "i": "5",
-            "b": "true",
-            "f": "1.5",
-            "n": None,
-            "s": "x",
-            "z": "false",
-            "big": str(2**60 + 1),
-        }
-
-    def test_a_partition_value_of_many_digits(self):
-        """A decimal that should have come as text: a whole number is exact, any other would be rounded."""
-        line = '{"file":{"url":"https://h/x","id":"1","partitionValues":{"d":%s}}}'
-        file = decode(body(PROTOCOL, METADATA, line % "123456789012345678901", END))[2]
-        assert file.partition_values == {"d": "123456789012345678901"}
-        with pytest.raises(ProtocolError, match=r"line 3 of the answer: .*too many digits"):
-            decode(body(PROTOCOL, METADATA, line % "123456789012345678901.5", END))
-
-    @pytest.mark.parametrize(
-        ("sent", "meant"),
-        [
-            ("573", 573),
-            (573.0, 573),
-            (" 573 ", 573),
-            (str(2**60 + 1), 2**60 + 1),
-            ("0", 0),
-            (None, 0),
-            (2**60 + 1,) * 2,
-        ],
-    )
-    def test_integers_may_come_as_text(self, sent, meant):
-        assert one_file(size=sent).size == meant
-        assert one_file(version=sent).version == (meant if sent is not None else None)
-
-    def test_stats_may_come_as_an_object(self):
-        assert json.loads(one_file(stats={"numRecords": 3}).stats) == {"numRecords": 3}
-        assert one_file(stats=None).stats is None
-        assert one_file(stats="").stats is None
-
-    def test_an_id_may_be_missing(self):
-        def action(url, **fields):
-            return decode_line({"file": {"url": url} | fields})
-
-        first = action("https://h/a/part-0.parquet?sig=1")
-        assert first.id
-        assert first.id == action("https://h/a/part-0.parquet?sig=2").id
-        assert first.id != action("https://h/a/part-1.parquet?sig=1").id
-        assert action("https://h/a", id=17).id == "17"
-
-    def test_files_without_id_have_distinct_ids(self):
-        ids = {decode_line({"file": {"url": url}}).id for url in ("a/b", "a/c", "https://h:x/1", "https://h:x/2")}
-        assert len(ids) == 4
-
-    def test_equality_ignores_the_expiration(self):
-        assert one_file(expirationTimestamp=1) == one_file(expirationTimestamp=2)
-        assert one_file(size=1) != one_file(size=2)
-
-    def test_kinds_are_never_equal(self):
-        item = {"url": URL, "id": "f1"}
-        assert decode_line({"add": item}) != decode_line({"remove": item})
 
 
 class TestSecrets:
