@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Self
 
-from delta_sharing_client.auth.external import CredentialProvider
+from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.errors import TableNameError
 from delta_sharing_client.model.names import Schema, Share, Table, check_name

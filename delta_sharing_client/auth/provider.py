@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from delta_sharing_client.auth.external import CredentialProvider, ExternalTokens
+from delta_sharing_client.auth.credential_provider import CredentialProvider, CredentialProviderTokens
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProfileError
@@ -70,7 +70,7 @@ def provider_for(
         ProfileError: the profile requires a credential provider and there is none.
     """
     if credential_provider is not None:
-        return RenewingAuth(ExternalTokens(credential_provider))
+        return RenewingAuth(CredentialProviderTokens(credential_provider))
     credential = profile.credential
     if isinstance(credential, BearerToken | Basic):
         return FixedAuth(profile)
@@ -85,7 +85,7 @@ def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:
     """Return a profile for another process: the token of a credential provider becomes a bearer token."""
     if not isinstance(authorizer, RenewingAuth) or not isinstance(profile.credential, ExternalCredential):
         return profile
-    token = authorizer.present()
+    token = authorizer.current_token()
     expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)
     return replace(profile, type=BearerToken.TYPE, credential=BearerToken(token.token, expires))
 

@@ -89,7 +89,7 @@ class RenewingAuth:
         """Return the remedy if the server refuses a new token."""
         return self._source.hint()
 
-    def present(self) -> AccessToken:
+    def current_token(self) -> AccessToken:
         """Return the valid token; renew it if that is due."""
         return self._token(None)
 
@@ -100,10 +100,10 @@ class RenewingAuth:
     def _token(self, refused: AccessToken | None) -> AccessToken:
         began = time.monotonic()
         usable = self._usable(refused)
-        if usable is not None and not self._due(usable):
+        if usable is None:
+            self._lock.acquire()
+        elif not self._due(usable) or not self._lock.acquire(blocking=False):
             return usable
-        if not self._lock.acquire(blocking=usable is None):
-            return usable  # type: ignore[return-value]  # it did not block, so there is one
         try:
             return self._renewed(refused, began)
         finally:

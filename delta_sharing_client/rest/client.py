@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
-from delta_sharing_client.auth.external import CredentialProvider
+from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
 from delta_sharing_client.errors import ProtocolError, RestError
 from delta_sharing_client.model.actions import FileAction, ResponseFormat

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from delta_sharing_client.server.catalog import Catalog
-from delta_sharing_client.server.links import find_file
+from delta_sharing_client.server.file_urls import find_file
 from delta_sharing_client.server.sign import SIGNATURE, Signer
 
 _MISMATCH: Final = "The request signature we calculated does not match the signature you provided."

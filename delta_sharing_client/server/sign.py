@@ -1,4 +1,4 @@
-"""Signed tokens and signed URLs.
+"""Signatures of page tokens, refresh tokens and file URLs.
 
 A page or refresh token contains the state of its query. The signature covers the state and the token's purpose, so
 that a token cannot be forged, changed or used for another query. File URLs are signed in the same way.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def to_dataframe(
     rest: RestClient, plan_files: Callable[[], ScanPlan], spark: SparkSession | None, options: ExecutorOptions
 ) -> DataFrame:
-    """Return a DataFrame that reads a plan's files each time Spark runs it; see `SparkScan.to_spark`.
+    """Return a DataFrame that reads a plan's files each time Spark runs it; see `SharedScan.to_spark`.
 
     `plan_files` is called once the session is there.
 

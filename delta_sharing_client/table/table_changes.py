@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.table.spark_scan import SparkScan
+from delta_sharing_client.table.shared_scan import SharedScan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class TableChanges(SparkScan):
+class TableChanges(SharedScan):
     """The changes of a table in a range of versions; see `SharedTable.changes` for the options.
 
     Each `to_...` method requests the files of the changes, fetches them, and returns the change rows ordered by

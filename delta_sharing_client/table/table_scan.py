@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.scan.data_skipping import SkipReason
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.table.spark_scan import SparkScan
+from delta_sharing_client.table.shared_scan import SharedScan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TableScan(SparkScan):
+class TableScan(SharedScan):
     """A scan of a table; see `SharedTable.scan` for the options.
 
     Each `to_...` method requests the table's files from the server, so it reads the latest version unless one is

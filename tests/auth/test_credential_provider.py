@@ -8,7 +8,7 @@ from faults.server import Reply
 from token_server import Clock, at_once
 
 from delta_sharing_client import Profile, SharingClient
-from delta_sharing_client.auth.external import ExternalTokens
+from delta_sharing_client.auth.credential_provider import CredentialProviderTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import AuthenticationError, ProfileError, TokenError
 
@@ -70,7 +70,7 @@ def test_provider_is_called_before_the_token_expires(kind):
     end = datetime.fromtimestamp(clock.now + 3600, UTC)
     expiry = {"timedelta": timedelta(hours=1), "aware": end, "naive": end.replace(tzinfo=None)}[kind]
     vault = Vault(expiry)
-    auth = RenewingAuth(ExternalTokens(vault, now=clock), now=clock)
+    auth = RenewingAuth(CredentialProviderTokens(vault, now=clock), now=clock)
     auth.headers()
     clock.now += 2999
     auth.headers()
@@ -114,7 +114,7 @@ def test_exception_of_the_provider_is_a_token_error(open_server, caplog):
 def test_unexpired_token_is_used_when_the_provider_fails():
     clock = Clock()
     vault = Vault()
-    auth = RenewingAuth(ExternalTokens(vault, now=clock), now=clock)
+    auth = RenewingAuth(CredentialProviderTokens(vault, now=clock), now=clock)
     first = auth.headers()
     vault.__class__ = type("Broken", (), {"__call__": lambda self: 1 / 0})
     clock.now += 3100

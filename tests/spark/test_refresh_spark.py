@@ -68,7 +68,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clock() -> Iterator[None]:
     """The clock of the server and of this process; Spark's workers have their own processes, and a real clock."""
     # A module that is first imported while the clock is patched would keep it as the default of a parameter.
-    for name in ("auth.external", "auth.oauth", "auth.private_key", "auth.renewal", "storage.directory"):
+    for name in (
+        "auth.credential_provider",
+        "auth.oauth",
+        "auth.private_key",
+        "auth.renewal",
+        "storage.directory",
+    ):
         importlib.import_module(f"delta_sharing_client.{name}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", CLOCK)

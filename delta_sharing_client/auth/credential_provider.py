@@ -1,4 +1,4 @@
-"""Tokens of a caller's function: a vault, a workload identity, a token broker."""
+"""Tokens of a credential provider: a function of the caller that asks a vault, an identity service or a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from delta_sharing_client.secrets import Secret, redact_text
 CredentialProvider: TypeAlias = Callable[[], tuple[str, datetime | timedelta | None]]
 
 
-class ExternalTokens:
+class CredentialProviderTokens:
     """Source of tokens that a function of the caller returns; raises `TypeError` without a function."""
 
     def __init__(self, provider: CredentialProvider, *, now: Callable[[], float] = time.time) -> None:
@@ -47,7 +47,7 @@ class ExternalTokens:
 
     @representation
     def __repr__(self) -> str:
-        return "ExternalTokens()"
+        return "CredentialProviderTokens()"
 
     def _checked(self, answer: object, asked_at: float) -> AccessToken:
         if not isinstance(answer, tuple) or len(answer) != 2:

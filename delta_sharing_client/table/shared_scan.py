@@ -1,4 +1,4 @@
-"""`SparkScan`: base of table scans and changes, which Spark can read, too."""
+"""`SharedScan`: base class of scans and changes of shared tables, which Spark can load, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.shared_table import SharedTable
 
 
-class SparkScan(Scan):
+class SharedScan(Scan):
     """Rows of a shared table: a scan, or changes.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Signed URLs of a table's files."""
+"""Signed URLs of data files: made for the lines of an answer, and resolved to paths."""
 
 from __future__ import annotations
 
