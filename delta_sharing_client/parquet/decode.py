@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -25,6 +24,7 @@ from delta_sharing_client.parquet.read_units import (
     READ_UNIT_SIZE,
     ReadUnit,
     check_chunks,
+    matching_groups,
     plan_read_units,
     row_counts,
 )
@@ -127,14 +127,23 @@ class ParquetSource:
         Raises:
             DataError: the footer contradicts itself.
         """
-        with self._readable(), self._reader() as reader:
-            check_chunks(self._metadata, reader, self.columns, self._task)
         return plan_read_units(
             self._metadata,
-            self.columns,
-            self._predicate,
+            self._matching_groups(),
+            self._assembly.leaves,
             size=self._buffer.size,
             unit_size=unit_size,
+        )
+
+    def _matching_groups(self) -> Iterator[int]:
+        """Check the footer, and return the row groups with rows that may match."""
+        leaves, predicate = self._assembly.leaves, self._predicate
+        with self._readable(), self._reader() as reader:
+            check_chunks(self._metadata, reader, leaves, self._task, has_predicate=predicate is not None)
+        return matching_groups(
+            self._metadata,
+            self.columns,
+            predicate,
             skipped=self._deleted_groups(),
             use_time_statistics=self._calendar is None or self._calendar.times == "no",
         )
@@ -148,9 +157,9 @@ class ParquetSource:
 
     def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
         """Decode the whole file; see `decode`."""
-        # One unit, whatever the sizes of chunks in the footer.
-        for unit in self.read_units(unit_size=sys.maxsize):
-            yield from self.decode(unit, use_threads=use_threads)
+        groups = tuple(self._matching_groups())
+        if groups:
+            yield from self.decode(ReadUnit(groups, (), 0), use_threads=use_threads)
 
     def first(self, units: list[ReadUnit], rows: int) -> list[ReadUnit]:
         """Return the leading units that hold the first `rows` rows."""

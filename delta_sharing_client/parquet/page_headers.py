@@ -18,22 +18,26 @@ import pyarrow.compute as pc
 DATA: Final = 0
 DICTIONARY: Final = 2
 DATA_V2: Final = 3
+_KINDS: Final = (DATA, DICTIONARY, DATA_V2)
 #: Encodings of values.
 DELTA_BYTE_ARRAY: Final = 7
 _DICTIONARY_ENCODINGS: Final = (2, 8)
 
 #: Old writers left the dictionary page's header out of a chunk's size.
-_PADDING: Final = 100
+CHUNK_PADDING: Final = 100
 #: Bytes of a header, as in the Parquet reader.
 _MAX_HEADER: Final = 16 * 1024 * 1024
+#: Most headers are shorter than so many bytes, of which a copy is read in less time than the file itself.
+_SHORT_HEADER: Final = 256
 _MAX_PAGES: Final = 1_000_000
 _MAX_DEPTH: Final = 8
 #: Bytes of bit-packed levels that are expanded at a time, for each bit of a level.
 _PACKED_BYTES: Final = 64 * 1024
 #: Bytes of a field's value by its Thrift type: true, false, byte, double.
 _FIXED_SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
-_INTEGERS: Final = (4, 5, 6)
 _BINARY: Final = 8
+#: Types that begin with a number: integers of 16, 32 and 64 bits, and binary.
+_NUMBERS: Final = (5, 6, 4, _BINARY)
 _STRUCT: Final = 12
 
 
@@ -75,12 +79,12 @@ def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[Par
     """
     pages: list[ParquetPage] = []
     seen = 0
-    end = min(stop + _PADDING, len(data))
+    end = min(stop + CHUNK_PADDING, len(data))
     while seen < values and start < stop:
         page = _read_page(data, start, end)
-        if page.kind in (DATA, DATA_V2):
+        if page.kind != DICTIONARY:
             seen += page.values
-        if page.kind in (DATA, DATA_V2, DICTIONARY):
+        if page.kind in _KINDS:
             pages.append(page)
         start = page.start + page.stored
         if len(pages) > _MAX_PAGES:
@@ -89,68 +93,67 @@ def read_pages(data: memoryview, start: int, stop: int, values: int) -> list[Par
 
 
 def _read_page(data: memoryview, at: int, end: int) -> ParquetPage:
+    values = encoding = level_bytes = 0
     try:
-        header, start = _read_struct(data, at, min(end, at + _MAX_HEADER))
-        kind, size, stored = header[1], header[2], header[3]
-        values = encoding = level_bytes = 0
+        try:
+            fields, length = _read_struct(bytes(data[at : min(at + _SHORT_HEADER, end)]), 0)
+        except IndexError:
+            fields, length = _read_struct(data[at : min(at + _MAX_HEADER, end)], 0)
+        kind, size, stored = fields[1], fields[2], fields[3]
         if kind == DATA_V2:
-            details = header[8]
+            details = fields[8]
             values, encoding, level_bytes = details[1], details[4], details[6]
         elif kind in (DATA, DICTIONARY):
-            details = header[5 if kind == DATA else 7]
+            details = fields[5 if kind == DATA else 7]
             values, encoding = details[1], details[2]
         if size < 0 or stored < 0 or values < 0 or encoding < 0 or level_bytes < 0:
             raise MalformedPageError("a page header has a negative number")
     except (IndexError, KeyError, TypeError):
         raise MalformedPageError("a page header is damaged") from None
-    return ParquetPage(kind, start, stored, size, values, encoding, level_bytes)
+    return ParquetPage(kind, at + length, stored, size, values, encoding, level_bytes)
 
 
-def _read_struct(data: memoryview, at: int, end: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+def _read_struct(data: bytes | memoryview, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Return a struct's integers and structs by field id, and the offset after it; skip all other values."""
     if depth > _MAX_DEPTH:
         raise MalformedPageError("a page header is nested too deeply")
     fields: dict[int, Any] = {}
     field = 0
-    while at < end:
-        head = data[at]
+    while head := data[at]:
         at += 1
-        if not head:
-            return fields, at
         kind = head & 15
         if head > 15:
             field += head >> 4
         else:
             number, at = _read_varint(data, at)
             field = (number >> 1) ^ -(number & 1)
-        if kind in _INTEGERS:
-            number, at = _read_varint(data, at)
-            fields[field] = (number >> 1) ^ -(number & 1)
-        elif kind == _BINARY:
-            number, at = _read_varint(data, at)
-            at += number
+        if kind in _NUMBERS:
+            number = data[at]
+            at += 1
+            if number > 127:  # a call for each number would take longer
+                number, at = _read_varint(data, at - 1)
+            if kind == _BINARY:
+                at += number
+            else:
+                fields[field] = (number >> 1) ^ -(number & 1)
         elif kind == _STRUCT:
-            fields[field], at = _read_struct(data, at, end, depth + 1)
+            fields[field], at = _read_struct(data, at, depth + 1)
         elif kind in _FIXED_SIZES:
             at += _FIXED_SIZES[kind]
         else:
             raise MalformedPageError("a page header has a field of an unknown type")
-    raise MalformedPageError("a page header has no end")
+    return fields, at + 1
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    number = data[at]
-    at += 1
-    if number < 128:
-        return number, at
-    number &= 127
-    for shift in range(7, 64, 7):
-        byte = data[at]
-        at += 1
+def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while (byte := data[at]) > 127:
         number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-    raise MalformedPageError("a number has more than 64 bits")
+        shift += 7
+        at += 1
+        if shift > 63:
+            raise MalformedPageError("a number has more than 64 bits")
+    return number | byte << shift, at + 1
 
 
 def longest_text(reader: Any, group: int, column: int) -> int | None:

@@ -6,7 +6,7 @@ groups are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -71,41 +71,52 @@ class LocatedColumn:
     value: Value = None
 
 
-def plan_read_units(
+def matching_groups(
     metadata: pq.FileMetaData,
     columns: Sequence[LocatedColumn],
     predicate: Predicate | None,
     *,
-    size: int,
-    unit_size: int = READ_UNIT_SIZE,
     skipped: frozenset[int] = frozenset(),
     use_time_statistics: bool = True,
-) -> list[ReadUnit]:
-    """Return the row groups of a file to read, with their byte ranges, without those that cannot match.
+) -> Iterator[int]:
+    """Yield the row groups of a file to read: those with rows that may match.
 
     Args:
         metadata: the file's footer.
         columns: the columns that are read, those of the row filter included.
         predicate: the row filter; None if every row of the file passes it.
-        size: the file's size in bytes.
-        unit_size: maximum bytes of chunks of several row groups in one unit.
         skipped: row groups without any row to return.
         use_time_statistics: use statistics of dates and times; False for files in another calendar.
     """
-    units: list[ReadUnit] = []
-    groups: list[int] = []
-    chunks: list[ByteRange] = []
-    fetched = decoded = 0
-    leaves = sorted({leaf for column in columns for leaf in column.leaves})
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if not group.num_rows or number in skipped:
             continue
         if (
-            predicate is not None
-            and not group_outcomes(group, columns, predicate, use_time_statistics=use_time_statistics) & TRUE
+            predicate is None
+            or group_outcomes(group, columns, predicate, use_time_statistics=use_time_statistics) & TRUE
         ):
-            continue
+            yield number
+
+
+def plan_read_units(
+    metadata: pq.FileMetaData,
+    numbers: Iterable[int],
+    leaves: Sequence[int],
+    *,
+    size: int,
+    unit_size: int = READ_UNIT_SIZE,
+) -> list[ReadUnit]:
+    """Return the read units for row groups of a file, with the byte ranges of its Parquet columns `leaves`.
+
+    `size` is the file's size in bytes, `unit_size` the maximum bytes of chunks of several row groups in one unit.
+    """
+    units: list[ReadUnit] = []
+    groups: list[int] = []
+    chunks: list[ByteRange] = []
+    fetched = decoded = 0
+    for number in numbers:
+        group = metadata.row_group(number)
         ranges = [chunk_range(group.column(leaf)) for leaf in leaves]
         length = sum(stop - start for start, stop in ranges)
         if groups and fetched + length > unit_size:
@@ -138,24 +149,24 @@ def row_counts(metadata: pq.FileMetaData, task: FileScanTask) -> Iterator[int]:
 
 
 def check_chunks(
-    metadata: pq.FileMetaData, reader: Any, columns: Sequence[LocatedColumn], task: FileScanTask
+    metadata: pq.FileMetaData, reader: Any, leaves: Sequence[int], task: FileScanTask, *, has_predicate: bool
 ) -> None:
-    """Raise if the footer's descriptions of the columns' chunks are malformed or contradict each other."""
+    """Raise if the footer's descriptions of column chunks are malformed or contradict each other."""
     schema = metadata.schema
-    leaves = {leaf for column in columns for leaf in column.leaves}
     # A column with one value for each row; the decoder does not compare the number of its values with the rows.
     flat = next((n for n in range(metadata.num_columns) if not schema.column(n).max_repetition_level), None)
-    touched = sorted(leaves if flat is None else leaves | {flat})
+    touched = leaves if flat is None or flat in leaves else sorted([*leaves, flat])
     if not touched:
         return
-    types = [schema.column(leaf).physical_type for leaf in touched]
+    # Statistics of another type than the column's would abort the process. The decoder does not use them.
+    types = [schema.column(leaf).physical_type for leaf in touched] if has_predicate else None
     for number in range(metadata.num_row_groups):
         # The reader checks the chunks without reading data. If Python code accessed a malformed chunk first,
         # pyarrow would abort the process.
         for _ in reader.iter_batches(0, row_groups=[number], column_indices=touched, use_threads=False):
             pass
         group = metadata.row_group(number)
-        if [group.column(leaf).physical_type for leaf in touched] != types:
+        if types is not None and [group.column(leaf).physical_type for leaf in touched] != types:
             raise DataError(f"the footer contradicts itself in row group {number}", file_id=task.file_id)
         if flat is not None and (values := group.column(flat).num_values) != group.num_rows:
             raise DataError(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_sharing_client.parquet.page_headers import (
+    CHUNK_PADDING,
     DELTA_BYTE_ARRAY,
     DICTIONARY,
     ParquetPage,
@@ -36,7 +37,9 @@ _TEXTS: Final = frozenset({"NONE", "STRING"})
 #: Bytes of a string besides its text, and of a list element besides its value: offsets and levels.
 _OFFSET: Final = 8
 #: The greatest expansion of a page by its codec; other codecs have no such bound.
-_EXPANSIONS: Final = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 255, "GZIP": 1032}
+_EXPANSIONS: Final = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 255, "GZIP": 1032, "ZSTD": 32_768}
+#: Stands for a size without a bound.
+_UNBOUNDED: Final = 1 << 62
 #: Lists that expand more than so many times have their longest row looked up; other lists are taken as even.
 _COMMON_EXPANSION: Final = 16
 
@@ -174,16 +177,22 @@ def plan_steps(
         MalformedPageError: a page header is malformed.
     """
     rows: int = group.num_rows
-    chunks = []
+    at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
+    variable = []
+    rough = rows * extra
     for leaf in leaves:
         metadata = group.column(leaf.number)
-        expansion = _EXPANSIONS.get(metadata.compression, limits.batch)
-        if leaf.is_fixed and expansion * metadata.total_compressed_size <= limits.batch:
-            continue  # no page can exceed the limit
-        chunk = _Chunk(data, metadata, leaf, rows, limits)
+        # The pages cannot have more bytes, whatever their headers state.
+        stored = metadata.total_compressed_size + CHUNK_PADDING
+        largest = stored * _EXPANSIONS.get(metadata.compression, _UNBOUNDED)
         if not leaf.is_fixed:
-            chunks.append(chunk)
-    at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
+            variable.append((leaf, metadata))
+            rough += _UNBOUNDED if leaf.max_level else (rows + 1) * (largest + leaf.extra + _OFFSET)
+        elif largest > limits.batch:
+            _Chunk(data, metadata, leaf, rows, limits)
+    if rough <= at_once:
+        return DecodePlan(rows)
+    chunks = [_Chunk(data, metadata, leaf, rows, limits) for leaf, metadata in variable]
     if rows * extra + sum([chunk.bound(rows) for chunk in chunks]) <= at_once:
         return DecodePlan(rows)
     for chunk in chunks:
@@ -261,26 +270,36 @@ class _Chunk:
         self._codec = metadata.compression
         start, stop = chunk_range(metadata)
         self._stored = stop - start
-        pages = read_pages(data, start, stop, metadata.num_values)
-        largest = max(map(_memory, pages), default=0)
-        if largest > limits.batch:
-            raise _beyond(f"a page of it takes {largest:,} bytes", limits)
-        self._pages = [page for page in pages if page.kind != DICTIONARY]
-        self._dictionary = next((page for page in pages if page.kind == DICTIONARY), None)
+        self._pages: list[ParquetPage] = []
+        self._dictionary: ParquetPage | None = None
         self._rows = rows
-        self._values = sum(page.values for page in self._pages)
-        self._row_values: float = self._values / max(rows, 1) if leaf.max_level else 1
         # Bytes of each value, of each dictionary index besides, and of the texts in each page.
         self._width = leaf.extra + (leaf.width or 0)
-        self._dictionary_values = self._entry = 0
-        self._texts = [0] * len(self._pages)
-        if leaf.width is None:
-            self._dictionary_values = sum(page.values for page in self._pages if page.uses_dictionary)
-            if self._dictionary is not None:
-                self._entry = max(self._dictionary.size - 4 * self._dictionary.values, 0)
-            self._texts = [0 if page.uses_dictionary else page.size for page in self._pages]
-            # Each value of this encoding may repeat the values before it in its page.
-            self._width += max((page.size for page in self._pages if page.encoding == DELTA_BYTE_ARRAY), default=0)
+        self._values = self._dictionary_values = self._entry = repeated = 0
+        self._texts: list[int] = []
+        for page in read_pages(data, start, stop, metadata.num_values):
+            is_dictionary = page.kind == DICTIONARY
+            # The reader makes a list of the texts in a dictionary.
+            size = page.size + (16 * min(page.values, page.size // 4) if is_dictionary else 0)
+            if size > limits.batch:
+                raise _beyond(f"a page of it takes {size:,} bytes", limits)
+            if is_dictionary:
+                self._dictionary = page
+                self._entry = max(page.size - 4 * page.values, 0)
+                continue
+            self._pages.append(page)
+            self._values += page.values
+            texts = 0
+            if leaf.width is None and page.uses_dictionary:
+                self._dictionary_values += page.values
+            elif leaf.width is None:
+                texts = page.size
+                if page.encoding == DELTA_BYTE_ARRAY:
+                    # Each value of this encoding may repeat the values before it in its page.
+                    repeated = max(repeated, texts)
+            self._texts.append(texts)
+        self._row_values: float = self._values / max(rows, 1) if leaf.max_level else 1
+        self._width += repeated
         if leaf.width is None or leaf.max_level:
             self._width += _OFFSET
 
@@ -316,9 +335,3 @@ class _Chunk:
             longest = longest_row(self._data, self._pages, self._codec, leaf.max_level)
             self._row_values = self._values if longest is None else longest
         self.page_bound = self._text_bound(int(self._row_values) or 1)
-
-
-def _memory(page: ParquetPage) -> int:
-    """Bytes of memory of a page; the reader makes a list of the texts in a dictionary."""
-    texts = min(page.values, page.size // 4) if page.kind == DICTIONARY else 0
-    return page.size + 16 * texts

@@ -19,8 +19,8 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.parquet import page_headers, variant
 from delta_sharing_client.parquet.deletion_vector import RowPositions
-from delta_sharing_client.parquet.read_units import chunk_range
-from delta_sharing_client.parquet.row_sizes import DecodeLimits
+from delta_sharing_client.parquet.read_units import LocatedColumn, chunk_range
+from delta_sharing_client.parquet.row_sizes import DecodeLimits, DecodePlan, Widths, plan_steps
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
 
@@ -231,3 +231,51 @@ def test_only_the_needed_positions_of_a_deletion_vector_are_expanded() -> None:
     finally:
         tracemalloc.stop()
     assert np.array_equal(RowPositions(BitMap64([3, 9]), FILE_ID).positions, [3, 9])
+
+
+class TestSmallChunks:
+    """Chunks whose stored bytes are too few for large rows are planned without their page headers."""
+
+    SCHEMA = table_schema(("t", "string"), ("n", "long"))
+
+    def plan(self, data: bytes, pages: bytes, limits: DecodeLimits) -> DecodePlan:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        columns = [LocatedColumn(field, (n,)) for n, field in enumerate(self.SCHEMA.fields)]
+        widths = Widths.of(file.schema, columns, [pa.string(), pa.int64()])
+        group = file.metadata.row_group(0)
+        return plan_steps(memoryview(pages), group, widths.leaves, widths.row, limits, lambda leaf: None)
+
+    @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "lz4"])
+    def test_a_small_file_is_decoded_at_once_without_page_headers(self, codec: str) -> None:
+        data = parquet({"t": ["a", "b"], "n": [1, 2]}, compression=codec)
+        assert self.plan(data, b"", DecodeLimits()) == DecodePlan(2)
+
+    @pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "brotli"])
+    def test_page_headers_decide_if_the_stored_bytes_may_hold_large_rows(self, codec: str) -> None:
+        data = parquet({"t": ["x" * 5_000] * 1_000, "n": range(1_000)}, compression=codec)
+        limits = DecodeLimits(step=100_000, batch=10_000_000)
+        assert self.plan(data, data, limits).indexed == ("t",)
+        assert sum(one.num_rows for one in decode(data, self.SCHEMA, limits)) == 1_000
+
+    def test_a_negative_chunk_size_raises(self) -> None:
+        data = parquet({"t": ["text"] * 1_000}, compression="snappy")
+        size = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0).total_compressed_size
+        assert 64 <= size < 8_192  # two bytes in the footer
+        number = bytes([2 * size & 127 | 128, 2 * size >> 7])
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        assert data[footer:].count(b"\x16" + number) >= 1
+        damaged = data[:footer] + data[footer:].replace(
+            b"\x16" + number, b"\x16" + bytes([number[0] | 1, number[1]])
+        )
+        with pytest.raises(DataError, match=FILE_ID):
+            decode(damaged, table_schema(("t", "string")), DecodeLimits())
+
+
+def test_page_headers_with_long_statistics_are_read() -> None:
+    texts = [f"{n:04}" + "y" * 2_000 for n in range(200)]
+    data = parquet({"t": texts}, use_dictionary=False, data_page_size=10_000, write_batch_size=5)
+    chunk = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0)
+    pages = page_headers.read_pages(memoryview(data), *chunk_range(chunk), chunk.num_values)
+    assert len(pages) > 20
+    assert sum(page.values for page in pages) == 200
+    assert pages[0].start - chunk_range(chunk)[0] > 256  # the first header
