@@ -132,3 +132,18 @@ def wait_until_asleep(pid: int) -> None:
 
     while not (asleep() and wait_for_rest(asleep, 0.1)):
         time.sleep(0.01)
+
+
+class SleepClock:
+    """A monotonic clock that advances by sleeping, and by what a test adds to `now`; it records the sleeps."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds

@@ -8,6 +8,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 from faults.server import FaultServer
+from waiting import SleepClock
 
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
@@ -21,24 +22,9 @@ def server():
         yield running
 
 
-class Clock:
-    """A clock that only sleeping moves."""
-
-    def __init__(self):
-        self.now = 0.0
-        self.slept = []
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return SleepClock()
 
 
 @pytest.fixture

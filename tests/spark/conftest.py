@@ -6,15 +6,18 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import spark_processes
+from change_tables import ChangeTable
 from spark_processes import Jobs
 
+import delta_sharing_client as ds
 from delta_sharing_client.server import SharingServer, write_sample_tables
+from delta_sharing_client.spark import session as sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,3 +125,23 @@ def sample_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingS
 def sample_profile(sample_server: SharingServer, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The path of a profile of that server."""
     return str(sample_server.write_profile(tmp_path_factory.mktemp("profile") / "samples.share"))
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """A session with the data source registered."""
+    if sessions.spark_version(spark) < (4, 0):
+        pytest.skip("Spark 3.5 has no Python data sources")
+    ds.spark.register(spark)
+    return spark
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., SharingServer]]:
+    """Share a local table; keywords are those of `ServerOptions`."""
+    with contextlib.ExitStack() as stack:
+
+        def start(table: ChangeTable, **options: Any) -> SharingServer:
+            return stack.enter_context(SharingServer({"s.s.t": table.root}, **options))
+
+        yield start

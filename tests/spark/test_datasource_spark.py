@@ -19,7 +19,6 @@ from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import session as sessions
 from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.spark_schema import requested_columns
@@ -30,15 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 PROFILE = {"shareCredentialsVersion": "1", "endpoint": "https://host/api", "bearerToken": "canary-token"}
-
-
-@pytest.fixture
-def source(spark: SparkSession) -> SparkSession:
-    """A session with the data source registered."""
-    if sessions.spark_version(spark) < (4, 0):
-        pytest.skip("Spark 3.5 has no Python data sources")
-    ds.spark.register(spark)
-    return spark
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
 from change_tables import ChangeTable, rows
 
-import delta_sharing_client as ds
 from delta_sharing_client.server import ServerOptions, SharingServer
 from delta_sharing_client.spark import session as sessions
 
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
-
-@pytest.fixture
-def source(spark: SparkSession) -> SparkSession:
-    if sessions.spark_version(spark) < (4, 0):
-        pytest.skip("Spark 3.5 has no Python data sources")
-    ds.spark.register(spark)
-    return spark
 
 
 @pytest.fixture

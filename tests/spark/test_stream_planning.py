@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,16 +31,6 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
 
 Serve = Callable[..., SharingServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with ExitStack() as stack:
-
-        def start(table: ChangeTable, **options: Any) -> SharingServer:
-            return stack.enter_context(SharingServer({"s.s.t": table.root}, **options))
-
-        yield start
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,6 @@ from delta_sharing_client.spark.data_source_options import parse_stream_options
 ID, S = COLUMNS
 MORE = column("n", "integer")
 Serve = Callable[..., SharingServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with ExitStack() as stack:
-
-        def start(table: ChangeTable, **options: Any) -> SharingServer:
-            return stack.enter_context(SharingServer({"s.s.t": table.root}, **options))
-
-        yield start
 
 
 def mapped(name: str, physical: str, number: int, kind: Any = "long") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from waiting import SleepClock
 
 from delta_sharing_client.errors import (
     AuthenticationError,
@@ -28,21 +29,6 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
 from delta_sharing_client.transport.retry import Backoff, Retrier, RetryLater, is_retryable, parse_retry_after
-
-
-class Time:
-    """A clock that advances by sleeping, and by the durations that a test sets."""
-
-    def __init__(self):
-        self.now = 1000.0
-        self.slept = []
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.now += seconds
 
 
 def retrier(time, *, random=lambda: 1.0, **options):
@@ -113,13 +99,13 @@ def test_retryable_errors(error, expected):
 
 
 def test_a_success_needs_one_attempt():
-    time = Time()
+    time = SleepClock(1000.0)
     assert retrier(time).call(lambda attempt: attempt.timeout) == 120
     assert time.slept == []
 
 
 def test_waits_double_up_to_the_cap():
-    time = Time()
+    time = SleepClock(1000.0)
     with pytest.raises(TransportError):
         retrier(time, api_attempts=12, api_deadline=timedelta(hours=1)).call(failing(unreachable))
     assert time.slept == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20, 20, 20, 20])
@@ -134,7 +120,7 @@ def test_full_jitter():
 def test_waits_leave_the_state_of_the_random_module_unchanged():
     random.seed(7)
     state = random.getstate()
-    time = Time()
+    time = SleepClock(1000.0)
     with pytest.raises(TransportError):
         Retrier(TransportOptions(), clock=time, sleep=time.sleep).call(failing(unreachable))
     assert sum(time.slept) > 0
@@ -142,7 +128,7 @@ def test_waits_leave_the_state_of_the_random_module_unchanged():
 
 
 def test_six_attempts_by_default_named_in_the_error():
-    time = Time()
+    time = SleepClock(1000.0)
     calls = []
     with pytest.raises(
         TransportError, match=r"connection refused \(gave up after 6 attempts over 6\.2 s\)"
@@ -155,21 +141,21 @@ def test_six_attempts_by_default_named_in_the_error():
 
 @pytest.mark.parametrize("failures", [1, 2, 5])
 def test_result_after_failures_is_returned(failures):
-    assert retrier(Time()).call(failing(unreachable, times=failures)) == failures + 1
+    assert retrier(SleepClock(1000.0)).call(failing(unreachable, times=failures)) == failures + 1
 
 
 def test_traceback_has_no_frames_below_the_call():
     """The frames below are of this package and tenacity; the message is complete without them."""
     failed = partial(rest, 404, NotFoundError)
     with pytest.raises(NotFoundError) as caught:
-        retrier(Time()).call(failing(failed))
+        retrier(SleepClock(1000.0)).call(failing(failed))
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert frames == ["test_traceback_has_no_frames_below_the_call", "call"]
     assert caught.value.__context__ is None
 
 
 def test_permanent_error_is_raised_at_once_and_unchanged():
-    time = Time()
+    time = SleepClock(1000.0)
     with pytest.raises(ForbiddenError) as caught:
         retrier(time).call(failing(lambda: rest(403, ForbiddenError)))
     assert time.slept == []
@@ -178,11 +164,11 @@ def test_permanent_error_is_raised_at_once_and_unchanged():
 
 def test_foreign_exceptions_pass_through():
     with pytest.raises(ZeroDivisionError):
-        retrier(Time()).call(lambda attempt: 1 / 0)
+        retrier(SleepClock(1000.0)).call(lambda attempt: 1 / 0)
 
 
 def test_the_deadline_ends_the_attempts():
-    time = Time()
+    time = SleepClock(1000.0)
     timeouts = []
     with pytest.raises(
         RequestTimeoutError, match=r"gave up after 3 attempts over 120\.6 s: the deadline is 120 s"
@@ -192,7 +178,7 @@ def test_the_deadline_ends_the_attempts():
 
 
 def test_timeout_of_an_attempt_is_the_remaining_time():
-    time = Time()
+    time = SleepClock(1000.0)
     timeouts = []
     with pytest.raises(RequestTimeoutError):
         retrier(time, api_deadline=timedelta(seconds=5)).call(
@@ -202,7 +188,7 @@ def test_timeout_of_an_attempt_is_the_remaining_time():
 
 
 def test_time_of_receiving_does_not_count_against_the_deadline():
-    time = Time()
+    time = SleepClock(1000.0)
     timeouts = []
 
     def once(attempt):
@@ -218,21 +204,21 @@ def test_time_of_receiving_does_not_count_against_the_deadline():
 
 
 def test_retry_after_is_waited_for():
-    time = Time()
+    time = SleepClock(1000.0)
     answer = retrier(time).call(failing(lambda: RetryLater(rest(429, RateLimitError), 17.0), times=2))
     assert answer == 3
     assert time.slept == [17, 17]
 
 
 def test_the_longer_of_header_and_backoff_is_waited():
-    time = Time()
+    time = SleepClock(1000.0)
     with pytest.raises(ServerError):
         retrier(time).call(failing(lambda: RetryLater(rest(503, ServerError), 1.0)))
     assert time.slept == pytest.approx([1, 1, 1, 1.6, 3.2])
 
 
 def test_retry_after_past_the_deadline_raises_at_once():
-    time = Time()
+    time = SleepClock(1000.0)
     with pytest.raises(
         RateLimitError, match=r"gave up after 1 attempt over 0\.0 s: the server asks to wait 300 s"
     ):
@@ -241,7 +227,7 @@ def test_retry_after_past_the_deadline_raises_at_once():
 
 
 def test_a_late_timeout_is_never_zero():
-    time = Time()
+    time = SleepClock(1000.0)
     timeouts = []
     with pytest.raises(RequestTimeoutError):
         retrier(time, random=lambda: 0.0, api_deadline=timedelta(seconds=4)).call(
