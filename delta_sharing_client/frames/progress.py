@@ -12,7 +12,6 @@ def _is_interactive() -> bool:
     # In a notebook stderr is not a terminal. The kernel of a notebook has already imported ipykernel, so an import
     # here is not necessary.
     # Programs replace sys.stderr by None, or by objects without this method.
-    # `sys.stderr` is None without a console, and an application may replace it by any object.
     return "ipykernel" in sys.modules or bool(getattr(sys.stderr, "isatty", bool)())
 
 
