@@ -97,7 +97,10 @@ class StoreResponse(PacedResponse):
 
 
 class _Connection:
-    """The parts of connections to stores that http and https have in common; mixed into urllib3's."""
+    """The parts of connections to stores that http and https have in common; mixed into urllib3's.
+
+    mypy does not know the class after this one, whose methods `super()` calls; hence the exemptions.
+    """
 
     sock: Any
     timeout: Any
