@@ -23,6 +23,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.transport.pace import SlowBodyError
+from delta_sharing_client.transport.store_connections import MalformedResponseError
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -90,6 +91,10 @@ def translate(
         return InsecureUrlError("the URL is malformed", url=url)
     if has(requests.exceptions.InvalidHeader, urllib3.exceptions.InvalidHeader):
         return TransportError("the answer has contradictory headers", url=url)
+    malformed = next((link for link in chain if isinstance(link, MalformedResponseError)), None)
+    if malformed is not None:
+        text = f"the answer is not valid HTTP: {malformed}"
+        return IncompleteResponseError(f"{what}: {text}") if reading else TransportError(text, url=url)
     texts = (str(link.strerror).lower() for link in chain if isinstance(link, OSError) and link.strerror)
     detail = next(texts, None)
     if reading:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from delta_sharing_client.options import TransportOptions
 
 #: Maximum number of interim responses (1xx).
-_MAX_INTERIM: Final = 10
+MAX_INTERIM: Final = 10
 
 
 class SlowBodyError(TimeoutError):
@@ -24,6 +24,30 @@ class SlowBodyError(TimeoutError):
 
     def __init__(self, speed: int) -> None:
         super().__init__(f"the answer arrived slower than {speed} bytes/s")
+
+
+class MinimumSpeed:
+    """Checks that a body arrives with a minimum speed. Time between two reads does not count.
+
+    Args:
+        stall: seconds over which the speed is measured.
+        speed: bytes per second.
+    """
+
+    def __init__(self, stall: float, speed: int) -> None:
+        self._stall = stall
+        self._speed = speed
+        self._waited = 0.0
+        self._received = 0
+
+    def check(self, count: int, seconds: float) -> None:
+        """Add the bytes that arrived in a number of seconds; raises SlowBodyError."""
+        self._received += count
+        self._waited += seconds
+        if self._waited >= self._stall:
+            if self._received < self._speed * self._waited:
+                raise SlowBodyError(self._speed)
+            self._received, self._waited = 0, 0.0
 
 
 class PacedResponse(http.client.HTTPResponse):
@@ -47,7 +71,7 @@ class PacedResponse(http.client.HTTPResponse):
 
     def begin(self) -> None:
         """Read the head; skip interim responses (1xx)."""
-        for _ in range(_MAX_INTERIM):
+        for _ in range(MAX_INTERIM):
             super().begin()
             if self.status >= 200 or self.status == 101:
                 self.pace.begin_body()
@@ -57,19 +81,16 @@ class PacedResponse(http.client.HTTPResponse):
 
 
 class _PacedSocket(io.RawIOBase):
-    """The receiving side of a socket, with a minimum speed. Time between two reads does not count."""
+    """The receiving side of a socket, with a deadline for the head and a minimum speed for the body."""
 
     def __init__(self, sock: Any, stall: float, speed: int) -> None:
-        self.has_surplus = False
         self._is_ended = False
         self._sock = sock
         self._file = sock.makefile("rb", buffering=0)
         self._stall = stall
-        self._speed = speed
+        self._minimum = MinimumSpeed(stall, speed)
         timeout = sock.gettimeout()
         self._deadline: float | None = time.monotonic() + (stall if timeout is None else timeout)
-        self._waited = 0.0
-        self._received = 0
 
     def makefile(self, mode: str) -> io.BufferedReader:
         return _Reader(self)
@@ -86,11 +107,9 @@ class _PacedSocket(io.RawIOBase):
         self._deadline = None
         self._sock.settimeout(self._stall)
 
-    def end(self, reader: io.BufferedReader) -> None:
-        """Receive nothing more; record whether received or decrypted bytes are left."""
+    def end(self) -> None:
+        """Receive nothing more."""
         self._is_ended = True
-        pending = getattr(self._sock, "pending", None)  # sockets of TLS have it
-        self.has_surplus = bool(reader.peek()) or (pending is not None and pending() > 0)
 
     def readinto(self, buffer: Any) -> int | None:
         if self._is_ended:
@@ -102,18 +121,10 @@ class _PacedSocket(io.RawIOBase):
             self._sock.settimeout(self._deadline - began)
         count: int | None = self._file.readinto(buffer)
         if self._deadline is None and count:
-            self._measure(count, time.monotonic() - began)
+            self._minimum.check(count, time.monotonic() - began)
         elif self._deadline is not None and not count:  # for `http.client` a head may end with its connection
             raise http.client.RemoteDisconnected("the connection was closed within the head")
         return count
-
-    def _measure(self, count: int, seconds: float) -> None:
-        self._received += count
-        self._waited += seconds
-        if self._waited >= self._stall:
-            if self._received < self._speed * self._waited:
-                raise SlowBodyError(self._speed)
-            self._received, self._waited = 0, 0.0
 
 
 class _Reader(io.BufferedReader):
@@ -124,5 +135,5 @@ class _Reader(io.BufferedReader):
 
     def close(self) -> None:
         if not self.closed:
-            self.raw.end(self)
+            self.raw.end()
         super().close()

@@ -1,72 +1,167 @@
-"""Connections to stores: urllib3 opens and pools them, `http.client` reads the responses.
+"""Connections to stores: urllib3 opens and pools them, httptools parses the responses.
 
-urllib3 would wrap each response of `http.client` in one of its own and copy its body; small files then take a
-third longer (`docs/decisions/0017-http-engine.md`).
+The parser of `http.client` and the responses of urllib3 would take longer than the transfer of a small file
+(`docs/decisions/0017-http-engine.md`).
 """
 
 from __future__ import annotations
 
 import http.client
 import re
+import time
+from collections import deque
 from typing import Any, Final
 
+import httptools
+from urllib3 import HTTPHeaderDict
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import InvalidHeader
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.cancellation import SocketRegistry
-from delta_sharing_client.transport.pace import PacedResponse
+from delta_sharing_client.transport.pace import MAX_INTERIM, MinimumSpeed, PacedResponse
 
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
+#: Bytes to receive at a time where the end is unknown: of heads, and of bodies without a length.
+_CHUNK: Final = 16 * 1024
+#: Maximum bytes that are not of the body, in a head with its interim responses or between two parts of the body.
+_MAX_OVERHEAD: Final = 64 * 1024
+_MAX_LINES: Final = 100
 
 
-class StoreResponse(PacedResponse):
+class MalformedResponseError(http.client.HTTPException):
+    """A response is not valid HTTP, or its end is ambiguous. The message has no part of the response."""
+
+
+class StoreResponse:
     """A response whose body is read into memory of the caller, with the parts of urllib3's that pools use.
 
     Its connection goes back to the pool if the body was read to its end, and is closed otherwise.
+
+    Args:
+        sock: the connection, with the time-out of the head.
+        options: the limits of the body.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers; names are case-insensitive.
+        length_remaining: number of bytes of the body not read yet; None if it is not announced.
     """
 
     #: Read by urllib3, for its log.
     version_string = "HTTP/1.1"
+    #: Read by `http.client`, which would close the connection before the body is read.
+    will_close = False
     #: Set by urllib3's pool, which is given the connection back.
     _pool: HTTPConnectionPool | None = None
     _connection: HTTPConnection | None = None
-    _is_broken = False
 
-    @property
-    def length_remaining(self) -> int | None:
-        """Number of bytes of the body not received yet; None if it is not announced."""
-        return self.length
+    def __init__(self, sock: Any, options: TransportOptions) -> None:
+        self.status = 0
+        self.headers = HTTPHeaderDict()
+        self.length_remaining: int | None = None
+        self._sock = sock
+        self._stall = options.read_timeout.total_seconds()
+        self._speed = MinimumSpeed(self._stall, options.minimum_speed)
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self._parsed: deque[memoryview] = deque()
+        self._lines = self._interim = 0
+        self._has_head = self._has_end = self._has_surplus = False
+        self._keeps_alive = self._is_chunked = self._is_closed = False
 
     def begin(self) -> None:
-        """Read the head, and check the length of the body that it announces."""
-        super().begin()
-        if self.headers.get_payload():
-            raise InvalidHeader("a line is not a header")
-        lengths = {
-            length.strip(" \t")
-            for line in self.headers.get_all("Content-Length", ())
-            for length in line.split(",")
-        }
-        coding = self.headers.get("Transfer-Encoding", "identity").lower()
-        if self.status in (204, 304):
-            self.chunked, self.length = False, 0
-        elif self.chunked:
-            # Other readers would see another end.
-            self.will_close = self.will_close or bool(lengths) or self.version < 11
-        elif coding != "identity" or len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
-            raise InvalidHeader("the end of the body is not clear")
-        elif lengths:
-            self.length = int(lengths.pop())
+        """Read the head; skip interim responses (1xx)."""
+        timeout = self._sock.gettimeout()
+        deadline = time.monotonic() + (self._stall if timeout is None else timeout)
+        size = 0
+        while True:
+            data = self._sock.recv(_CHUNK)
+            if not data:
+                raise http.client.RemoteDisconnected("the connection was closed within the head")
+            self._parse(data)
+            if self._has_head:
+                break
+            size += len(data)
+            if size > _MAX_OVERHEAD:
+                raise MalformedResponseError("its head is too long")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the head did not arrive in time")
+            self._sock.settimeout(left)
+        set_timeout(self._sock, self._stall)
+        if self.length_remaining is not None:
+            self._parser = None  # it refers to this object
+
+    def _parse(self, data: bytes | bytearray) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise MalformedResponseError("it changes the protocol") from None
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, MalformedResponseError):  # from a method below
+                raise error.__context__ from None
+            if not self._has_end:
+                raise MalformedResponseError(str(error)) from None
+            self._has_surplus = True
+
+    def on_message_begin(self) -> None:
+        """Called by the parser at the beginning of each response."""
+        self._has_surplus = self._has_end
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser for each header, and each trailer after a chunked body."""
+        self._lines += 1
+        if self._lines > _MAX_LINES:
+            raise MalformedResponseError(f"it has more than {_MAX_LINES} headers")
+        if not self._has_head:
+            self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser at the end of each head."""
+        status = self._parser.get_status_code()
+        if self._has_head:
+            return
+        version = self._parser.get_http_version()
+        if status < 100 or version not in ("1.0", "1.1"):
+            raise MalformedResponseError("its status line is unknown")
+        if status < 200:
+            self.headers = HTTPHeaderDict()
+            return
+        self.status = status
+        self._has_head = True
+        self._keeps_alive = self._parser.should_keep_alive()
+        coding, length = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length")
+        self._is_chunked = coding is not None
+        if self._is_chunked and version == "1.0":
+            self._keeps_alive = False
+        if status in (204, 304):
+            self.length_remaining = 0
+        elif coding is not None and coding.lower() != "chunked":
+            raise MalformedResponseError("its transfer coding is unknown")
+        elif length is not None:
+            if not _LENGTH.fullmatch(length):
+                raise MalformedResponseError("its length is not a number")
+            self.length_remaining = int(length)
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser for each part of the body."""
+        if not self._has_end:  # not of a surplus response
+            self._parsed.append(memoryview(data))
+
+    def on_message_complete(self) -> None:
+        """Called by the parser at the end of each response."""
+        if self._has_head:
+            self._has_end = True
+            return
+        self._interim += 1
+        if self._interim >= MAX_INTERIM:
+            raise MalformedResponseError("it has too many interim responses")
 
     def read1(self, n: int = -1, decode_content: bool = False) -> bytes:
         """Return up to `n` bytes of the body, as sent, as soon as there are any; none at its end."""
-        try:
-            return super().read1(n)
-        except BaseException:
-            self._is_broken = True
-            raise
+        buffer = bytearray(_CHUNK if n < 0 else min(n, _CHUNK))
+        return bytes(buffer[: self.readinto(buffer)])
 
     def read(self, amt: int | None = None, decode_content: bool = False) -> bytes:
         """Do as `read1`."""
@@ -74,21 +169,63 @@ class StoreResponse(PacedResponse):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the beginning of a buffer with what arrives of the body; return how many bytes."""
-        try:
-            return super().readinto(buffer)
-        except BaseException:
-            self._is_broken = True
-            raise
+        view = memoryview(buffer)[: self.length_remaining]
+        if self._is_closed or not view:
+            return 0
+        if self.length_remaining is None:
+            self._parse_body()
+        count = self._take_parsed(view) if self._parsed else 0
+        if self.length_remaining is not None:
+            count = count or self._receive(view)
+            self.length_remaining -= count
+            self._has_end = not self.length_remaining
+        return count
+
+    def _take_parsed(self, view: memoryview) -> int:
+        part = self._parsed.popleft()
+        count = min(len(part), len(view))
+        view[:count] = part[:count]
+        if count < len(part):
+            self._parsed.appendleft(part[count:])
+        return count
+
+    def _parse_body(self) -> None:
+        """Receive bytes until there is a part of the body, or its end."""
+        overhead = 0
+        while not self._parsed and not self._has_end:
+            data = bytearray(_CHUNK)
+            count = self._receive(memoryview(data))
+            if count:
+                self._parse(data[:count])
+            elif self._is_chunked:
+                raise http.client.IncompleteRead(b"")
+            else:
+                self._has_end = True
+            overhead += count
+            if overhead > _MAX_OVERHEAD:
+                raise MalformedResponseError("a line of its chunked body is too long")
+
+    def _receive(self, view: memoryview) -> int:
+        began = time.monotonic()
+        count: int = self._sock.recv_into(view)
+        self._speed.check(count, time.monotonic() - began)
+        return count
+
+    def isclosed(self) -> bool:
+        """Return whether the response is closed; `http.client` then sends the next request."""
+        return self._is_closed
 
     def close(self) -> None:
         """Give the connection back to its pool, closed unless it can be used again."""
-        is_complete = self.isclosed() or self.length == 0
-        super().close()
+        self._is_closed = True
+        self._parser = None
         pool, self._pool = self._pool, None
         connection, self._connection = self._connection, None
         if pool is None or connection is None:
             return
-        if not is_complete or self.length or self._is_broken or self.pace.has_surplus:
+        pending = getattr(self._sock, "pending", None)  # sockets of TLS have it
+        has_surplus = self._has_surplus or self._parsed or (pending is not None and pending() > 0)
+        if not self._has_end or not self._keeps_alive or has_surplus:
             connection.close()
         pool._put_conn(connection)  # as the responses of urllib3 do it
 
@@ -107,8 +244,13 @@ class _Connection:
 
     def __init__(self, *arguments: Any, options: TransportOptions, sockets: SocketRegistry, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.response_class = StoreResponse.factory(options)
+        self._tunnel_response: Any = PacedResponse.factory(options)
+        self.response_class = self._tunnel_response
+        self._options = options
         self._sockets = sockets
+
+    def _response(self, sock: Any, **_: Any) -> StoreResponse:
+        return StoreResponse(sock, self._options)
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
@@ -119,8 +261,18 @@ class _Connection:
         super().request(*arguments, **named)  # type: ignore[misc]
 
     def getresponse(self) -> http.client.HTTPResponse:
-        self.sock.settimeout(self.timeout)
-        return http.client.HTTPConnection.getresponse(self)  # type: ignore[arg-type]
+        set_timeout(self.sock, self.timeout)
+        self.response_class = self._response  # type: ignore[assignment]
+        try:
+            return http.client.HTTPConnection.getresponse(self)  # type: ignore[arg-type]
+        finally:
+            self.response_class = self._tunnel_response
+
+
+def set_timeout(sock: Any, seconds: float | None) -> None:
+    """Set a socket's time-out if it has another; a change is a system call."""
+    if sock.gettimeout() != seconds:
+        sock.settimeout(seconds)
 
 
 class StoreConnection(_Connection, HTTPConnection):  # type: ignore[misc]  # `getresponse` returns another class

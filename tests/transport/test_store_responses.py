@@ -65,7 +65,6 @@ def fails(storage, answer, expected=TransportError, read=by_some, match=None):
 
 KEPT = {
     "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", b"0123456789"),
-    "length twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
     "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
     "chunked": (CHUNKED + b"4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n", b"0123456789"),
     "chunked, empty": (CHUNKED + b"0\r\n\r\n", b""),
@@ -73,7 +72,6 @@ KEPT = {
     "no content, chunked": (b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", b""),
     "not modified": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n", b""),
     "1.0, kept alive": (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
-    "identity": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
 }
 
 #: Answers after which the server leaves the connection open, and we must not use it again.
@@ -93,11 +91,11 @@ NOT_KEPT = {
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
         b"a",
     ),
-    "chunked with a length": (
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-        b"a",
-    ),
 }
+
+
+#: What a malformed body raises: the first if it is seen with the head.
+MALFORMED = (TransportError, IncompleteResponseError)
 
 
 class TestReuse:
@@ -130,10 +128,12 @@ class TestReuse:
             assert fetch(storage, server, read) == b"fine"
             assert server.connections == 2
 
-    @pytest.mark.parametrize("coding", [b"gzip", b"chunked, gzip", b"chunkedx", b"\x0bchunked"])
+    @pytest.mark.parametrize(
+        "coding", [b"gzip", b"chunked, gzip", b"chunkedx", b"\x0bchunked", b"chunked", b"identity"]
+    )
     def test_body_of_another_transfer_coding_raises(self, storage, coding):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: " + coding + b"\r\n\r\n"
-        fails(storage, head + b"012345", match="contradictory")
+        fails(storage, head + b"012345", match="is not valid HTTP")
 
     def test_redirects_with_an_empty_body(self, storage):
         head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: /next\r\n\r\n"
@@ -212,9 +212,7 @@ class TestHeads:
     def test_line_feeds_without_carriage_returns(self, storage):
         assert self.head(storage, b"A: 1", b"B: 2", end=b"\n").headers["B"] == "2"
 
-    @pytest.mark.parametrize(
-        "line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 Tr\xe8s: bien", b"HTTP/1.1 200 OK\r"]
-    )
+    @pytest.mark.parametrize("line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 Tr\xe8s: bien"])
     def test_status_lines(self, storage, line):
         answer = line + b"\r\nContent-Length: 1\r\n\r\nx"
         with PacketServer([answer]) as server, storage.get(SecretUrl(server.url + SIGNED)) as response:
@@ -306,23 +304,21 @@ class TestHeads:
 
 class TestLengths:
     @pytest.mark.parametrize(
-        "length", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6"]
+        "length", [b"5, 6", b"5\r\nContent-Length: 6", b"0\r\nContent-Length: 5", b"5,5,05,6", b"5, 5"]
     )
-    def test_two_different_lengths_raise(self, storage, length):
-        fails(storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello", match="contradictory")
-
-    @pytest.mark.parametrize("length", [b"5, 5", b"5\r\nContent-Length: 5", b"005", b" 5\t"])
-    def test_repeated_equal_lengths_are_accepted(self, storage, length):
-        with PacketServer([b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello"], [FINE]) as server:
-            assert fetch(storage, server, by_view) == b"hello"
-            assert fetch(storage, server) == b"fine"
+    def test_two_lengths_raise(self, storage, length):
+        fails(
+            storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello", match="is not valid HTTP"
+        )
 
     @pytest.mark.parametrize(
         "length", [b"", b"abc", b"-1", b"+5", b"5_0", b"0x5", b"5.0", b"\xb2", b"5 5", b"5,", b"\xa05", b"5\x0b"]
     )
     def test_length_that_is_not_a_number_raises(self, storage, length):
         fails(
-            storage, b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello, you", match="contradictory"
+            storage,
+            b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\nhello, you",
+            match="is not valid HTTP",
         )
 
     @pytest.mark.parametrize("digits", [20, 4000, 5000])
@@ -366,11 +362,11 @@ class TestChunks:
         [
             b"5\r\nhello\r\n0\r\n\r\n",
             b"5;name=value\r\nhello\r\n0;last\r\n\r\n",
-            b'5 \t;a="b;\rc"\r\nhello\r\n0\r\n\r\n',
+            b'5;a="b;c"\r\nhello\r\n0\r\n\r\n',
             b"0000005\r\nhello\r\n000\r\n\r\n",
-            b"5\r\nhello\r\n0\r\nETag: x\r\nContent-Length: 700\r\n\r\n",
+            b"5\r\nhello\r\n0\r\nETag: x\r\n\r\n",
             b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 99 + b"\r\n",
-            b"5" + b";" * 60_000 + b"\r\nhello\r\n0\r\n\r\n",
+            b"5;" + b"x" * 60_000 + b"\r\nhello\r\n0\r\n\r\n",
         ],
     )
     def test_well_formed_chunks(self, storage, body, read):
@@ -406,8 +402,8 @@ class TestChunks:
     )
     def test_malformed_chunk_sizes_raise(self, storage, size, read):
         answer = CHUNKED + b"2\r\nab\r\n" + size + b"\r\nhello\r\n0\r\n\r\n"
-        fails(storage, answer, IncompleteResponseError, read)
-        fails(storage, CHUNKED + size + b"\r\nhello\r\n0\r\n\r\n", IncompleteResponseError, read)
+        fails(storage, answer, MALFORMED, read)
+        fails(storage, CHUNKED + size + b"\r\nhello\r\n0\r\n\r\n", MALFORMED, read)
 
     @pytest.mark.parametrize("size", [b"7fffffffffffffff", b"fffffffffffffff", b"80000000"])
     def test_huge_chunk_sizes_raise(self, storage, size):
@@ -420,7 +416,7 @@ class TestChunks:
 
     @pytest.mark.parametrize("tail", [b"!\r\n0\r\n\r\n", b"\r!\n0\r\n\r\n", b" \r\n0\r\n\r\n", b"0\r\n\r\n"])
     def test_chunk_longer_than_its_size_raises(self, storage, tail):
-        fails(storage, CHUNKED + b"5\r\nhello" + tail, IncompleteResponseError)
+        fails(storage, CHUNKED + b"5\r\nhello" + tail, MALFORMED)
 
     @pytest.mark.parametrize("read", WAYS)
     @pytest.mark.parametrize("end", range(len(b"5\r\nhello\r\n2;x\r\nab\r\n0")))
@@ -432,15 +428,16 @@ class TestChunks:
             assert fetch(storage, server) == b"fine"
 
     @pytest.mark.parametrize("end", [b"", b"\r", b"A: b", b"A: b\r\n"])
-    def test_a_connection_closed_after_the_last_byte_is_complete(self, storage, end):
+    def test_a_connection_closed_before_the_end_of_the_trailers_raises(self, storage, end):
         with PacketServer([CHUNKED + b"5\r\nhello\r\n0\r\n" + end, None], [FINE]) as server:
-            assert fetch(storage, server) == b"hello"
+            with pytest.raises(IncompleteResponseError):
+                fetch(storage, server)
             assert fetch(storage, server) == b"fine"
             assert server.connections == 2
 
     @pytest.mark.parametrize("before", [b"", b"5", b"5;", b"5\r\nhello\r\n", b"5\r\nhello\r\n0\r\n"])
     def test_a_line_without_end(self, storage, before):
-        fails(storage, CHUNKED + before + b"x" * 100_000, IncompleteResponseError)
+        fails(storage, CHUNKED + before + b"x" * 100_000, MALFORMED)
 
 
 class TestSurplus:
@@ -451,23 +448,13 @@ class TestSurplus:
     @pytest.mark.parametrize("name", KEPT)
     def test_it_closes_the_connection(self, storage, name, read, at_once):
         answer, body = KEPT[name]
-        surplus = b"\r\n" if name == "length twice" else EVIL
         was_read = threading.Event()
-        packets = [answer + surplus] if at_once else [answer, was_read, surplus]
+        packets = [answer + EVIL] if at_once else [answer, was_read, EVIL]
         with PacketServer(packets, [FINE]) as server:
             assert fetch(storage, server, read) == body
             was_read.set()
             assert server.sent.acquire(timeout=HANG)
             assert fetch(storage, server, read) == b"fine"
-            assert server.connections == 2
-
-    def test_a_chunked_body_with_a_length_of_zero_is_read(self, storage):
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
-        with PacketServer([head, 0.05, b"5\r\nhello\r\n0\r\n\r\n"], [FINE]) as server:
-            with storage.get(SecretUrl(server.url + SIGNED)) as response:
-                assert response.length is None
-                assert by_some(response) == b"hello"
-            assert fetch(storage, server) == b"fine"
             assert server.connections == 2
 
 

@@ -10,7 +10,6 @@ from waiting import FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
-    IncompleteResponseError,
     RequestTimeoutError,
     TransportError,
 )
@@ -64,7 +63,8 @@ class TestTls:
             (FINE[:20], RequestTimeoutError),
             (FINE[:-1], RequestTimeoutError),
             (b"no HTTP\r\n\r\n", TransportError),
-            (CHUNKED + b"zz\r\n", IncompleteResponseError),
+            (CHUNKED + b"5\r\nab", RequestTimeoutError),
+            (CHUNKED + b"zz\r\n", TransportError),
         ],
     )
     def test_faults_are_typed(self, secure, hasty, context, answer, expected):

@@ -282,7 +282,7 @@ FAULTS = {
     "dropped": (Reply(drop=True), TransportError),
     "garbage": (Reply(raw=b"\x16\x03\x01 no HTTP at all\r\n\r\n"), TransportError),
     "two lengths": (Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello"), TransportError),
-    "endless header": (Reply(raw=b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"), TransportError),
+    "endless header": (Reply(raw=b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n"), TransportError),
     "many headers": (Reply(raw=b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 200 + b"\r\n"), TransportError),
     "short": (Reply(body=b"0123456789", cut_at=4), IncompleteResponseError),
     "empty": (Reply(body=b"0123456789", cut_at=0), IncompleteResponseError),
@@ -290,7 +290,7 @@ FAULTS = {
     "cut chunk": (Reply(body=b"0123456789", cut_at=6, chunk=3), IncompleteResponseError),
     "bad chunk": (
         Reply(raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n"),
-        IncompleteResponseError,
+        (TransportError, IncompleteResponseError),
     ),
     "negative chunk": (
         Reply(raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n"),
