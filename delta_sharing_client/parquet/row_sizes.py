@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -178,28 +179,36 @@ def plan_steps(
     """
     rows: int = group.num_rows
     at_once = min(_STEPS_AT_ONCE * limits.step, limits.batch)
+    most = rows * extra
     variable = []
-    rough = rows * extra
     for leaf in leaves:
         metadata = group.column(leaf.number)
         # The pages cannot have more bytes, whatever their headers state.
         stored = metadata.total_compressed_size + CHUNK_PADDING
-        largest = stored * _EXPANSIONS.get(metadata.compression, _UNBOUNDED)
+        size = stored * _EXPANSIONS.get(metadata.compression, _UNBOUNDED)
         if not leaf.is_fixed:
-            variable.append((leaf, metadata))
-            rough += _UNBOUNDED if leaf.max_level else (rows + 1) * (largest + leaf.extra + _OFFSET)
-        elif largest > limits.batch:
+            size = _UNBOUNDED if leaf.max_level else (rows + 1) * (size + leaf.extra + _OFFSET)
+            variable.append((size, leaf, metadata))
+            most += size
+        elif size > limits.batch:
             _Chunk(data, metadata, leaf, rows, limits)
-    if rough <= at_once:
+    variable.sort(key=itemgetter(0))
+    chunks = []
+    while variable and most > at_once:
+        size, leaf, metadata = variable.pop()
+        chunks.append(_Chunk(data, metadata, leaf, rows, limits))
+        most += chunks[-1].bound(rows) - size
+    if most <= at_once:
         return DecodePlan(rows)
-    chunks = [_Chunk(data, metadata, leaf, rows, limits) for leaf, metadata in variable]
-    if rows * extra + sum([chunk.bound(rows) for chunk in chunks]) <= at_once:
-        return DecodePlan(rows)
-    for chunk in chunks:
+    for chunk in sorted(chunks, key=lambda chunk: chunk.bound(rows), reverse=True):
+        most -= chunk.bound(rows)
         chunk.refine(limits, longest_text)
+        most += chunk.bound(rows)
+        if most <= at_once:
+            break
     indexed = tuple(chunk.leaf.path for chunk in chunks if chunk.indexed)
     count = rows
-    if rows * extra + sum(chunk.bound(rows) for chunk in chunks) > at_once:
+    if most > at_once:
         # Fewer rows do not shrink what one row needs: a page is decoded as a whole.
         while count > 1 and count * extra + sum(c.bound(count) - c.page_bound for c in chunks) > limits.step:
             count = -(-count // 2)
@@ -217,19 +226,21 @@ def split_indexed(table: pa.Table, extra: int, limits: DecodeLimits) -> Iterator
         BeyondLimitError: a row exceeds the limit.
     """
     indexed = [column for column in table.columns if _is_indexed(column.type)]
-    if not indexed:
+    rows, at_once = table.num_rows, min(_STEPS_AT_ONCE * limits.step, limits.batch)
+    lengths = [[pc.binary_length(chunk.dictionary) for chunk in column.chunks] for column in indexed]
+    longest = [max([pc.max(each).as_py() or 0 for each in chunks], default=0) for chunks in lengths]
+    if not indexed or rows * (extra + sum(longest)) <= at_once:
         yield table
         return
-    rows = table.num_rows
     sizes = np.full(rows, extra, np.int64)
-    for column in indexed:
+    for column, chunks in zip(indexed, lengths, strict=True):
         start = 0
-        for chunk in column.chunks:
-            taken = pc.binary_length(chunk.dictionary).take(chunk.indices).fill_null(0)
+        for chunk, each in zip(column.chunks, chunks, strict=True):
+            taken = each.take(chunk.indices).fill_null(0)
             sizes[start : start + len(chunk)] += taken.to_numpy(zero_copy_only=False)
             start += len(chunk)
     ends = np.cumsum(sizes)
-    if not rows or ends[-1] <= min(_STEPS_AT_ONCE * limits.step, limits.batch):
+    if ends[-1] <= at_once:
         yield table
         return
     start = before = 0
@@ -280,7 +291,7 @@ class _Chunk:
         for page in read_pages(data, start, stop, metadata.num_values):
             is_dictionary = page.kind == DICTIONARY
             # The reader makes a list of the texts in a dictionary.
-            size = page.size + (16 * min(page.values, page.size // 4) if is_dictionary else 0)
+            size = page.size + is_dictionary * 16 * min(page.values, page.size // 4)
             if size > limits.batch:
                 raise _beyond(f"a page of it takes {size:,} bytes", limits)
             if is_dictionary:

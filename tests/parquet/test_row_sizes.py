@@ -257,6 +257,21 @@ class TestSmallChunks:
         assert self.plan(data, data, limits).indexed == ("t",)
         assert sum(one.num_rows for one in decode(data, self.SCHEMA, limits)) == 1_000
 
+    def test_only_columns_of_large_texts_are_decoded_as_dictionary_indices(self) -> None:
+        rows = 1_000
+        table = {"t": [f"{n % 10}" + "x" * 5_000 for n in range(rows)], "n": range(rows), "s": ["a", "b"] * 500}
+        data = parquet(table, compression="snappy")
+        file = pq.ParquetFile(pa.BufferReader(data))
+        fields = table_schema(("t", "string"), ("n", "long"), ("s", "string"))
+        columns = [LocatedColumn(field, (n,)) for n, field in enumerate(fields.fields)]
+        widths = Widths.of(file.schema, columns, [pa.string(), pa.int64(), pa.string()])
+        group, limits = file.metadata.row_group(0), DecodeLimits(step=100_000, batch=10_000_000)
+        plan = plan_steps(memoryview(data), group, widths.leaves, widths.row, limits, lambda leaf: None)
+        assert plan == DecodePlan(rows, ("t",))
+        batches = decode(data, fields, limits)
+        assert len(batches) > 20
+        assert pa.Table.from_batches(batches).to_pydict() == pa.table(table).to_pydict()
+
     def test_a_negative_chunk_size_raises(self) -> None:
         data = parquet({"t": ["text"] * 1_000}, compression="snappy")
         size = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0).column(0).total_compressed_size
