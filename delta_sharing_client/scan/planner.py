@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
+import threading
 import typing
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from delta_sharing_client.errors import DataError, StorageError, VersionMismatchError
+from delta_sharing_client.errors import (
+    ColumnError,
+    DataError,
+    FilterError,
+    StorageError,
+    UnsupportedTableError,
+    VersionMismatchError,
+)
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
@@ -30,6 +39,41 @@ if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
 logger = logging.getLogger(__name__)
+
+#: Tables whose metadata is kept in memory.
+_MAX_TABLES: Final = 256
+#: How often a query is sent again with other hints, because the table's metadata has changed.
+_MAX_CHANGES: Final = 3
+
+
+class _OutdatedMetadataError(Exception):
+    """The hints of a query were made of metadata that the table no longer has; `info` is the present one."""
+
+    def __init__(self, info: TableInfo) -> None:
+        super().__init__("the table's metadata has changed")
+        self.info = info
+
+
+class _KnownTables:
+    """The metadata of the tables last queried with a filter, by endpoint and name; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[tuple[str, Table], TableInfo] = OrderedDict()
+
+    def get(self, key: tuple[str, Table]) -> TableInfo | None:
+        with self._lock:
+            return self._tables.get(key)
+
+    def put(self, key: tuple[str, Table], info: TableInfo) -> None:
+        with self._lock:
+            self._tables[key] = info
+            self._tables.move_to_end(key)
+            if len(self._tables) > _MAX_TABLES:
+                self._tables.popitem(last=False)
+
+
+_known_tables: Final = _KnownTables()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +127,10 @@ class ServerPlanner:
     table: Table
 
     def plan(self, options: ScanOptions) -> ScanPlan:
-        """Ask the server for the files and plan what to read of them.
+        """Request the files and plan what to read of them.
 
-        This takes one request, or two with a row filter, because hints need the table's partition columns.
+        This takes one request. The first scan of a table with a row filter takes two, because hints need the
+        types of the columns; later ones use the metadata of the last answer, which the next one confirms.
 
         Raises:
             UnsupportedTableError: the table needs something that this release cannot read.
@@ -97,22 +142,46 @@ class ServerPlanner:
             return self._plan_nothing(options)
         latest = options.version is None and options.timestamp is None
         request = replace(options.request(), include_refresh_token=latest)
-        described = self._describe(options) if options.filters else None
-        if described is not None:
-            request = _with_hints(request, options, described, self._what)
-        elif options.limit is not None and not options.filters:
-            # Only without a row filter: the server counts rows before it.
-            request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
+        if not options.filters:
+            if options.limit is not None:
+                # Only without a row filter: the server counts rows before it.
+                request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
+            return self._query(options, request, None)
+        key = self.rest.profile.endpoint, self.table
+        known = _known_tables.get(key) if options.timestamp is None else None
+        described = known or self._describe(options)
+        for _ in range(_MAX_CHANGES):
+            try:
+                plan = self._query(options, request, described)
+            except _OutdatedMetadataError as error:
+                described, known = error.info, None
+            except (ColumnError, FilterError, UnsupportedTableError):
+                if known is None:
+                    raise
+                described, known = self._describe(options), None
+            else:
+                _known_tables.put(key, TableInfo(plan.version, plan.protocol, plan.metadata))
+                return plan
+        return self._query(options, request, None)
 
+    def _query(self, options: ScanOptions, request: QueryRequest, described: TableInfo | None) -> ScanPlan:
+        """Request the files, with hints if the table's metadata is known.
+
+        Raises:
+            _OutdatedMetadataError: the metadata of the answer gives other hints.
+        """
+        sent = request if described is None else _with_hints(request, options, described, self._what)
         specs: list[ReadSpec] = []
 
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
+            if described is not None and (protocol, metadata) != (described.protocol, described.metadata):
+                info = TableInfo(None, protocol, metadata)
+                if _with_hints(request, options, info, self._what) != sent:
+                    raise _OutdatedMetadataError(info)
             specs.append(scan_spec(options, protocol, metadata, self._what))
             return TaskPlanner(specs[-1])
 
-        answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(
-            self.table, request, convert
-        )
+        answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(self.table, sent, convert)
         if described is not None:
             self._check_version(answer.version, described.version, options)
         tasks, skipped = split_skipped(answer.items)
