@@ -18,7 +18,9 @@ import math
 import re
 from datetime import date
 from decimal import Decimal
-from typing import Any, Final
+from functools import reduce
+from operator import or_
+from typing import Any, Final, TypeVar
 
 from delta_sharing_client.expressions.literals import following_text
 from delta_sharing_client.model.numbers import DOUBLE_ERROR, WIDE, is_saturated
@@ -45,7 +47,7 @@ _DOUBLE_DIGITS: Final = 15
 #: Smaller integers are exact in a double.
 DOUBLE_EXACT: Final = 10**_DOUBLE_DIGITS
 #: Smaller integers are within their type, and exact in a double.
-_EXACT: Final = {name: min(1 << (bits - 1), DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
+EXACT: Final = {name: min(1 << (bits - 1), DOUBLE_EXACT) for name, bits in INTEGER_BITS.items()}
 _NO_BOUND: Final = (dict, list, bool)
 #: More digits before the point than any column has.
 _FAR: Final = 40
@@ -73,7 +75,7 @@ def parse_bound(value: Any, data_type: DataType, *, upper: bool) -> Value:
             return None
         name = data_type.name
         if name in INTEGER_BITS:
-            if type(value) is int and abs(value) < _EXACT[name]:
+            if type(value) is int and abs(value) < EXACT[name]:
                 return value
             return _integer(_number(value), INTEGER_BITS[name], upper=upper)
         if name in ("float", "double"):
@@ -131,8 +133,7 @@ def _real(real: float, name: str, *, upper: bool) -> float | None:
     """Return a bound widened by rounding to a 32-bit float."""
     single = to_float32(real)
     if abs(single) < FLOAT_MAX:
-        slack = abs(single) * _FLOAT_ERROR + _FLOAT_LEAST
-        return single + slack if upper else single - slack
+        return widened_float(single, upper=upper)
     is_wide = name == "double" and math.isinf(single) and abs(real) < _DOUBLE_MOST
     return real if is_wide else None
 
@@ -153,8 +154,27 @@ def _time(value: str, *, wall_clock: bool, upper: bool) -> int | None:
     if ":" not in value and not wall_clock:
         return None
     micros = parse_timestamp(value, wall_clock=wall_clock)
-    if any(abs(micros - limit) < _SECOND for limit in _TIME_LIMITS):
-        return None
-    if upper:
-        return micros + MILLISECOND
-    return micros if micros > 0 else micros - MILLISECOND
+    return None if is_time_limit(micros) else widened_time(micros, upper=upper)
+
+
+Number = TypeVar("Number")
+
+
+def widened_float(single: Number, *, upper: bool) -> Number:
+    """Return bounds, a 32-bit float or an array of them, widened by the rounding to a 32-bit float."""
+    bound: Any = single
+    slack = abs(bound) * _FLOAT_ERROR + _FLOAT_LEAST
+    widened: Number = bound + slack if upper else bound - slack
+    return widened
+
+
+def widened_time(micros: Number, *, upper: bool) -> Number:
+    """Return bounds, microseconds or an array of them, widened by the truncation to milliseconds."""
+    bound: Any = micros
+    widened: Number = bound + MILLISECOND if upper else bound - (bound <= 0) * MILLISECOND
+    return widened
+
+
+def is_time_limit(micros: Any) -> Any:
+    """Whether microseconds, or those of an array, replace a time out of range, or are before the year 1."""
+    return reduce(or_, (abs(micros - limit) < _SECOND for limit in _TIME_LIMITS), micros < _TIME_LIMITS[0])

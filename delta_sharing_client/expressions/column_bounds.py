@@ -2,12 +2,15 @@
 
 The result is a superset of the outcomes (`TRUE`, `FALSE`, `NULL`, combined by `|`) for the rows of a file. A file
 can be skipped if `TRUE` is not included. Unknown bounds enlarge the set.
+
+The evaluation uses only operators that work alike on numbers and on arrays: over the bounds of one file or row
+group the result is an int, over those of a block of files (`scan.block_bounds`) an array with an element per file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -21,9 +24,43 @@ NULL: Final = 4
 ANY: Final = TRUE | FALSE | NULL
 _JOINED: Final = (And, Or)
 
+#: A truth value, or an array of one for each file of a block.
+Truth: TypeAlias = Any
+#: Outcomes combined by `|`, or an array of them for the files of a block.
+Outcomes: TypeAlias = Any
+
+
+class Bounds(Protocol):
+    """The bounds of one column, in one file or in each file of a block.
+
+    Attributes:
+        has_null: whether there may be nulls.
+        has_value: whether there may be values that are not null.
+        may_be_nan: whether there may be NaN, which bounds ignore.
+    """
+
+    @property
+    def has_null(self) -> Truth:
+        """See above."""
+
+    @property
+    def has_value(self) -> Truth:
+        """See above."""
+
+    @property
+    def may_be_nan(self) -> Truth:
+        """See above."""
+
+    def reach(self, value: Any) -> tuple[Truth, Truth, Truth]:
+        """Return whether there may be values that are less than, equal to and greater than a value.
+
+        Raises:
+            TypeError: the bounds are of another type.
+        """
+
 
 class ColumnBounds(Struct, frozen=True):
-    """The bounds of one column in one file. A `Struct`, because one is created for each file.
+    """The bounds of one column in one file or row group.
 
     Attributes:
         lower, upper: bounds of values that are neither null nor NaN; None if unknown.
@@ -47,72 +84,68 @@ class ColumnBounds(Struct, frozen=True):
             return cls(has_null=False, may_be_nan=True)
         return cls(value, value, has_null=False)
 
+    def reach(self, value: Any) -> tuple[bool, bool, bool]:
+        """See `Bounds`."""
+        lower: Any = self.lower
+        upper: Any = self.upper
+        return (
+            lower is None or lower < value,
+            (lower is None or lower <= value) and (upper is None or upper >= value),
+            upper is None or upper > value,
+        )
 
-def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], ColumnBounds | None]) -> int:
-    """Return the possible outcomes of a predicate over a file: `TRUE`, `FALSE` and `NULL`, combined by `|`.
+
+def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], Bounds | None]) -> Outcomes:
+    """Return the possible outcomes of a predicate: `TRUE`, `FALSE` and `NULL`, combined by `|`.
 
     `bounds_of` returns the bounds of a column; None if they are unknown.
     """
     if isinstance(predicate, _JOINED):
         # In AND, FALSE overrides NULL; in OR, TRUE does.
         strong, weak = (FALSE, TRUE) if isinstance(predicate, And) else (TRUE, FALSE)
-        result = weak
+        result: Outcomes = weak
         for part in predicate.parts:
             result = _combine(result, outcomes(part, bounds_of), strong, weak)
         return result
     if isinstance(predicate, Not):
         inner = outcomes(predicate.part, bounds_of)
-        return (FALSE if inner & TRUE else 0) | (TRUE if inner & FALSE else 0) | (inner & NULL)
+        return (inner & TRUE) << 1 | (inner & FALSE) >> 1 | (inner & NULL)
     if isinstance(predicate, Constant):
         return NULL if predicate.value is None else TRUE if predicate.value else FALSE
-    bounds = bounds_of(predicate.column)
-    if bounds is None:
-        if isinstance(predicate, In) and not predicate.values:
-            return FALSE | NULL
-        return TRUE | FALSE if isinstance(predicate, IsNull) else ANY
+    bounds = bounds_of(predicate.column) or ColumnBounds(may_be_nan=is_float(predicate.column.type))
     if isinstance(predicate, IsNull):
-        return (TRUE if bounds.has_null else 0) | (FALSE if bounds.has_value else 0)
-    result = NULL if bounds.has_null else 0
-    if bounds.has_value:
-        if isinstance(predicate, In):
-            each = [_compare("=", value, bounds, predicate.column) for value in predicate.values]
-            result |= TRUE if any(one & TRUE for one in each) else 0
-            result |= FALSE if all(one & FALSE for one in each) else 0
-        else:
-            result |= _compare(predicate.op, predicate.value, bounds, predicate.column)
-    return result
+        return bounds.has_null * TRUE | bounds.has_value * FALSE
+    if isinstance(predicate, In):
+        some, every = 0, FALSE
+        for value in predicate.values:
+            one = _compare("=", value, bounds, predicate.column)
+            some, every = some | one, every & one
+        result = (some & TRUE) | every
+    else:
+        result = _compare(predicate.op, predicate.value, bounds, predicate.column)
+    return bounds.has_null * NULL | bounds.has_value * result
 
 
-def _combine(left: int, right: int, strong: int, weak: int) -> int:
-    result = (left | right) & strong
-    if (left | right) & NULL and left & (NULL | weak) and right & (NULL | weak):
-        result |= NULL
-    if left & weak and right & weak:
-        result |= weak
-    return result
+def _combine(left: Outcomes, right: Outcomes, strong: int, weak: int) -> Outcomes:
+    # NULL is possible if it is for one part, and NULL or the weak outcome for the other one.
+    either, null = left | right, NULL // weak
+    both = (left | (left & weak) * null) & (right | (right & weak) * null)
+    return (either & strong) | (left & right & weak) | (either & both & NULL)
 
 
-def _compare(op: str, value: Any, bounds: ColumnBounds, column: StructField) -> int:
+def _compare(op: str, value: Any, bounds: Bounds, column: StructField) -> Outcomes:
     """Return the outcomes for values that are not null."""
-    nan_column = bounds.may_be_nan or is_float(column.type)
     if isinstance(value, float) and value != value:
         return TRUE if op == "!=" else FALSE
     try:
-        result = _ordered(op, value, bounds.lower, bounds.upper)
+        less, equal, greater = bounds.reach(value)
     except TypeError:
         return TRUE | FALSE
-    if nan_column and not (bounds.lower is not None and bounds.lower == bounds.upper and not bounds.may_be_nan):
-        result |= TRUE if op == "!=" else FALSE
-    return result
-
-
-def _ordered(op: str, value: Any, lower: Any, upper: Any) -> int:
-    """Return the outcomes for the three orders of a column's value and the literal that the bounds allow."""
-    result = 0
-    if lower is None or lower < value:
-        result |= TRUE if op in ("<", "<=", "!=") else FALSE
-    if upper is None or upper > value:
-        result |= TRUE if op in (">", ">=", "!=") else FALSE
-    if (lower is None or lower <= value) and (upper is None or upper >= value):
-        result |= TRUE if op in ("=", "<=", ">=") else FALSE
+    result = (
+        less * (TRUE if op in ("<", "<=", "!=") else FALSE)
+        | equal * (TRUE if op in ("=", "<=", ">=") else FALSE)
+        | greater * (TRUE if op in (">", ">=", "!=") else FALSE)
+    )
+    if is_float(column.type):
+        result = result | bounds.may_be_nan * (TRUE if op == "!=" else FALSE)
     return result

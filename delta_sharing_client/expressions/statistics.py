@@ -6,24 +6,23 @@ skipped by them, but rows are always filtered. Serves "Per-file Statistics".
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple
 
 from delta_sharing_client.expressions.bound_values import parse_bound
 from delta_sharing_client.expressions.column_bounds import ColumnBounds
 from delta_sharing_client.expressions.predicates import is_float
 from delta_sharing_client.model.json_text import loads_exact
-from delta_sharing_client.model.schema import DataType
+from delta_sharing_client.model.partition_values import INTEGER_BITS
+from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructType
 
-_NULL: Final = Raw(b"null")
-_FALSE: Final = Raw(b"false")
-_any: Final = msgspec.json.Decoder().decode
+_REJECTED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 #: More rows than a file can have.
 _TOO_MANY: Final = 2**63
 
@@ -33,16 +32,14 @@ class Stats(Struct, frozen=True):
 
     Attributes:
         num_records: rows of the file, deleted ones included; None if unknown.
-        lower, upper: bounds by column name, as JSON values or their text.
-        null_count: numbers of nulls by column name, in the same form.
-        tight: whether bounds and counts are exact for the rows that are not deleted.
+        lower, upper: bounds by column name, as JSON values.
+        null_count: numbers of nulls by column name.
     """
 
     num_records: int | None
     lower: Mapping[str, Any]
     upper: Mapping[str, Any]
     null_count: Mapping[str, Any]
-    tight: bool = True
 
     def bounds(self, name: str, data_type: DataType) -> ColumnBounds | None:
         """Return the bounds of a column; None if unknown.
@@ -51,13 +48,13 @@ class Stats(Struct, frozen=True):
             name: the column's name in the statistics (physical under column mapping).
             data_type: its type in the table's schema.
         """
-        nulls = _value(self.null_count.get(name))
+        nulls = self.null_count.get(name)
         nulls = nulls if isinstance(nulls, int) and not isinstance(nulls, bool) else None
         # With loose bounds, only null counts of 0 and of all rows are reliable.
         if nulls is not None and nulls == self.num_records:
             return ColumnBounds(has_value=False)
-        lower: Any = parse_bound(_value(self.lower.get(name)), data_type, upper=False)
-        upper: Any = parse_bound(_value(self.upper.get(name)), data_type, upper=True)
+        lower: Any = parse_bound(self.lower.get(name), data_type, upper=False)
+        upper: Any = parse_bound(self.upper.get(name), data_type, upper=True)
         if lower is not None and upper is not None and lower > upper:
             lower = upper = None
         if nulls is None and lower is None and upper is None:
@@ -77,66 +74,119 @@ def parse_stats(text: str | None) -> Stats | None:
         return None
     parts = [item.get(key) for key in ("minValues", "maxValues", "nullCount")]
     lower, upper, nulls = (part if isinstance(part, dict) else {} for part in parts)
-    return Stats(_count(item.get("numRecords")), lower, upper, nulls, item.get("tightBounds") is not False)
+    return Stats(_count(item.get("numRecords")), lower, upper, nulls)
+
+
+class BlockStats:
+    """The statistics of some columns of the files of a block.
+
+    Attributes:
+        irregular: the statistics of files that the typed decoder rejects, by position; for the other methods these
+            files have none.
+    """
+
+    def __init__(self, rows: Sequence[Any], keys: Mapping[str, str], irregular: Mapping[int, Stats]) -> None:
+        parts = ("minValues", "maxValues", "nullCount")
+        self._lower, self._upper, self._nulls = (list(map(attrgetter(part), rows)) for part in parts)
+        self._keys = keys
+        self.irregular = irregular
+
+    def __len__(self) -> int:
+        return len(self._nulls)
+
+    def lower(self, name: str) -> list[Any]:
+        """Return the lower bounds of a column that `has_bounds`, one per file; None if unknown."""
+        return list(map(attrgetter(self._keys[name]), self._lower))
+
+    def upper(self, name: str) -> list[Any]:
+        """Return the upper bounds of a column that `has_bounds`, one per file; None if unknown."""
+        return list(map(attrgetter(self._keys[name]), self._upper))
+
+    def null_counts(self, name: str) -> list[Any]:
+        """Return the numbers of a column's nulls, one per file; None or the object of a struct if unknown."""
+        return list(map(attrgetter(self._keys[name]), self._nulls))
 
 
 class StatsDecoder:
-    """Decodes the statistics of some columns of many files, with the result of `parse_stats`.
+    """Decodes the statistics of some columns, in blocks of files.
+
+    A decoder that is compiled for the columns' types skips all others. It rejects what a writer of that type does
+    not write; `parse_stats` decodes such statistics.
 
     Args:
-        names: the columns' names in the statistics.
+        columns: the types of the columns, by their names in the statistics.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(names)
-        self._decode: Callable[[str], Any] | None = None
-        fields = {f"c{number}": name for number, name in enumerate(self._names)}
+    def __init__(self, columns: Mapping[str, DataType]) -> None:
+        self._keys = {name: f"c{number}" for number, name in enumerate(columns)}
+        bounds = {name: _json_type(kind) for name, kind in columns.items() if has_bounds(kind)}
+        # The null count of a struct is an object of its fields' counts.
+        counts: dict[str, Any] = {
+            name: int | dict[str, Any] | None if isinstance(kind, StructType) else int | None
+            for name, kind in columns.items()
+        }
+        parts = {"minValues": bounds, "maxValues": bounds, "nullCount": counts}
+        self._decode: Callable[[Any], Any] | None = None
         try:
-            columns = msgspec.defstruct("Columns", [(key, Raw, _NULL) for key in fields], rename=fields, gc=False)
+            whole = self._statistics(parts, renamed=True)
+            self._decode = msgspec.json.Decoder(whole).decode
         except ValueError:  # a name with a quote or the like
-            return
-        parts = ("minValues", "maxValues", "nullCount")
-        whole: list[Any] = [("numRecords", Raw, _NULL), ("tightBounds", Raw, _NULL)]
-        whole += [(part, columns | None, None) for part in parts]
-        self._decode = msgspec.json.Decoder(msgspec.defstruct("Whole", whole, gc=False)).decode
+            whole = self._statistics(parts, renamed=False)
+        self._none = whole()
 
-    def __call__(self, text: str | None) -> Stats | None:
-        """Return the statistics of one file; None if they are missing or malformed."""
-        if not text:
-            return None
+    def __call__(self, texts: Sequence[str | None]) -> BlockStats:
+        """Return the statistics of files; those that are missing or malformed are unknown."""
+        irregular: dict[int, Stats] = {}
+        if self._decode is not None and None not in texts:
+            try:
+                return BlockStats(list(map(self._decode, texts)), self._keys, irregular)
+            except _REJECTED:
+                pass
+        rows: list[Any] = []
+        for position, text in enumerate(texts):
+            row = self._row(text)
+            if row is None and (stats := parse_stats(text)) is not None:
+                irregular[position] = stats
+            rows.append(row or self._none)
+        return BlockStats(rows, self._keys, irregular)
+
+    def _row(self, text: str | None) -> Any:
+        """Return the decoded statistics; None if the typed decoder rejects them."""
         try:
-            whole = self._decode(text) if self._decode is not None else None
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            whole = None  # an unusual form: with NaN, or a part that is no object
-        if whole is None:
-            return parse_stats(text)
-        return Stats(
-            _count(_value(whole.numRecords)),
-            self._by_name(whole.minValues),
-            self._by_name(whole.maxValues),
-            self._by_name(whole.nullCount),
-            whole.tightBounds != _FALSE,
-        )
+            return None if text is None or self._decode is None else self._decode(text)
+        except _REJECTED:
+            return None
 
-    def _by_name(self, part: Any) -> Mapping[str, Any]:
-        return {} if part is None else dict(zip(self._names, astuple(part), strict=True))
+    def _statistics(self, parts: Mapping[str, Mapping[str, Any]], *, renamed: bool) -> Any:
+        names = {key: name for name, key in self._keys.items()} if renamed else None
+        fields = []
+        for part, types in parts.items():
+            columns = [(self._keys[name], kind, None) for name, kind in types.items()]
+            kind = msgspec.defstruct("Columns", columns, rename=names, gc=False, frozen=True)
+            fields.append((part, kind, kind()))
+        return msgspec.defstruct("Statistics", fields, gc=False)
 
 
-def _value(item: Any) -> Any:
-    """Decode a value if necessary; numbers with a point are `Decimal`."""
-    if not isinstance(item, Raw):
-        return item
-    try:
-        value = _any(item)
-    except (msgspec.DecodeError, UnicodeError):
-        value = math.nan  # a number out of a double's range, or an unpaired surrogate
-    except RecursionError:
-        return None
-    return loads_exact(bytes(item).decode()) if isinstance(value, float) else value
+def has_bounds(data_type: DataType) -> bool:
+    """Whether the bounds of columns of a type are used."""
+    return _json_type(data_type) is not None
+
+
+def _json_type(data_type: DataType) -> Any:
+    """Return the type of a column's bounds in JSON; None if they are not used."""
+    if isinstance(data_type, DecimalType):
+        return Decimal | None
+    name = data_type.name if isinstance(data_type, PrimitiveType) else ""
+    if name in INTEGER_BITS:
+        return int | None
+    if name in ("float", "double"):
+        return float | str | None
+    return str | None if name in ("string", "date", "timestamp", "timestamp_ntz") else None
 
 
 #: Most statistics start with the count; the rest is not parsed for it.
 _ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
+_COUNT_FIRST: Final = re.compile(r'\{"numRecords":(0|[1-9][0-9]{0,17})[,}]')
 #: Decodes the text of statistics from its JSON string, or null.
 decode_text: Final = msgspec.json.Decoder(str | None).decode
 
@@ -149,16 +199,19 @@ _decode_count: Final = msgspec.json.Decoder(_Count).decode
 _counts: Final = msgspec.json.Decoder(list[int]).decode
 
 
-def record_counts(encoded: Sequence[Raw]) -> Sequence[int | None]:
-    """Return `num_records` for many texts, each an encoded JSON string or null.
+def record_counts(stats: Sequence[Any]) -> Sequence[int | None]:
+    """Return `num_records` for many texts: all as they are, or all as encoded JSON strings or nulls.
 
     Raises:
-        msgspec.DecodeError: an item that does not start with its count is neither.
+        msgspec.DecodeError: an encoded item that does not start with its count is neither.
     """
-    digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, encoded)]
+    if not isinstance(stats[0], Raw):
+        matches = [_COUNT_FIRST.match(text or "") for text in stats]
+        return [int(found[1]) if found else num_records(text) for found, text in zip(matches, stats, strict=True)]
+    digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, stats)]
     if b"" in digits:
-        found = zip(digits, encoded, strict=True)
-        return [int(count) if count else num_records(decode_text(text)) for count, text in found]
+        pairs = zip(digits, stats, strict=True)
+        return [int(count) if count else num_records(decode_text(text)) for count, text in pairs]
     # Decoding all of them at once is faster than `int` for each.
     return _counts(b"[%b]" % b",".join(digits))
 

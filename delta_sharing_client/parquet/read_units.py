@@ -221,7 +221,8 @@ def group_outcomes(
             group.column(column.leaves[0]), field, group.num_rows, use_time_statistics=use_time_statistics
         )
 
-    return outcomes(predicate, bounds_of)
+    possible: int = outcomes(predicate, bounds_of)
+    return possible
 
 
 def _column_bounds(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import repeat
-from typing import Any
+
+import numpy as np
 
 from delta_sharing_client.errors import ColumnError, DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
@@ -19,7 +20,8 @@ from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.model.type_widening import check_type_changes
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
-from delta_sharing_client.wire.file_block import FileBlock, stats_text
+from delta_sharing_client.scan.block_bounds import Mask, PartitionBounds, Positions, block_outcomes
+from delta_sharing_client.wire.file_block import FileBlock
 
 
 def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
@@ -115,8 +117,10 @@ class TaskPlanner:
         predicate = spec.predicate
         columns = () if predicate is None else tuple(dict.fromkeys(columns_of(predicate)))
         self._names = {column.name: physical_name(column, spec.mapping) for column in columns}
-        self._stats = StatsDecoder(self._names.values())
         self._partitioned = tuple(column for column in columns if column.name in spec.partition_columns)
+        self._stats = StatsDecoder(
+            {self._names[column.name]: column.type for column in columns if column not in self._partitioned}
+        )
 
     def __call__(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
         """Return the tasks of files, or the reasons why they are skipped, in their order.
@@ -124,53 +128,75 @@ class TaskPlanner:
         Raises:
             DataError: a partition value that the row filter needs is malformed.
         """
-        if self._spec.predicate is not None:
-            return self._filtered(files)
+        predicate = self._spec.predicate
+        if predicate is not None and len(files):
+            return self._filtered(predicate, files)
+        return list(self._tasks(files, repeat(True)))
+
+    def _tasks(self, files: FileBlock, all_rows_match: Iterable[bool]) -> Iterator[FileScanTask]:
         times: Iterable[int | None] = files.expirations
         if len(set(times)) == 1:
             times = repeat(self._same_time(next(iter(times))))
         values = files.partition_values
         # Column by column: each Python step for a file counts where there are 300,000 of them.
-        return list(
-            map(
-                FileScanTask,
-                files.urls,
-                files.ids,
-                files.sizes,
-                values if any(values) else repeat(NO_VALUES),
-                files.record_counts,
-                times,
-                files.vectors,
-                files.vector_ids,
-                repeat(NO_VALUES),
-            )
+        return map(
+            FileScanTask,
+            files.urls,
+            files.ids,
+            files.sizes,
+            values if any(values) else repeat(NO_VALUES),
+            files.record_counts,
+            times,
+            files.vectors,
+            files.vector_ids,
+            repeat(NO_VALUES),
+            all_rows_match,
         )
 
-    def _filtered(self, files: FileBlock) -> list[FileScanTask | SkipReason]:
-        # By identity: files of one partition share one mapping.
-        partitions: dict[int, _Partition] = {}
-        planned: list[FileScanTask | SkipReason] = []
-        for number, (values, stats) in enumerate(zip(files.partition_values, files.stats, strict=True)):
-            partition = partitions.get(id(values))
-            if partition is None:
-                partition = partitions[id(values)] = self._partition(values, files.ids[number])
-            skipped = self._skipped(partition, stats)
-            planned.append(
-                skipped
-                or FileScanTask(
-                    files.urls[number],
-                    files.ids[number],
-                    files.sizes[number],
-                    partition.values,
-                    files.record_counts[number],
-                    self._same_time(files.expirations[number]),
-                    files.vectors[number],
-                    files.vector_ids[number],
-                    NO_VALUES,
-                    partition.all_rows_match,
-                )
+    def _filtered(self, predicate: Predicate, files: FileBlock) -> list[FileScanTask | SkipReason]:
+        distinct, positions = self._distinct(files)
+        possible = np.array([bool(partition.possible & TRUE) for partition in distinct])[positions]
+        certain = np.array([partition.all_rows_match for partition in distinct])[positions]
+        planned = np.array([SkipReason.PARTITION, SkipReason.STATS], object)[possible.astype(int)]
+        if (undecided := np.flatnonzero(possible & ~certain)).size:
+            possible[undecided] = self._may_match(
+                predicate, files.take(undecided.tolist()), distinct, positions[undecided]
             )
-        return planned
+        kept = np.flatnonzero(possible)
+        planned[kept] = list(self._tasks(files.take(kept.tolist()), certain[kept].tolist()))
+        result: list[FileScanTask | SkipReason] = planned.tolist()
+        return result
+
+    def _distinct(self, files: FileBlock) -> tuple[list[_Partition], Positions]:
+        """Return the distinct partitions of files, and the position of each file's partition among them."""
+        # By identity: files of one partition share one mapping.
+        identities = list(map(id, files.partition_values))
+        if len(set(identities)) == 1:
+            return [self._partition(files.partition_values[0], files.ids[0])], np.zeros(len(files), np.intp)
+        first = dict(zip(reversed(identities), range(len(identities) - 1, -1, -1), strict=True))
+        distinct = [
+            self._partition(files.partition_values[number], files.ids[number]) for number in first.values()
+        ]
+        order = dict(zip(first, range(len(first)), strict=True))
+        return distinct, np.fromiter(map(order.__getitem__, identities), np.intp, len(identities))
+
+    def _may_match(
+        self, predicate: Predicate, files: FileBlock, distinct: Sequence[_Partition], positions: Positions
+    ) -> Mask:
+        """Return which of some files may have matching rows.
+
+        Statistics can exclude a file, but do not prove that its rows match.
+        """
+        partitions = {
+            column.name: PartitionBounds(
+                [partition.bounds.get(column.name, ColumnBounds()) for partition in distinct], positions
+            )
+            for column in self._partitioned
+        }
+        stats = self._stats(files.stats_texts())
+        possible = block_outcomes(predicate, stats, files.record_counts, self._names, partitions)
+        may_match: Mask = possible & TRUE != 0
+        return may_match
 
     def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
         """Return what is known of all files with some partition values."""
@@ -195,22 +221,6 @@ class TaskPlanner:
         predicate = self._spec.predicate
         possible = TRUE if predicate is None else outcomes(predicate, lambda column: bounds.get(column.name))
         return _Partition(values or NO_VALUES, bounds, possible)
-
-    def _skipped(self, partition: _Partition, stats: Any) -> SkipReason | None:
-        """Return why no row of a file can match; None if one may."""
-        if not partition.possible & TRUE:
-            return SkipReason.PARTITION
-        if partition.all_rows_match or self._spec.predicate is None:
-            return None
-        # Statistics can exclude a file, but do not prove that its rows match.
-        known = self._stats(stats_text(stats))
-        if known is None:
-            return None
-
-        def bounds_of(column: StructField) -> ColumnBounds | None:
-            return partition.bounds.get(column.name) or known.bounds(self._names[column.name], column.type)
-
-        return None if outcomes(self._spec.predicate, bounds_of) & TRUE else SkipReason.STATS
 
     def _same_time(self, expires: int | None) -> int | None:
         if self._expires != expires:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Final, TypeAlias
 
 from delta_sharing_client.errors import (
@@ -56,22 +55,21 @@ def decode_actions(
     files: FileLineDecoder | None = None
     number = 0
     body = Lines(chunks)
-    blocks = body.blocks()
-    for block in blocks:
+    for block in (blocks := _Blocks(body)):
         if files is not None and (added := files.decode(block)) is not None:
             number += len(added)
             yield added
             continue
-        lines = body.of(block)
-        for line in lines:
+        if blocks.split(block):
+            continue
+        for line in body.of(block):
             number += 1
             if files is not None and (added := files.decode(line)) is not None:
                 yield added
                 continue
             if end is not None:
                 raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
-            rest = chain([lines], map(body.of, blocks))
-            action = _decode_line(line, files, rest, what, number)
+            action = _decode_line(line, files, map(body.of, blocks), what, number)
             if isinstance(action, EndStreamAction):
                 end, files = action, None
                 _check_end(end, what)
@@ -87,6 +85,36 @@ def decode_actions(
         )
     if protocol is None and end is None:
         raise IncompleteResponseError(f"{what}: the answer is empty")
+
+
+class _Blocks(Iterator[bytes]):
+    """Blocks of whole lines; one that was not decoded as a whole is split, down to single lines."""
+
+    def __init__(self, body: Lines) -> None:
+        self._blocks = body.blocks()
+        self._parts: list[bytes] = []
+        self._splits = 0
+
+    def __next__(self) -> bytes:
+        if self._parts:
+            return self._parts.pop()
+        self._splits = 0
+        return next(self._blocks)
+
+    def split(self, block: bytes) -> bool:
+        """Yield a block again, in parts; return False for a single line.
+
+        First its first and its last line are split off, because protocol and metadata come first and the end of
+        the answer last; then it is halved.
+        """
+        first, last = block.find(b"\n") + 1, block.rfind(b"\n", 0, -1) + 1
+        if not last:
+            return False
+        self._splits += 1
+        if self._splits > 3:
+            first = last = block.rfind(b"\n", 0, len(block) // 2) + 1 or first
+        self._parts += [part for part in (block[last:], block[first:last], block[:first]) if part]
+        return True
 
 
 def _decode_line(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,14 @@ from delta_sharing_client.secrets import SecretUrl
 
 #: The fields of an action that are columns of a block, in their order.
 _COLUMNS: Final = FileAction.__struct_fields__[:11]
+_decode_texts: Final = msgspec.json.Decoder(list[str | None]).decode
+
+
+@dataclass(slots=True)
+class StatsUse:
+    """Whether the statistics of an answer's files are read as text; then further lines are decoded with it."""
+
+    as_text: bool = False
 
 
 @dataclass(slots=True)
@@ -28,7 +37,8 @@ class FileBlock:
     Attributes:
         kind: the class of the actions.
         partition_values: one mapping for all files with the same values.
-        stats: the statistics as text, or as the JSON string of the line; see `stats_text`.
+        stats: the statistics as text, or as the JSON string of the line; see `stats_texts`.
+        stats_use: shared by the blocks of an answer.
         record_counts: the rows of the files by their statistics, deleted rows included.
     """
 
@@ -45,6 +55,7 @@ class FileBlock:
     vectors: list[DeletionVector | None]
     vector_ids: list[str | None]
     data_changes: list[bool]
+    stats_use: StatsUse = field(default_factory=StatsUse, compare=False)
 
     @classmethod
     def of(cls, files: Sequence[FileAction]) -> FileBlock:
@@ -53,14 +64,56 @@ class FileBlock:
         urls, ids, values, sizes, stats, *others = ([getattr(file, name) for file in files] for name in _COLUMNS)
         known: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
         values = [known.setdefault(tuple(each.items()), each) for each in values]
-        return cls(kind, urls, ids, values, sizes, stats, list(map(num_records, stats)), *others)
+        versions, timestamps, expirations, vectors, vector_ids, data_changes = others
+        return cls(
+            kind,
+            urls,
+            ids,
+            values,
+            sizes,
+            stats,
+            list(map(num_records, stats)),
+            versions,
+            timestamps,
+            expirations,
+            vectors,
+            vector_ids,
+            data_changes,
+        )
 
     def take(self, positions: Sequence[int]) -> FileBlock:
         """Return the files at some positions."""
         if len(positions) == len(self):
             return self
-        files = list(self)
-        return FileBlock.of([files[position] for position in positions])
+
+        def taken(column: Sequence[Any]) -> list[Any]:
+            return [column[position] for position in positions]
+
+        return FileBlock(
+            self.kind,
+            taken(self.urls),
+            taken(self.ids),
+            taken(self.partition_values),
+            taken(self.sizes),
+            taken(self.stats),
+            taken(self.record_counts),
+            taken(self.versions),
+            taken(self.timestamps),
+            taken(self.expirations),
+            taken(self.vectors),
+            taken(self.vector_ids),
+            taken(self.data_changes),
+            self.stats_use,
+        )
+
+    def stats_texts(self) -> list[str | None]:
+        """Return the texts of the statistics; None where there are none, or the JSON string is malformed."""
+        self.stats_use.as_text = True
+        if all(type(each) is Raw for each in self.stats):
+            with suppress(msgspec.DecodeError, UnicodeError):
+                texts = _decode_texts(b"[%b]" % b",".join(self.stats))  # type: ignore[arg-type]
+                return [text or None for text in texts] if "" in texts else texts
+        return list(map(_stats_text, self.stats))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,7 +129,7 @@ class FileBlock:
             self.ids,
             self.partition_values,
             self.sizes,
-            map(stats_text, self.stats),
+            map(_stats_text, self.stats),
             self.versions,
             self.timestamps,
             self.expirations,
@@ -86,8 +139,7 @@ class FileBlock:
         )
 
 
-def stats_text(stats: Any) -> str | None:
-    """Return the text of statistics of a block; None if there are none, or the JSON string is malformed."""
+def _stats_text(stats: Raw | str | None) -> str | None:
     if not isinstance(stats, Raw):
         return stats or None
     try:

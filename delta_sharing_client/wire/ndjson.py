@@ -15,6 +15,8 @@ from delta_sharing_client.model.json_text import loads
 
 MAX_LINE: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
+#: The size from which a block of lines is decoded. Each block costs planning with a row filter some 0.3 ms.
+BLOCK: Final = 2 * 1024 * 1024
 #: The additional cost of a blank line in bytes, so that endless blank lines are refused.
 _BLANK_COST: Final = 64
 
@@ -37,42 +39,37 @@ class Lines:
         self._most = max_line
         self._blank = 0
 
-    def blocks(self) -> Iterator[bytes | memoryview]:
-        """Yield blocks of whole lines; the last line may have no end.
-
-        A line that is split over chunks is a block by itself, so that chunks are not joined.
+    def blocks(self) -> Iterator[bytes]:
+        """Yield blocks of whole lines, of about `BLOCK` bytes; the last line may have no end.
 
         Raises:
             ProtocolError: a line is too long.
         """
-        pending: list[bytes | memoryview] = []
-        length = 0
+        pending: list[bytes] = []
+        received = 0  # bytes in `pending`
+        length = 0  # bytes of the line that has not ended yet
         for chunk in self._chunks:
-            begin, end = 0, chunk.rfind(b"\n") + 1
-            if end:
-                if pending:
-                    begin = chunk.find(b"\n") + 1
-                    pending.append(memoryview(chunk)[:begin])
-                    yield b"".join(pending)
-                    pending.clear()
-                    length = 0
-                if begin < end:
-                    yield memoryview(chunk)[begin:end]
-            if end < len(chunk):
-                pending.append(chunk[end:])
-                length += len(chunk) - end
-                if length > self._most:
-                    raise self._too_long()
-        if pending:
+            pending.append(chunk)
+            received += len(chunk)
+            end = chunk.rfind(b"\n") + 1
+            length = len(chunk) - end if end else length + len(chunk)
+            if length > self._most:
+                raise self._too_long()
+            if end and received >= BLOCK:
+                pending[-1] = chunk[:end]
+                yield b"".join(pending)
+                pending = [chunk[end:]]
+                received = length
+        if received:
             yield b"".join(pending)
 
-    def of(self, block: bytes | memoryview) -> Iterator[bytes]:
+    def of(self, block: bytes) -> Iterator[bytes]:
         """Yield the lines of a block, without their ends.
 
         Raises:
             ProtocolError: a line is too long, or there are too many blank lines.
         """
-        for line in bytes(block).removesuffix(b"\n").split(b"\n"):
+        for line in block.removesuffix(b"\n").split(b"\n"):
             if len(line) > self._most:
                 raise self._too_long()
             if line and not line.isspace():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from delta_sharing_client.errors import (
     ProtocolError,
 )
-from delta_sharing_client.wire.ndjson import MAX_DEPTH, Lines, parse_object
+from delta_sharing_client.wire.ndjson import BLOCK, MAX_DEPTH, Lines, parse_object
 
 
 def iter_lines(chunks, **options):
@@ -91,7 +91,7 @@ class TestLines:
         def chunks():
             for i in range(5):
                 seen.append(i)
-                yield b'{"n":%d}\n' % i
+                yield b'{"n":%d}\n' % i * (BLOCK // 4)
 
         lines = iter_lines(chunks())
         assert next(lines) == b'{"n":0}'
