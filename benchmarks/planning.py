@@ -3,7 +3,7 @@
 A server in its own process sends the listing of a table that has no files on disk; it formats the lines as it
 sends them. Each run is a process of its own: it plans a small table first, and then counts processor seconds (user
 and system), which another load of the machine changes little, and the peak of its memory over that before. The
-variants take turns. `--memory` measures one listing of many files, such as 3,000,000, with a filter that keeps a thousandth.
+variants take turns. `--memory` measures one listing of many files, with a filter that keeps a thousandth of them.
 
     python benchmarks/planning.py                               # 100,000 files, 4 and 100 columns with statistics
     python benchmarks/planning.py --files 300000 --columns 4
