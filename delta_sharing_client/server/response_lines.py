@@ -120,7 +120,7 @@ class LineWriter:
         """Return the action with the file's size and partition values, which old writers omit in a removal."""
         if not isinstance(action, RemoveFile) or action.raw.get("size") is not None or not version:
             return action
-        return self._table.log.snapshot_at(version - 1).state.adds.get(file_key(action), action)
+        return self._table.log.snapshot_at(version - 1).state.find(file_key(action)) or action
 
     def _file(
         self, action: AddFile | RemoveFile | CdcFile, described: AddFile | RemoveFile | CdcFile

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,28 +27,33 @@ _BATCH_ROWS: Final = 16_384
 _TYPED: Final = "stats_parsed"
 
 
-def read_checkpoint(checkpoint: Checkpoint) -> Iterator[Action]:
+def read_checkpoint(checkpoint: Checkpoint, *, added_files: bool = True) -> Iterator[Action]:
     """Yield the actions of a checkpoint, those of its sidecars included.
+
+    Args:
+        checkpoint: the checkpoint.
+        added_files: False to leave out the added files in its Parquet files.
 
     Raises:
         DeltaLogError: a file of it is missing or damaged.
     """
-    for item in _top_level(checkpoint):
+    names = tuple(name for name in _ACTIONS if added_files or name != "add")
+    for item in _top_level(checkpoint, names):
         if isinstance(item, Path):
-            yield from _read_parquet(item)
+            yield from _read_parquet(item, names)
         else:
             yield item
 
 
 def sidecars(checkpoint: Checkpoint) -> list[Path]:
     """Return the sidecars of a checkpoint; raises as `read_checkpoint`."""
-    return [item for item in _top_level(checkpoint) if isinstance(item, Path)]
+    return [item for item in _top_level(checkpoint, _ACTIONS) if isinstance(item, Path)]
 
 
-def _top_level(checkpoint: Checkpoint) -> Iterator[Action | Path]:
+def _top_level(checkpoint: Checkpoint, names: tuple[str, ...]) -> Iterator[Action | Path]:
     """Yield the actions in the top-level files of a checkpoint, sidecars as their paths."""
     for file in checkpoint.files:
-        for action in read_commit(file) if file.suffix == ".json" else _read_parquet(file):
+        for action in read_commit(file) if file.suffix == ".json" else _read_parquet(file, names):
             if not isinstance(action, OtherAction) or action.name != "sidecar":
                 yield action
                 continue
@@ -58,27 +64,51 @@ def _top_level(checkpoint: Checkpoint) -> Iterator[Action | Path]:
             yield file.parent / SIDECARS / name
 
 
-def _read_parquet(file: Path) -> Iterator[Action]:
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Raise `DeltaLogError` for the errors of reading a Parquet file of a checkpoint."""
     import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DeltaLogError(
+            f"the checkpoint file {file.name} cannot be read: {error}", path=str(file.parent.parent)
+        ) from error
+
+
+def _read_parquet(file: Path, names: tuple[str, ...]) -> Iterator[Action]:
     import pyarrow.parquet as pq
 
-    table = str(file.parent.parent)
-    try:
-        # Bounds in 96 bits would overflow as nanoseconds.
-        with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
-            columns = _wanted_columns(parquet.schema_arrow, pa)
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+    # Bounds in 96 bits would overflow as nanoseconds.
+    with reading(file), pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+        columns = _wanted_columns(parquet.schema_arrow, names)
+        for number in range(parquet.num_row_groups):
+            present = _with_values(parquet.metadata.row_group(number), columns)
+            if not present:
+                continue
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[number], columns=present):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                    yield from _actions_of(name, column, file)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise DeltaLogError(f"the checkpoint file {file.name} cannot be read: {error}", path=table) from error
+                    yield from actions_of(name, column, file)
 
 
-def _wanted_columns(schema: Any, pa: Any) -> list[str]:
+def _with_values(group: Any, columns: list[str]) -> list[str]:
+    """Return the columns of the actions that a row group has; most row groups have one kind of action."""
+    empty = dict.fromkeys((column.partition(".")[0] for column in columns), True)
+    for chunk in map(group.column, range(group.num_columns)):
+        name = chunk.path_in_schema.partition(".")[0]
+        if chunk.statistics is None or chunk.statistics.null_count != group.num_rows:
+            empty[name] = False
+    return [column for column in columns if not empty[column.partition(".")[0]]]
+
+
+def _wanted_columns(schema: Any, actions: tuple[str, ...]) -> list[str]:
     """Return the columns to read; typed columns that also have a JSON form are half of a large checkpoint."""
+    import pyarrow as pa
+
     columns = []
     for field in schema:
-        if field.name not in _ACTIONS or not pa.types.is_struct(field.type):
+        if field.name not in actions or not pa.types.is_struct(field.type):
             continue
         names = [field.type.field(i).name for i in range(field.type.num_fields)]
         skipped = {"partitionValues_parsed"} | ({_TYPED} if "stats" in names else set())
@@ -86,7 +116,8 @@ def _wanted_columns(schema: Any, pa: Any) -> list[str]:
     return columns
 
 
-def _actions_of(name: str, column: Any, file: Path) -> Iterator[Action]:
+def actions_of(name: str, column: Any, file: Path) -> Iterator[Any]:
+    """Yield the actions of a column of structs; nulls are skipped."""
     if column.null_count == len(column):
         return
     plain = _plain_form(column.type)

@@ -15,6 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
+from delta_sharing_client.delta.log.checkpoint_files import file_types
 from delta_sharing_client.delta.log.durable_files import (
     make_directories,
     remove_quietly,
@@ -59,22 +60,26 @@ def write_checkpoint(snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
     now = int(time.time() * 1000) if now_ms is None else now_ms
     expired = now - int(retention / timedelta(milliseconds=1))
     removes = [item for item in snapshot.tombstones if int(item.raw.get("deletionTimestamp") or 0) > expired]
-    adds = snapshot.files_as_written
     columns = _Columns(snapshot.metadata)
-    files = columns.rows(adds, removes)
     others = list(_other_actions(snapshot))
-    last: dict[str, Any] = {"version": snapshot.version, "numOfAddFiles": len(adds)}
-    if configuration.get("delta.checkpointPolicy", "classic").lower() == "v2":
+    is_v2 = configuration.get("delta.checkpointPolicy", "classic").lower() == "v2"
+    earlier = None if is_v2 or not columns.are_plain else snapshot.state.checkpoint
+    adds = snapshot.state.adds if earlier is None else snapshot.state.added
+    files = columns.rows(adds.values(), removes)
+    count = len(adds) if earlier is None else len(adds) + len(earlier) - len(snapshot.state.hidden_rows)
+    last: dict[str, Any] = {"version": snapshot.version, "numOfAddFiles": count}
+    if is_v2:
         others += [{"sidecar": item} for item in _write_sidecars(log / SIDECARS, files, columns.files_schema())]
         target = log / v2_checkpoint_name(snapshot.version, uuid.uuid4())
         head = {"checkpointMetadata": {"version": snapshot.version}}
         lines = (json.dumps(item, separators=(",", ":"), ensure_ascii=False) for item in (head, *others))
         replace_file(target, "".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass"))
-        last["size"] = 1 + len(others) + len(adds) + len(removes)
+        last["size"] = 1 + len(others) + count + len(removes)
         last["v2Checkpoint"] = _described(target)
     else:
         target = log / checkpoint_name(snapshot.version)
-        last["size"] = _write_parquet(target, columns.schema(), chain(map(_pairs, others), files))
+        unchanged = () if earlier is None else earlier.batches(snapshot.state.hidden_rows)
+        last["size"] = _write_parquet(target, columns.schema(), chain(map(_pairs, others), files), unchanged)
     last["sizeInBytes"] = target.stat().st_size
     if _last_version(log) <= snapshot.version:
         replace_file(log / LAST_CHECKPOINT, json.dumps(last, separators=(",", ":")).encode())
@@ -114,8 +119,8 @@ def _described(file: Path) -> dict[str, Any]:
     return {"path": file.name, "sizeInBytes": stat.st_size, "modificationTime": modified}
 
 
-def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
-    """Write rows to a Parquet file atomically; return their number."""
+def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]], added: Iterable[Any] = ()) -> int:
+    """Write rows, and then Arrow arrays of added files, to a Parquet file atomically; return their number."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -127,6 +132,12 @@ def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]]) ->
                 while chunk := list(islice(rows, _ROWS)):
                     count += len(chunk)
                     writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+                for files in added:
+                    count += len(files)
+                    columns = [
+                        files if n == "add" else pa.nulls(len(files), schema.field(n).type) for n in schema.names
+                    ]
+                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
             file.flush()
             os.fsync(file.fileno())
         rename_durably(temporary, target)
@@ -145,6 +156,11 @@ class _Columns:
         as_struct = flag_property(configuration, "delta.checkpoint.writeStatsAsStruct")
         self._layout = StatsLayout(metadata) if as_struct else None
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether the rows of an earlier checkpoint of `CheckpointFiles` need no change."""
+        return self._json and self._layout is None
+
     def rows(self, adds: Iterable[AddFile], removes: Iterable[RemoveFile]) -> Iterator[dict[str, Any]]:
         """Yield the rows of files, tombstones first."""
         for remove in removes:
@@ -160,33 +176,14 @@ class _Columns:
         """Return the Arrow schema of the rows of files."""
         import pyarrow as pa
 
-        strings = pa.map_(pa.string(), pa.string())
-        vector = {
-            "storageType": pa.string(),
-            "pathOrInlineDv": pa.string(),
-            "offset": pa.int32(),
-            "sizeInBytes": pa.int32(),
-            "cardinality": pa.int64(),
-            "maxRowIndex": pa.int64(),
-        }
-        common = {
-            "path": pa.string(),
-            "partitionValues": strings,
-            "size": pa.int64(),
-            "dataChange": pa.bool_(),
-            "deletionVector": pa.struct(vector.items()),
-            "baseRowId": pa.int64(),
-            "defaultRowCommitVersion": pa.int64(),
-        }
-        add = common | {"modificationTime": pa.int64(), "tags": strings, "clusteringProvider": pa.string()}
-        if self._json:
-            add["stats"] = pa.string()
+        add, remove = file_types()
+        if not self._json:
+            del add["stats"]
         if self._layout is not None:
             add["stats_parsed"] = self._layout.stats_type()
             partitions = self._layout.partition_type()
             if partitions is not None:
                 add["partitionValues_parsed"] = partitions
-        remove = common | {"deletionTimestamp": pa.int64(), "extendedFileMetadata": pa.bool_()}
         return pa.schema({"add": pa.struct(add.items()), "remove": pa.struct(remove.items())})
 
     def schema(self) -> Any:

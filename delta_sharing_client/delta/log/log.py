@@ -6,12 +6,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from delta_sharing_client.delta.log.actions import Action
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
@@ -28,6 +30,8 @@ from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.representation import representation
 
 _CHECKPOINT_INTERVAL: Final = 10
+#: Number of actions after which a checkpoint is written at once.
+_LARGE_COMMIT: Final = 10_000
 _STALE_AFTER: Final = timedelta(hours=1)
 #: Lifetime of a cached log after its last use.
 EXPIRY: Final = timedelta(hours=1)
@@ -268,18 +272,32 @@ class DeltaLog:
             DeltaTableNotFoundError: there is no table.
             DeltaLogError: it cannot be written.
         """
-        snapshot = self.snapshot_at(self.latest_version() if version is None else version)
+        return self._checkpoint(self.snapshot_at(self.latest_version() if version is None else version))
+
+    def _checkpoint(self, snapshot: Snapshot) -> Path:
         check_replay(snapshot.protocol, str(self.table_path))
         with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
             return write_checkpoint(snapshot)
 
-    def checkpoint_if_due(self, version: int, metadata: Metadata) -> None:
-        """Write the checkpoint of a committed version if it is due, then clean up the log."""
+    def checkpoint_if_due(self, before: Snapshot, actions: Sequence[Action], metadata: Metadata) -> None:
+        """Write the checkpoint of a committed version if it is due, then clean up the log.
+
+        It is due at every multiple of `delta.checkpointInterval`, and after a commit of many actions, which takes
+        longer to read than a checkpoint.
+
+        Args:
+            before: the snapshot on top of which the version was committed.
+            actions: the actions of the version.
+            metadata: the metadata after it.
+        """
+        version = before.version + 1
         try:
             interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
-            if version == 0 or version % interval:
+            if len(actions) < _LARGE_COMMIT and (version == 0 or version % interval):
                 return
-            self.checkpoint(version)
+            state = before.state.copy()
+            state.apply(actions)
+            self._checkpoint(replace(before, version=version, state=state))
         except DeltaLogError as error:
             # A checkpoint only makes reading faster; the commit remains valid.
             logger.warning("no checkpoint of version %d was written: %s", version, error)

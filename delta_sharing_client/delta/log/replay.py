@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
 from delta_sharing_client.delta.log.checkpoint_reader import read_checkpoint
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
@@ -80,7 +81,10 @@ class Replay:
             state = base.state.copy() if isinstance(base, Snapshot) else LogState()
             if isinstance(base, Checkpoint):
                 try:
-                    state.apply(read_checkpoint(base))
+                    added = CheckpointFiles.open(base)
+                    state.apply(read_checkpoint(base, added_files=added is None))
+                    if added is not None:
+                        state.begin_with(added)
                 except DeltaLogError as error:
                     # An older checkpoint, or the commits alone, may yield the same state.
                     damaged = damaged or error

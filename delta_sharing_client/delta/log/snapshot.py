@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from delta_sharing_client.delta.log.actions import Action, FileKey, OtherAction, Transaction, file_key
+from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.model.actions import AddFile, Metadata, Protocol, RemoveFile
@@ -22,7 +23,9 @@ class LogState:
     Attributes:
         protocol: the latest protocol action.
         metadata: the latest metadata action.
-        adds: the files of the table.
+        checkpoint: the files of the checkpoint on which the state is built; None if `added` has all files.
+        added: the files that are not in the checkpoint.
+        changed: the keys of the files that were added or removed since the checkpoint.
         removes: the tombstones.
         transactions: the latest transaction of each application.
         domains: the latest metadata of each domain.
@@ -30,7 +33,9 @@ class LogState:
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    adds: dict[FileKey, AddFile] = field(default_factory=dict)
+    checkpoint: CheckpointFiles | None = None
+    added: dict[FileKey, AddFile] = field(default_factory=dict)
+    changed: set[FileKey] = field(default_factory=set)
     removes: dict[FileKey, RemoveFile] = field(default_factory=dict)
     transactions: dict[str, Transaction] = field(default_factory=dict)
     domains: dict[str, OtherAction] = field(default_factory=dict)
@@ -42,11 +47,13 @@ class LogState:
                 case AddFile():
                     key = file_key(action)
                     self.removes.pop(key, None)
-                    self.adds[key] = action
+                    self.added[key] = action
+                    self._note_change(key)
                 case RemoveFile():
                     key = file_key(action)
-                    self.adds.pop(key, None)
+                    self.added.pop(key, None)
                     self.removes[key] = action
+                    self._note_change(key)
                 case Metadata():
                     self.metadata = action
                 case Protocol():
@@ -61,11 +68,40 @@ class LogState:
                 case _:
                     pass
 
+    def _note_change(self, key: FileKey) -> None:
+        if self.checkpoint is not None:
+            self.changed.add(key)
+
+    def begin_with(self, checkpoint: CheckpointFiles) -> None:
+        """Add the files of a checkpoint, whose other actions the state has."""
+        self.checkpoint = checkpoint
+        self.changed = {*self.added, *self.removes}
+
+    @property
+    def adds(self) -> Mapping[FileKey, AddFile]:
+        """The files of the table; makes an action of each file of the checkpoint."""
+        if self.checkpoint is None:
+            return self.added
+        kept = {key: add for add in self.checkpoint.all_actions if (key := file_key(add)) not in self.changed}
+        return kept | self.added
+
+    def find(self, key: FileKey) -> AddFile | None:
+        """Return a file of the table; None if it has no file with this key."""
+        if self.checkpoint is None or key in self.changed:
+            return self.added.get(key)
+        return next(iter(self.checkpoint.actions(self.checkpoint.rows_of([key]))), None)
+
+    @cached_property
+    def hidden_rows(self) -> list[int]:
+        """The rows of the checkpoint's files that are not files of the table any more, ascending."""
+        return [] if self.checkpoint is None else self.checkpoint.rows_of(self.changed)
+
     def copy(self) -> LogState:
         """Return a copy to which further actions can be applied."""
         return replace(
             self,
-            adds=dict(self.adds),
+            added=dict(self.added),
+            changed=set(self.changed),
             removes=dict(self.removes),
             transactions=dict(self.transactions),
             domains=dict(self.domains),
@@ -132,7 +168,7 @@ class Snapshot:
             DeltaLogError: a file is named by an absolute path, and the log was opened without
                 `allow_absolute_paths`.
         """
-        if not self.allow_absolute_paths and any(is_absolute(path) for path, _ in self.state.adds):
+        if not self.allow_absolute_paths and any(is_absolute(path) for path, _ in self.state.added):
             raise DeltaLogError(
                 "the log names files by absolute paths, outside the table's directory; if you trust its "
                 "writer, open it with allow_absolute_paths=True",
@@ -166,4 +202,4 @@ class Snapshot:
 
     @representation
     def __repr__(self) -> str:
-        return f"Snapshot(version={self.version}, files={len(self.state.adds)})"
+        return f"Snapshot(version={self.version}, files={len(self.files_as_written)})"

@@ -125,7 +125,7 @@ class OptimisticTransaction:
                 version=version,
             )
         if not private:
-            self._log.checkpoint_if_due(version, metadata)
+            self._log.checkpoint_if_due(self.snapshot, typed, metadata)
         return version
 
     def _commit_info(
