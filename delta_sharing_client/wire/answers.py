@@ -75,6 +75,11 @@ def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], 
     return list
 
 
+def keep_blocks(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileBlock]]:
+    """The `Convert` that keeps the blocks of files."""
+    return lambda files: [files]
+
+
 @dataclass(slots=True)
 class Page(Generic[T]):
     """One page of an answer, read to its end; the first one grows into the whole (see `Answer`).

@@ -165,8 +165,8 @@ class Mirror:
         """Bring the local table up to date with the shared one.
 
         The first sync downloads the table. A later sync requests the table's version and stops if it has not
-        changed; otherwise it fetches the files with new ids and appends one commit. It waits for another sync of
-        the directory.
+        changed; otherwise it requests the changes since the last sync, or the whole table if they are not
+        available, fetches the new files and appends one commit. It waits for another sync of the directory.
 
         Args:
             at_version: the shared version, newer or older than the local one; requires a table shared with its

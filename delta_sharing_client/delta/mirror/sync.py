@@ -1,10 +1,10 @@
-"""`Syncer`: lists the shared table's files, fetches the new ones, and commits the difference."""
+"""`Syncer`: lists the shared table's files or their changes, fetches the new ones, and commits the difference."""
 
 from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,25 +16,26 @@ from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.durable_files import make_directories, writing
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
+from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import (
     APP_ID,
     FORMAT,
     SOURCE,
-    all_stored_files,
     check_source,
     response_format,
     shared_version,
 )
 from delta_sharing_client.delta.mirror.vacuum import remove_crashed_sync_files
 from delta_sharing_client.delta.mirror.verify import verify_files
+from delta_sharing_client.delta.mirror.version_changes import VersionChanges
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.locks import file_lock
-from delta_sharing_client.model.actions import AddFile, FileAction
-from delta_sharing_client.wire.answers import Answer
+from delta_sharing_client.model.actions import AddFile
+from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
@@ -130,8 +131,9 @@ class Syncer(LocalTable):
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
             steps = list(range(current + 1, wanted + 1))
+        changes = VersionChanges(rest=self.rest, table=self.shared, is_changed=self._is_changed)
         for step in steps:
-            result = self._step(log, step, result, seen=wanted)
+            result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
         return result
 
     def _remove_damaged(self, snapshot: Snapshot) -> None:
@@ -139,24 +141,47 @@ class Syncer(LocalTable):
         for problem in verify_files(snapshot, self.directory).problems:
             (self.directory / problem.path).unlink(missing_ok=True)
 
-    def _step(self, log: DeltaLog, version: int | None, before: SyncResult, *, seen: int | None) -> SyncResult:
-        """Bring the mirror to one shared version, with one commit."""
+    def _step(
+        self,
+        log: DeltaLog,
+        version: int | None,
+        before: SyncResult,
+        *,
+        seen: int | None,
+        changes: VersionChanges | None,
+    ) -> SyncResult:
+        """Bring the mirror to one shared version, with one commit.
+
+        Args:
+            log: the mirror's log.
+            version: the shared version; None for the latest.
+            before: the result of the steps before.
+            seen: the version that is reached if the server does not report it.
+            changes: requests the changes since the last sync; None to list the whole table and compare every file.
+        """
         transaction = log.start_transaction()
         snapshot = transaction.snapshot
-        # In the response format of the ids in the mirror's log, if possible.
-        known_format = response_format(snapshot)
-        answer = self.list_files(QueryRequest(formats=ANY_FORMAT, version=version), known_format)
-        reached = next((v for v in (answer.version, version, seen) if v is not None), None)
+        reached = seen if version is None else version
+        changed = None if changes is None or reached is None else changes.since(snapshot, reached)
+        head: list[dict[str, Any]] = []
+        rows: Sequence[int] | None = None
+        if changed is not None:
+            answer: Answer[Any, Any] = changed.answer
+            known, listed, rows = changed.known, changed.listed, changed.rows
+        else:
+            # In the response format of the ids in the mirror's log, if possible.
+            request = QueryRequest(formats=ANY_FORMAT, version=version)
+            answer = self.list_files(request, response_format(snapshot))
+            known, listed = KnownFiles(snapshot.state), answer.items
+            rows = known.all_rows() if changes is None else None
+            reached = reached if answer.version is None else answer.version
+            head = self._changed_head(snapshot, answer)
         if reached is None:
             reached = self.rest.table_version(self.shared)
+        by_location = answer.protocol.response_format != response_format(snapshot)
         layout = LocalLayout(answer.protocol, answer.metadata)
-        compared = compare(
-            snapshot,
-            map(layout.file, answer.items),
-            by_location=answer.protocol.response_format != known_format,
-        )
-        head = self._changed_head(snapshot, answer)
-        stored = self._fetch(snapshot, answer, compared)
+        compared = compare(known, listed, layout, by_location=by_location, rows=rows)
+        stored = self._fetch(answer, compared)
         local, committed = snapshot.version, 0
         if reached != shared_version(snapshot) or head or compared.new or compared.renamed or compared.gone:
             self.record_unfinished(answer.protocol.response_format)
@@ -173,11 +198,14 @@ class Syncer(LocalTable):
             bytes_fetched=before.bytes_fetched + sum(file.fetched for file in stored.values()),
         )
 
-    def _changed_head(self, snapshot: Snapshot, answer: Answer[FileAction, QueryRequest]) -> list[dict[str, Any]]:
+    def _is_changed(self, snapshot: Snapshot, info: TableInfo) -> bool:
+        return bool(self._changed_head(snapshot, info))
+
+    def _changed_head(self, snapshot: Snapshot, info: TableInfo) -> list[dict[str, Any]]:
         """Return the protocol and the metadata, if they have changed."""
-        properties = {SOURCE: self.shared.full_name.lower(), FORMAT: answer.protocol.response_format}
-        protocol = local_protocol(answer.protocol, answer.metadata)
-        metadata = local_metadata(answer.protocol, answer.metadata, self.shared, properties)
+        properties = {SOURCE: self.shared.full_name.lower(), FORMAT: info.protocol.response_format}
+        protocol = local_protocol(info.protocol, info.metadata)
+        metadata = local_metadata(info.protocol, info.metadata, self.shared, properties)
         changed: list[dict[str, Any]] = []
         if snapshot.version < 0 or _comparable(snapshot.protocol.raw) != protocol:
             changed.append({"protocol": protocol})
@@ -185,17 +213,18 @@ class Syncer(LocalTable):
             changed.append({"metaData": metadata})
         return changed
 
-    def _fetch(
-        self, snapshot: Snapshot, answer: Answer[FileAction, QueryRequest], compared: Comparison
-    ) -> dict[str, StoredFile]:
-        """Fetch the listed files that are missing; return all files by their paths."""
-        known = {path: file for path, file in all_stored_files(snapshot).items() if file.is_known}
+    def _fetch(self, answer: Answer[Any, Any], compared: Comparison) -> dict[str, StoredFile]:
+        """Fetch the compared files that are missing; return them by their paths."""
+        known = {path: file for path, file in compared.stored.items() if file.is_known}
         links = LinkCheck(self.directory)
         missing: list[RemoteFile] = []
-        for remote in (remote for file in compared.files for remote in file.remote_files()):
+        for remote in (part for file in compared.files for part in file.remote_files()):
             target = self.directory / remote.path
+            if remote.path not in known:
+                missing.append(remote)
+                continue
             links.folder(target.parent)
-            if remote.path not in known or not _exists(target, known[remote.path].size):
+            if not _exists(target, known[remote.path].size):
                 missing.append(remote)
         if not missing:
             return known

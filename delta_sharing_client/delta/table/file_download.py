@@ -51,6 +51,7 @@ class RemoteFile:
         path: its path, relative to the table's directory.
         size: its size in bytes; 0 if it is not known.
         num_records: its number of rows, if it is known.
+        expires: the time at which its URL expires in milliseconds since the epoch, if it is known.
         vector: its descriptor, if it is a deletion vector.
     """
 
@@ -59,6 +60,7 @@ class RemoteFile:
     path: str
     size: int = 0
     num_records: int | None = None
+    expires: int | None = None
     vector: DeletionVector | None = None
 
 
@@ -179,23 +181,28 @@ class _Transfers:
                 self._events.put(file.size)
                 return _stored(file, target, 0)
             temporary = self._partial / f"{target.name}.part"
+            content: Path | memoryview = temporary
             if file.vector is not None:
                 fetched = self._fetch_vector(file, file.vector, temporary)
-            else:
-                is_large = file.size > partial_file.CHUNK_SIZE
-                fetched = (self._fetch_in_chunks if is_large else self._fetch_whole)(file, temporary)
+            elif file.size > partial_file.CHUNK_SIZE:
+                fetched = self._fetch_in_chunks(file, temporary)
                 _check(file, temporary)
-            stored = _stored(file, temporary, fetched)
+            else:
+                # Checked in memory, so that the file is not read again.
+                content = self._fetch_whole(file)
+                fetched = len(content)
+                _check(file, content)
+                write_durably(temporary, content)
+            stored = _stored(file, content, fetched)
             # `fetch_files` fsyncs the folder once, after all of its files.
             temporary.replace(target)
             remove_quietly(note_of(temporary))
             return stored
 
-    def _fetch_whole(self, file: RemoteFile, temporary: Path) -> int:
+    def _fetch_whole(self, file: RemoteFile) -> memoryview:
         data = memoryview(self._storage.fetch(file.url, file.file_id, file.size, self._shared) or b"").cast("B")
-        write_durably(temporary, data)
         self._events.put(len(data))
-        return len(data)
+        return data
 
     def _fetch_in_chunks(self, file: RemoteFile, temporary: Path) -> int:
         etag, resumed = read_note(temporary, file.size)
@@ -216,14 +223,14 @@ class _Transfers:
         return len(data)
 
 
-def _check(file: RemoteFile, temporary: Path) -> None:
+def _check(file: RemoteFile, content: Path | memoryview) -> None:
     """Compare a fetched file with the table's metadata; remove a damaged one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size, problem = _size_of(temporary), ""
+    size, problem = _size_of(content), ""
     try:
-        rows = pq.read_metadata(temporary).num_rows
+        rows = pq.read_metadata(content if isinstance(content, Path) else pa.BufferReader(content)).num_rows
     except (pa.ArrowException, OSError) as error:
         problem = f"not a readable Parquet file: {error}"
     else:
@@ -232,18 +239,20 @@ def _check(file: RemoteFile, temporary: Path) -> None:
     if file.size and size != file.size:
         problem = f"it has {size} bytes; the table's metadata has {file.size}"
     if problem:
-        remove_quietly(temporary)
-        remove_quietly(note_of(temporary))
+        if isinstance(content, Path):
+            remove_quietly(content)
+            remove_quietly(note_of(content))
         raise DataError(problem, file_id=file.file_id)
 
 
-def _stored(file: RemoteFile, written: Path, fetched: int) -> StoredFile:
-    size, sha256 = _size_of(written), sha256_of(written)
+def _stored(file: RemoteFile, content: Path | memoryview, fetched: int) -> StoredFile:
+    size = _size_of(content)
+    sha256 = sha256_of(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
     return StoredFile(path=file.path, file_id=file.file_id, size=size, sha256=sha256, fetched=fetched)
 
 
-def _size_of(file: Path) -> int:
-    return file.stat().st_size
+def _size_of(content: Path | memoryview) -> int:
+    return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
 def sha256_of(file: Path) -> str:

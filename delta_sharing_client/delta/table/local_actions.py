@@ -11,7 +11,7 @@ from typing import Any, Final
 from delta_sharing_client.delta.log.paths import encode_uuid, uri_of
 from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_metadata import partition_names, partition_values
-from delta_sharing_client.delta.table.local_names import VECTORS, data_file, digest, vector_uuid
+from delta_sharing_client.delta.table.local_names import VECTORS, data_folder, digest, vector_uuid
 from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.model.json_fields import without_nulls
@@ -63,7 +63,14 @@ class LocalFile:
         action, vector = self.action, self.action.deletion_vector
         records = num_records(action.stats)
         files = [
-            RemoteFile(url=action.url, file_id=action.id, path=self.path, size=action.size, num_records=records)
+            RemoteFile(
+                url=action.url,
+                file_id=action.id,
+                path=self.path,
+                size=action.size,
+                num_records=records,
+                expires=action.expiration_timestamp,
+            )
         ]
         if vector is not None and not vector.is_inline:
             key = vector_key(action.id, vector_file_id(action))
@@ -144,11 +151,26 @@ class LocalLayout:
     def __init__(self, protocol: Protocol, metadata: Metadata) -> None:
         self._metadata = metadata
         self._names = partition_names(protocol, metadata)
+        #: By the identity of the mapping, which many files share. The mapping is kept, so that it stays unique.
+        self._folders: dict[int, tuple[Mapping[str, str | None], Mapping[str, str | None], str]] = {}
 
     def file(self, action: FileAction, folder: str = "") -> LocalFile:
         """Return the local file of a listed file, in a folder of the table's directory, such as ``data/``."""
-        values = partition_values(action.partition_values, self._names, self._metadata)
-        return LocalFile(action=action, values=values, path=folder + data_file(action.id, values))
+        _, values, partition = self._known(action.partition_values)
+        return LocalFile(action=action, values=values, path=f"{folder}{partition}{digest(action.id)}.parquet")
+
+    def folder(self, values: Mapping[str, str | None]) -> str:
+        """Return the folder of a listed file with these partition values, with a slash at its end."""
+        return self._known(values)[2]
+
+    def _known(
+        self, listed: Mapping[str, str | None]
+    ) -> tuple[Mapping[str, str | None], Mapping[str, str | None], str]:
+        known = self._folders.get(id(listed))
+        if known is None:
+            values = partition_values(listed, self._names, self._metadata)
+            known = self._folders[id(listed)] = listed, values, data_folder(values)
+        return known
 
 
 def vector_identity(action: FileAction) -> str:

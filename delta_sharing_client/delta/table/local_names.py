@@ -32,21 +32,25 @@ def encode_folder(text: str) -> str:
     return quote(text, safe="", errors="surrogateescape").replace(".", "%2E").replace("~", "%7E")
 
 
-def data_file(file_id: str, values: Mapping[str, str | None]) -> str:
-    """Return the path of a data file in a table's directory.
+def data_folder(values: Mapping[str, str | None]) -> str:
+    """Return the folder of data files with these partition values, with a slash at its end; empty without any.
 
     Args:
-        file_id: its id in the sharing protocol.
-        values: its partition values, outermost column first.
+        values: the partition values, outermost column first.
     """
-    folders = []
+    folders = ""
     for column, value in values.items():
         folder = f"{encode_folder(column)}={encode_folder(value) if value else NO_VALUE}"
         if len(folder) > _LONGEST:
             folder = f"{folder[: _LONGEST - _HASH].rstrip('%')}-{digest(column, value or '')}"
         # Readers ignore folders that begin with an underscore or a dot.
-        folders.append(f"-{folder}" if folder.startswith("_") else folder)
-    return "/".join([*folders, f"{digest(file_id)}.parquet"])
+        folders += f"-{folder}/" if folder.startswith("_") else f"{folder}/"
+    return folders
+
+
+def data_file(file_id: str, values: Mapping[str, str | None]) -> str:
+    """Return the path of a data file in a table's directory; see `data_folder`."""
+    return f"{data_folder(values)}{digest(file_id)}.parquet"
 
 
 def vector_uuid(file_id: str, vector_id: str) -> uuid.UUID:

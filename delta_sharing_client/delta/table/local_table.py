@@ -31,12 +31,13 @@ from delta_sharing_client.delta.table.file_download import (
 from delta_sharing_client.delta.table.local_names import VECTORS
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.frames.progress import byte_progress
-from delta_sharing_client.model.actions import FileAction, ResponseFormat
+from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import StorageReader
-from delta_sharing_client.wire.answers import Answer
+from delta_sharing_client.wire.answers import Answer, keep_blocks
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import QueryRequest, send_in_format
 
 #: Exists while files are written, and after a run that failed. Earlier releases stored a list of paths in it.
@@ -101,7 +102,7 @@ class LocalTable:
 
     def list_files(
         self, request: QueryRequest, known_format: ResponseFormat | None = None
-    ) -> Answer[FileAction, QueryRequest]:
+    ) -> Answer[FileBlock, QueryRequest]:
         """Request the shared table's files, in the response format of known ids if possible.
 
         Serves "Read Data from a Table".
@@ -114,16 +115,16 @@ class LocalTable:
         answer = send_in_format(
             replace(request, include_refresh_token=latest),
             known_format or self.unfinished_format,
-            lambda request: self.rest.query_table(self.shared, request),
+            lambda request: self.rest.query_table(self.shared, request, keep_blocks),
         )
         answer.protocol.check_readable(f"table {self.shared.full_name}")
         return answer
 
-    def download(self, answer: Answer[FileAction, Any], files: Iterable[RemoteFile]) -> dict[str, StoredFile]:
+    def download(self, answer: Answer[Any, Any], files: Iterable[RemoteFile]) -> dict[str, StoredFile]:
         """Fetch files of an answer, with a progress bar; see `fetch_files`."""
         self.record_unfinished(answer.protocol.response_format)
         by_path = {file.path: file for file in files}
-        renewer = UrlRenewer(self.rest, self.shared, answer, (file.expiration_timestamp for file in answer.items))
+        renewer = UrlRenewer(self.rest, self.shared, answer, (file.expires for file in by_path.values()))
         total = sum(file.size for file in by_path.values())
         with byte_progress(total, self.progress, self.shared.name) as advance:
             files = list(by_path.values())

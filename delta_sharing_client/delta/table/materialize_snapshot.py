@@ -62,7 +62,7 @@ def materialize_snapshot(
     log = local.new_log(allow_absolute_paths=urls)
     answer = local.list_files(request)
     layout = LocalLayout(answer.protocol, answer.metadata)
-    files = [layout.file(action) for action in answer.items]
+    files = [layout.file(action) for block in answer.items for action in block]
     now = now_in_ms()
     stored: dict[str, StoredFile] = {}
     if urls:

@@ -16,7 +16,10 @@ from growing_tables import Source, data_files, rows_of
 from msgspec import structs
 
 from delta_sharing_client import SharingClient
-from delta_sharing_client.delta.mirror.file_comparison import compare
+from delta_sharing_client.delta.log import Snapshot, file_key
+from delta_sharing_client.delta.log.snapshot import LogState
+from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
+from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table.local_actions import LocalFile, LocalLayout, location_of
 from delta_sharing_client.delta.table.local_names import digest
@@ -24,6 +27,7 @@ from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.model.actions import AddFile, DeletionVector
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.wire.file_block import FileBlock
 
 Connect = Callable[..., SharingClient]
 Serve = Callable[..., SharingServer]
@@ -237,6 +241,13 @@ def listed(mirror: Mirror, **changes: Any) -> list[LocalFile]:
     return found
 
 
+def compared(snapshot: Snapshot, files: list[LocalFile], *, by_location: bool = True) -> Comparison:
+    known = KnownFiles(LogState(added={file_key(add): add for add in snapshot.files}))
+    listed = FileBlock.of([file.action for file in files])
+    layout = LocalLayout(snapshot.protocol, snapshot.metadata)
+    return compare(known, [listed], layout, by_location=by_location)
+
+
 @pytest.mark.parametrize(
     ("changes", "known"),
     [
@@ -267,7 +278,7 @@ def test_file_with_a_new_id_is_known_by_unchanged_properties(
     for number, add in enumerate(snapshot.files):
         location = "http://127.0.0.1/files" + ("" if one_path else f"/{number}")
         add.raw["tags"]["deltaSharing.location"] = digest(location)
-    found = compare(snapshot, listed(mirror, **changes), by_location=True)
+    found = compared(snapshot, listed(mirror, **changes))
     assert len(found.files) == 2
     assert (len(found.renamed), len(found.new), len(found.gone)) == ((2, 0, 0) if known else (0, 2, 2))
 
@@ -286,9 +297,9 @@ def test_deletion_vector_file_is_stored_again_under_a_new_id(
     file = LocalLayout(snapshot.protocol, snapshot.metadata).file(action)
     add.raw["tags"]["deltaSharing.vectorId"] = file.key[1]  # the vector is the same one
     add.raw["tags"]["deltaSharing.location"] = location_of(action)
-    found = compare(snapshot, [file, listed(mirror)[1]], by_location=True)
+    found = compared(snapshot, [file, listed(mirror)[1]])
     assert not found.renamed
-    assert found.new[0].action is action
+    assert found.new[0].action == action
     assert add in found.gone
     assert found.new[0].path == unquote(add.path)
 
@@ -321,5 +332,5 @@ def test_single_file_is_known_by_its_statistics_too(
     snapshot.files = (add,)
     file = listed(mirror, stats=lambda number, add: now)[0]
     add.raw["tags"]["deltaSharing.location"] = location_of(file.action)
-    assert bool(compare(snapshot, [file], by_location=True).renamed) == known
-    assert not compare(snapshot, [file], by_location=False).renamed  # in the same format an id is enough
+    assert bool(compared(snapshot, [file]).renamed) == known
+    assert not compared(snapshot, [file], by_location=False).renamed  # in the same format an id is enough

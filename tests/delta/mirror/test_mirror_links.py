@@ -124,12 +124,16 @@ def test_data_file_that_is_a_link_is_not_read(mirror: Mirror, tmp_path: Path) ->
     assert mirror.verify().ok
 
 
-def test_sync_replaces_a_link_by_the_file(mirror: Mirror, source: Source, tmp_path: Path) -> None:
+def test_repair_replaces_a_link_by_the_file(mirror: Mirror, source: Source, tmp_path: Path) -> None:
     mirror.sync()
     file = data_file(mirror)
-    linked(file, tmp_path / "outside")
+    target = linked(file, tmp_path / "outside")
     source.change([("z", [1])])
     mirror.sync()
+    assert file.readlink() == target
+    with pytest.raises(DeltaLogError, match=f"{file.name} is a symbolic link"):
+        mirror.scan().to_arrow()
+    mirror.sync(repair=True)
     assert not file.is_symlink()
     assert mirror.verify().ok
 
