@@ -28,7 +28,8 @@ class Case:
         columns: columns to load; None for all.
         filters: row filter, as for `pandas.read_parquet`.
         hint: the same filter as `jsonPredicateHints`.
-        result: type of the result: `pandas`, `arrow`, or `files` for the file listing alone.
+        result: type of the result: `pandas`, `arrow`, `files` for the file listing alone, or `changes` for the
+            change feed to pandas.
         latency: seconds before the first byte of each response.
         bandwidth: bytes per second and connection; None for no limit.
     """
@@ -72,6 +73,12 @@ def cases(scale: str) -> dict[str, Case]:
         "local-large": Case("large files, no delay", "large", clients=CLIENTS, **no_delay),
         "local-arrow": Case(
             "large files, no delay, to Arrow", "large", clients=("ours", "pyarrow"), result="arrow", **no_delay
+        ),
+        "changes": Case(
+            f"change feed of {sizes.small[0] // 2} versions, each with a small file",
+            "small",
+            clients=("ours", "ours-parquet", "delta", "parquet"),
+            result="changes",
         ),
         "listing": Case(
             f"plan a listing of {sizes.listed:,} files, no delay",

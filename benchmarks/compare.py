@@ -10,6 +10,7 @@ The cases, and the cost in the official client that they show:
     small, partition      it fetches one file after the other: latency times number of files
     large                 it uses one connection and decodes only between downloads: bandwidth of one connection
     columns, rows         it fetches whole files and selects afterwards
+    changes               it fetches the files of the changes one after the other, several requests per file
     local-*               no delay: the time of the client itself; pyarrow reads the same files from disk
     listing               300,000 files, one line of JSON each, up to the first download; for the official client
                           in delta format also the time to receive the lines without planning
@@ -114,6 +115,9 @@ def error_in(case: cases.Case, result: dict[str, Any], scale: str) -> str | None
         expected, rows = manifest["listed"], result["rows"]
         # The lines of the official client may include a line that is not a file.
         return None if abs(rows - expected) <= 2 else f"{rows} files listed, not {expected}"
+    if case.result == "changes":
+        expected = sum(json.loads(entry["stats"])["numRecords"] for entry in data.changed_files(manifest["files"]))
+        return None if result["rows"] == expected else f"{result['rows']} rows, not {expected}"
     if case.filters:
         return None if result["rows"] else "no rows"
     if result["rows"] != manifest["rows"]:

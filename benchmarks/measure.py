@@ -35,6 +35,8 @@ def run_ours(case: cases.Case, url: str, response_format: bool | None = None) ->
     import delta_sharing_client as ds
 
     options: dict[str, Any] = {"use_delta_format": response_format, "progress": False}
+    if case.result == "changes":
+        return ds.load_table_changes_as_pandas(url, starting_version=1, **options)
     options |= {"columns": case.columns, "filters": list(case.filters) or None}
     if case.result == "arrow":
         return ds.load_as_arrow(url, **options)
@@ -51,6 +53,10 @@ def run_official(case: cases.Case, url: str, use_delta_format: bool, raw_lines: 
 
     if case.result == "files":
         return _official_files(url, use_delta_format, raw_lines)
+    if case.result == "changes":
+        return delta_sharing.load_table_changes_as_pandas(
+            url, starting_version=1, use_delta_format=use_delta_format
+        )
     frame = delta_sharing.load_as_pandas(url, jsonPredicateHints=case.hint, use_delta_format=use_delta_format)
     for column, op, value in case.filters:
         if column == "event_date":

@@ -9,6 +9,7 @@ and counts requests and bytes.
     POST /_settings            {"latency": seconds, "bandwidth": bytes per second or null}
     *    /delta-sharing/...    the protocol; the tables are bench.default.<name>
     GET  /files/<table>/<name> whole or ranges; also HEAD
+    POST /_grow/<table>        adds a version to a table of `growing.py`, which exists once it is requested
 
 `python benchmarks/store.py --scale quick` runs it for manual tests, until its standard input ends.
 """
@@ -33,6 +34,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import data
+import growing
 
 LATENCY = 0.060
 BANDWIDTH = 40_000_000
@@ -148,19 +150,33 @@ class Table:
             lines.append(json.dumps({"file": {**line, "expirationTimestamp": data.EXPIRES}}).encode() + b"\n")
         return [header, *lines]
 
-    def header(self, delta: bool) -> bytes:
-        """Return the lines of protocol and metadata."""
+    def changes(self, delta: bool) -> list[bytes | FileRange]:
+        """Return the response to /changes, without `endStreamAction`: each version adds a file."""
+        lines = [self.header(delta, version=1)]
+        for number, entry in enumerate(data.changed_files(list(self.files.values())), 1):
+            when = {"version": number, "timestamp": 1_735_689_600_000 + number * 1000}
+            common = {key: entry[key] for key in ("partitionValues", "size", "stats")}
+            line: dict[str, Any] = {"add": {"url": entry["url"], "id": entry["name"], **common, **when}}
+            if delta:
+                add = {"path": entry["url"], **common, "modificationTime": when["timestamp"], "dataChange": True}
+                line = {"file": {"id": entry["name"], **when, "deltaSingleAction": {"add": add}}}
+            lines.append(json.dumps(line).encode() + b"\n")
+        return list(lines)
+
+    def header(self, delta: bool, **more: Any) -> bytes:
+        """Return the lines of protocol and metadata, with more fields of the metadata line."""
         metadata: dict[str, Any] = {
             "id": f"bench-{self.name}",
             "format": {"provider": "parquet", "options": {}},
             "schemaString": data.schema_string(),
             "partitionColumns": self.partition_columns,
-            "configuration": {},
+            "configuration": {"delta.enableChangeDataFeed": "true"},
         }
         protocol: dict[str, Any] = {"minReaderVersion": 1}
+        metadata = {"deltaMetadata": metadata, "numFiles": len(self.files)} if delta else metadata
+        metadata |= more
         if delta:
-            metadata = {"deltaMetadata": metadata, "numFiles": len(self.files)}
-            protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+            protocol = {"deltaProtocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
         return b"".join(
             json.dumps(line).encode() + b"\n" for line in ({"protocol": protocol}, {"metaData": metadata})
         )
@@ -191,6 +207,16 @@ def may_match(hint: dict[str, Any], bounds: dict[str, tuple[Any, Any]]) -> bool:
     return bool(_OPS[hint["op"]](low, high, value))
 
 
+def _growing_response(table: growing.GrowingTable, endpoint: str, request: Request) -> Response:
+    """Answer a request for a table that grows; always in parquet format."""
+    body = json.loads(request.body or b"{}") if endpoint == "query" else {}
+    if not table.has_history and ("version=" in request.target or body.keys() & {"version", "startingVersion"}):
+        return _text(400, {"errorCode": "INVALID", "message": "the table is shared without its history"})
+    version, lines = table.query(body) if endpoint == "query" else (table.version, [])
+    parts: list[bytes | FileRange] = [] if endpoint == "version" else [table.header(), *lines]
+    return Response(200, {"Delta-Table-Version": str(version)}, parts, "api")
+
+
 class Store:
     """The server, with one thread per connection.
 
@@ -209,6 +235,8 @@ class Store:
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
         self.base = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._scale = scale
+        self._growing_tables: dict[str, growing.GrowingTable] = {}
         self.tables = {name: Table(name, scale, self.base) for name in TABLES}
 
     def serve(self) -> None:
@@ -273,6 +301,9 @@ class Store:
             settings = json.loads(request.body)
             self.latency, self.bandwidth = settings["latency"], settings["bandwidth"]
             return _text(200, {}, kind="admin")
+        if path[0] == "_grow":
+            self._growing(path[1]).version += 1
+            return _text(200, {}, kind="admin")
         if path[0] == PREFIX.strip("/"):
             if request.headers.get("authorization") != f"Bearer {TOKEN}":
                 return _text(401, {"errorCode": "UNAUTHENTICATED", "message": "wrong bearer token"})
@@ -291,6 +322,8 @@ class Store:
             return _text(200, {"items": listings["/".join(path)]})
         if len(path) != 7 or path[:5] != ["shares", "bench", "schemas", "default", "tables"]:
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such path"})
+        if path[5].startswith(("listed-", "stored-")):
+            return _growing_response(self._growing(path[5]), path[6], request)
         table = self.tables.get(path[5])
         if table is None:
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such table"})
@@ -306,6 +339,8 @@ class Store:
         if path[6] == "query":
             hint = json.loads(request.body or b"{}").get("jsonPredicateHints")
             parts = table.lines(delta, json.loads(hint) if hint else None)
+        elif path[6].partition("?")[0] == "changes":
+            parts = table.changes(delta)
         elif path[6] == "metadata":
             parts = [table.header(delta)]
         elif path[6] != "version":
@@ -314,8 +349,17 @@ class Store:
             parts.append(b'{"endStreamAction":{}}\n')
         return Response(200, headers, parts, "api")
 
+    def _growing(self, name: str) -> growing.GrowingTable:
+        with self._lock:
+            if name not in self._growing_tables:
+                self._growing_tables[name] = growing.GrowingTable(name, self._scale, self.base)
+            return self._growing_tables[name]
+
     def _file(self, request: Request, path: list[str]) -> Response:
         whole = self.tables[path[1]].open.get(path[2]) if len(path) == 3 and path[1] in self.tables else None
+        if path[1] in self._growing_tables:
+            table = self._growing_tables[path[1]]
+            whole = FileRange(table.descriptor, 0, table.size)
         if whole is None:
             return _text(404, {"errorCode": "NOT_FOUND", "message": "no such file"})
         etag = f'"{path[2]}-{whole.length}"'

@@ -122,3 +122,21 @@ def test_the_comparison_runs(bench: Bench, tmp_path: Path) -> None:
     runs = json.loads((tmp_path / "runs.json").read_text())["runs"]
     assert [(run["case"], run["client"]) for run in runs] == [("local-arrow", "ours"), ("local-arrow", "pyarrow")]
     assert all(run["peak"] > 0 and "error" not in run for run in runs)
+
+
+@pytest.mark.parametrize("client", ["ours", "ours-delta", "ours-parquet"])
+def test_change_feed_fetches_each_file_once(bench: Bench, client: str) -> None:
+    result = bench.run("changes", client)
+    changed = bench.data.changed_files(bench.data.read_manifest("small", "tiny")["files"])
+    assert result["rows"] == sum(json.loads(entry["stats"])["numRecords"] for entry in changed)
+    assert result["columns"] == 17
+    assert result["requests"] == {"api": 1, "get": len(changed)}
+
+
+@pytest.mark.slow
+def test_mirrors_are_measured(bench: Bench) -> None:
+    command = [sys.executable, str(BENCHMARKS / "mirror.py"), "--scale", "tiny", "--files", "400", "--repeat", "1"]
+    done = run_program(command, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    for row in ("first sync", "1 new, changes: sync", "1 new, listing: reopened", "with a checkpoint"):
+        assert row in done.stdout
