@@ -68,7 +68,9 @@ def test_a_standalone_cluster_reads_filtered_and_limited_tables(standalone: Jobs
 
 
 def test_the_bare_python_has_all_but_the_package(bare_python: str, tmp_path: Path) -> None:
-    program = "import httptools, msgspec, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
+    program = (
+        "import httptools, msgspec, pyarrow, pyroaring, requests, tenacity, pyspark; import delta_sharing_client"
+    )
     done = run_program([bare_python, "-c", program], cwd=tmp_path, env=environment())
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1] == "ModuleNotFoundError: No module named 'delta_sharing_client'"
