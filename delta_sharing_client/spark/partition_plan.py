@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -131,19 +131,31 @@ def encode_plan(
             names=names,
         )
     )
-    encoded = [encode(part) for part in parts]
-    if sum(map(len, encoded)) > MAX_PLAN and options.credentials:
-        encoded = [
-            encode(replace(part, tasks=[with_urls(task, lambda _id, _url: SecretUrl("")) for task in part.tasks]))
-            for part in parts
-        ]
-    size = sum(map(len, encoded))
-    if size > MAX_PLAN:
+    encoded = encode_parts(parts)
+    if encoded is None and options.credentials:
+        encoded = encode_parts(map(_without_urls, parts))
+    if encoded is None:
         remedy = "fewer of them with filters=" + (
             "" if options.credentials else ", or turn executorCredentials on"
         )
         raise SparkError(
-            f"table {plan.table.full_name}: the {len(plan.tasks):,} files make a plan of {size:,} bytes, "
-            f"and Spark accepts {MAX_PLAN:,}: read {remedy}"
+            f"table {plan.table.full_name}: the {len(plan.tasks):,} files make a plan of more than the "
+            f"{MAX_PLAN:,} bytes that Spark accepts: read {remedy}"
         )
     return job, encoded
+
+
+def encode_parts(parts: Iterable[Part]) -> list[bytes] | None:
+    """Return the encoded partitions; None as soon as they are too large, so that the rest is not encoded."""
+    encoded: list[bytes] = []
+    size = 0
+    for part in parts:
+        encoded.append(encode(part))
+        size += len(encoded[-1])
+        if size > MAX_PLAN:
+            return None
+    return encoded
+
+
+def _without_urls(part: Part) -> Part:
+    return replace(part, tasks=[with_urls(task, lambda _id, _url: SecretUrl("")) for task in part.tasks])

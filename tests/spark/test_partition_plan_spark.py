@@ -15,12 +15,15 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.spark import partition_plan
+from delta_sharing_client.spark.job import Part, encode
 from delta_sharing_client.spark.partition_plan import (
     MAX_PARTITIONS,
     MIN_PARTITION_SIZE,
     PARTITION_SIZE,
     ExecutorOptions,
     divide,
+    encode_parts,
     pack,
 )
 
@@ -140,3 +143,14 @@ def test_a_limit_without_row_counts_makes_one_partition(how: str) -> None:
 def test_invalid_partition_sizes_raise(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="partition_size"):
         ExecutorOptions(partition_size=size)
+
+
+def test_encoding_ends_as_soon_as_a_plan_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that is too large is encoded again without URLs; its cost must not double with its size."""
+    parts = [Part(tasks=tuple(files(1, 2))) for _ in range(100)]
+    size = len(encode(parts[0]))
+    monkeypatch.setattr(partition_plan, "MAX_PLAN", 10 * size)
+    assert encode_parts(parts[:10]) == [encode(parts[0])] * 10
+    left = iter(parts)
+    assert encode_parts(left) is None
+    assert len(list(left)) == 89

@@ -271,7 +271,7 @@ def test_a_plan_that_is_too_large_without_urls_raises(
     monkeypatch: pytest.MonkeyPatch, client: SharingClient
 ) -> None:
     monkeypatch.setattr(plans, "MAX_PLAN", 10)
-    with pytest.raises(SparkError, match=r"12 files make a plan of .* bytes, and Spark accepts 10: read fewer"):
+    with pytest.raises(SparkError, match=r"12 files make a plan of more than the 10 bytes that Spark accepts"):
         encoded(client)
     with pytest.raises(SparkError, match="turn executorCredentials on"):
         encoded(client, credentials=False)
