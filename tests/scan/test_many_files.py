@@ -1,14 +1,21 @@
-"""Memory of planning: with a row filter it does not grow with the size of the listing, only with the ids in it."""
+"""Long listings: the memory of planning with a row filter, and a client that decodes slower than the server sends."""
 
 import json
 import subprocess
 import sys
 import threading
+import time
+from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.wire.requests import QueryRequest
 
 #: The listing has about 200 MB.
 FILES = 300_000
@@ -47,8 +54,9 @@ def lines(files):
         ).encode()
 
 
-class Server(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     def answer(self):
+        self.server.requests.append(self.path)
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.send_response(200)
         self.send_header("Delta-Table-Version", "1")
@@ -66,15 +74,43 @@ class Server(BaseHTTPRequestHandler):
         pass
 
 
-def test_memory_of_planning_with_a_filter():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+@contextmanager
+def running_server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.requests = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            command = [sys.executable, "-c", CHILD, f"http://127.0.0.1:{server.server_port}"]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            yield server, f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
+
+
+@pytest.mark.slow
+def test_memory_of_planning_with_a_filter():
+    with running_server() as (_, endpoint):
+        done = subprocess.run([sys.executable, "-c", CHILD, endpoint], check=True, capture_output=True, text=True)
     files, megabytes = map(int, done.stdout.split())
     assert files == 1000
     # The ids, by which duplicates are detected, take 0.2 kB a file; tasks would take 0.9 kB.
     assert megabytes < 120
+
+
+def test_a_listing_that_is_decoded_slower_than_it_arrives_is_requested_once():
+    """Between two reads the time-out of a read does not run."""
+    timeout = timedelta(seconds=0.5)
+
+    def convert(protocol, metadata):
+        def slow(files):
+            if len(files) > 1000:
+                time.sleep(2 * timeout.total_seconds())
+            return list(files.ids)
+
+        return slow
+
+    with running_server() as (server, endpoint):
+        profile = Profile.from_dict({"shareCredentialsVersion": 1, "endpoint": endpoint, "bearerToken": "t"})
+        with RestClient(profile, TransportOptions(read_timeout=timeout)) as rest:
+            # Several blocks, and more than the buffers of the sockets hold.
+            answer = rest.query_table(Table("15000", "d", "s"), QueryRequest(), convert)
+        assert len(answer.items) == 15_000
+        assert len(server.requests) == 1
