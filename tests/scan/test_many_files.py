@@ -1,4 +1,4 @@
-"""Long listings: the memory of planning with a row filter, and a client that decodes slower than the server sends."""
+"""Long listings: the memory of planning with a row filter, and a client that is slower than the server."""
 
 import json
 import subprocess
