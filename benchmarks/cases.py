@@ -80,6 +80,14 @@ def cases(scale: str) -> dict[str, Case]:
             clients=("ours", "ours-parquet", "delta", "parquet"),
             result="changes",
         ),
+        "local-tiny": Case(
+            f"{sizes.tiny[0]:,} files of {sizes.tiny[1]} rows, no delay, to Arrow",
+            "tiny",
+            clients=("ours", "pyarrow"),
+            columns=data.TINY_COLUMNS,
+            result="arrow",
+            **no_delay,
+        ),
         "listing": Case(
             f"plan a listing of {sizes.listed:,} files, no delay",
             "listing",

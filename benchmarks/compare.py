@@ -12,6 +12,7 @@ The cases, and the cost in the official client that they show:
     columns, rows         it fetches whole files and selects afterwards
     changes               it fetches the files of the changes one after the other, several requests per file
     local-*               no delay: the time of the client itself; pyarrow reads the same files from disk
+    local-tiny            10,000 files of 10 rows: the cost of a file, beside that of pyarrow
     listing               300,000 files, one line of JSON each, up to the first download; for the official client
                           in delta format also the time to receive the lines without planning
 

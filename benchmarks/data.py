@@ -6,6 +6,7 @@ decimals, doubles, nulls. The Parquet files are like those of Spark: snappy, pag
 
     small        many files of one row group each; measures latency
     large        few files of 45 MB and five row groups each; measures bandwidth and decoding
+    tiny         very many files of four columns and a few rows; measures the cost of a file
     partitioned  by `event_date`, two files per day
     warm         one file; read before each measurement, so that imports are not measured
     listing      only the response of the server, for files that do not exist; measures parsing
@@ -21,6 +22,7 @@ import json
 import os
 import sys
 import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,11 @@ class Scale:
     large: tuple[int, int]
     days: tuple[int, int]
     listed: int
+
+    @property
+    def tiny(self) -> tuple[int, int]:
+        """Files of the tiny table, and rows per file."""
+        return 25 * self.small[0], 10
 
 
 SCALES = {
@@ -67,6 +74,8 @@ SCHEMA = [
     ("note", "string"),
 ]
 ROW_GROUPS = 5
+#: The columns in the files of the tiny table.
+TINY_COLUMNS = ("event_id", "user_id", "event_type", "quantity")
 WORDS = (
     "the order was sent late and customer asked again for refund because box arrived open "
     "please call before delivery gift wrap leave at door thanks urgent new address see ticket"
@@ -84,6 +93,7 @@ def make(scale: str) -> None:
     sizes = SCALES[scale]
     _make_table("warm", scale, files=1, rows=10, groups=1)
     _make_table("small", scale, files=sizes.small[0], rows=sizes.small[1], groups=1)
+    _make_table("tiny", scale, files=sizes.tiny[0], rows=sizes.tiny[1], groups=1, columns=TINY_COLUMNS)
     _make_table("large", scale, files=sizes.large[0], rows=sizes.large[1], groups=ROW_GROUPS)
     _make_table("partitioned", scale, files=2 * sizes.days[0], rows=sizes.days[1], groups=1, by_day=True)
     _make_listing(scale, sizes.listed)
@@ -106,7 +116,16 @@ def changed_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return files[: len(files) // 2]
 
 
-def _make_table(name: str, scale: str, *, files: int, rows: int, groups: int, by_day: bool = False) -> None:
+def _make_table(
+    name: str,
+    scale: str,
+    *,
+    files: int,
+    rows: int,
+    groups: int,
+    by_day: bool = False,
+    columns: Sequence[str] | None = None,
+) -> None:
     target = table_dir(name, scale)
     if target.exists():
         return
@@ -129,6 +148,8 @@ def _make_table(name: str, scale: str, *, files: int, rows: int, groups: int, by
         if by_day:
             values = {"event_date": str(table.column("event_date")[0].as_py())}
             table = table.drop_columns(["event_date"])
+        if columns is not None:
+            table = table.select(columns)
         path = building / f"part-{number:05}.parquet"
         pq.write_table(
             table, path, compression="snappy", row_group_size=-(-rows // groups), write_page_checksum=True

@@ -38,7 +38,7 @@ import growing
 
 LATENCY = 0.060
 BANDWIDTH = 40_000_000
-TABLES = ("warm", "small", "large", "partitioned", "listing")
+TABLES = ("warm", "small", "tiny", "large", "partitioned", "listing")
 PREFIX = "/delta-sharing"
 TOKEN = "benchmark"
 

@@ -69,7 +69,7 @@ def sums_of(table: pa.Table, columns: Any) -> dict[str, int]:
     return {name: pc.sum(table.column(name)).as_py() for name in columns}
 
 
-@pytest.mark.parametrize("name", ["small", "large", "columns", "local-arrow"])
+@pytest.mark.parametrize("name", ["small", "large", "columns", "local-arrow", "local-tiny"])
 def test_whole_tables_have_the_rows_and_sums_of_the_manifest(bench: Bench, name: str) -> None:
     result = bench.run(name)
     case = bench.cases[name]
