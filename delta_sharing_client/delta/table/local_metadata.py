@@ -16,6 +16,7 @@ from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.reader_features import canonical_feature
+from delta_sharing_client.model.schema import parse_schema
 
 #: Reader features about data files and deletion vectors.
 _ABOUT_DATA: Final = frozenset(
@@ -85,7 +86,11 @@ def local_metadata(
         metadata: the shared table's metadata.
         table: the shared table; its name gives the local table an id if the server sends none.
         properties: additional properties of the local table.
+
+    Raises:
+        ProtocolError: the schema is malformed.
     """
+    parse_schema(metadata.schema_string)
     dropped = list(_DROPPED)
     if not protocol.maps_columns:
         dropped.append("delta.columnmapping.")
