@@ -26,7 +26,8 @@ class SharingClient:
 
     Args:
         profile: a path, an fsspec URL, a dictionary, JSON text, an open file or a `Profile`; by default the value
-            of the environment variable `DELTA_SHARING_PROFILE`.
+            of the environment variable `DELTA_SHARING_PROFILE`, or else `DELTA_SHARING_ENDPOINT` and
+            `DELTA_SHARING_BEARER_TOKEN`.
         options: time-outs, retries, connections, memory.
         credential_provider: a function that returns a bearer token and its expiration (a datetime, a timedelta
             from now, or None if unknown), for tokens of a vault or a workload identity. One thread at a time calls

@@ -148,7 +148,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     expected = {path.relative_to(ROOT).as_posix() for path in files if toplevel not in path.parents}
     assert "delta_sharing_client/py.typed" in expected
     expected.add("pyspark_delta_sharing.py")  # where Spark looks for data sources
-    expected |= {f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")}
+    expected |= {
+        f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    }
     assert names == expected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -24,6 +25,9 @@ from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Environment variable with the default profile: a path, a URL or JSON text.
 ENVIRONMENT_VARIABLE: Final = "DELTA_SHARING_PROFILE"
+#: Environment variables with the fields of the default profile, if `ENVIRONMENT_VARIABLE` is not set.
+ENDPOINT_VARIABLE: Final = "DELTA_SHARING_ENDPOINT"
+TOKEN_VARIABLE: Final = "DELTA_SHARING_BEARER_TOKEN"  # noqa: S105  # the name of a variable
 
 #: Source of a profile.
 ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any] | IO[str] | IO[bytes] | None"
@@ -55,7 +59,8 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
     Args:
         source: a path (`~` is the home directory), a `file:` URL, a URL of another scheme that fsspec supports, a
             dictionary, JSON text, an open file, or a `Profile`, which is returned unchanged. None reads the
-            environment variable `DELTA_SHARING_PROFILE`: a path, a URL or JSON text.
+            environment variable `DELTA_SHARING_PROFILE`: a path, a URL or JSON text; or, if that is not set,
+            `DELTA_SHARING_ENDPOINT` and `DELTA_SHARING_BEARER_TOKEN`.
         external: a credential provider returns the tokens; only the endpoint of the profile is used.
         stacklevel: the caller to which warnings are attributed, as in `warnings.warn`.
 
@@ -117,6 +122,11 @@ def _read(source: Any) -> _Text:
 
 def _from_environment() -> _Text:
     value = os.environ.get(ENVIRONMENT_VARIABLE, "").strip()
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "").strip()
+    if not value and endpoint:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        fields = {"shareCredentialsVersion": 1, "endpoint": endpoint, **({"bearerToken": token} if token else {})}
+        return _Text(json.dumps(fields), f"in ${ENDPOINT_VARIABLE} and ${TOKEN_VARIABLE}")
     if not value:
         raise ProfileError(
             f"none was given and the environment variable {ENVIRONMENT_VARIABLE} is not set; pass the path of "

@@ -341,6 +341,33 @@ class TestWarnings:
         assert caught[0].filename == __file__
 
 
+class TestFieldsInTheEnvironment:
+    @pytest.fixture(autouse=True)
+    def environment(self, monkeypatch):
+        monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+        monkeypatch.setenv("DELTA_SHARING_ENDPOINT", "https://sharing.example.com/api/")
+        monkeypatch.setenv("DELTA_SHARING_BEARER_TOKEN", CANARY)
+
+    def test_endpoint_and_token(self):
+        profile = load_profile()
+        assert (profile.type, profile.endpoint) == ("bearer_token", "https://sharing.example.com/api")
+        assert profile.bearer_token.reveal() == CANARY
+        assert CANARY not in repr(profile)
+
+    def test_the_profile_of_the_environment_is_preferred(self, path, monkeypatch):
+        monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(path))
+        assert load_profile().source == str(path)
+
+    def test_a_missing_token_is_named(self, monkeypatch):
+        monkeypatch.delenv("DELTA_SHARING_BEARER_TOKEN")
+        with pytest.raises(ProfileError, match=r"DELTA_SHARING_BEARER_TOKEN.*bearerToken"):
+            load_profile()
+
+    def test_a_credential_provider_needs_the_endpoint_alone(self, monkeypatch):
+        monkeypatch.delenv("DELTA_SHARING_BEARER_TOKEN")
+        assert load_profile(external=True).endpoint == "https://sharing.example.com/api"
+
+
 class TestSecrecy:
     def test_nothing_shows_the_token(self, path):
         profile = load_profile(path)

@@ -1,0 +1,177 @@
+"""Commands about shares and tables: `ls`, `schema`, `show`, `count` and `history`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+import delta_sharing_client as ds
+from delta_sharing_client.cli.command import Command, examples
+from delta_sharing_client.cli.options import (
+    open_table,
+    output_option,
+    table_argument,
+    version_options,
+)
+from delta_sharing_client.cli.output import show_facts, show_records
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing ls config.share",
+        "delta-sharing ls config.share#retail",
+        "delta-sharing ls config.share#retail.sales",
+        "delta-sharing ls config.share --recursive --output csv",
+    ),
+)
+@click.argument("what", metavar="PROFILE[#SHARE[.SCHEMA]]", required=False, default="")
+@click.option("--recursive", "-r", is_flag=True, help="List all tables below.")
+@output_option
+def ls(what: str, recursive: bool, output: str) -> None:
+    """List the shares, the schemas of a share, or the tables of a schema."""
+    profile, hash_sign, name = what.strip().rpartition("#")
+    with ds.SharingClient((profile if hash_sign else name) or None) as client:
+        rows = _listing(client, name if hash_sign else "", recursive)
+        show_records(list(rows[0]) if rows else ["share"], rows, output)
+
+
+def _listing(client: ds.SharingClient, name: str, recursive: bool) -> list[dict[str, Any]]:
+    if not name and not recursive:
+        return [{"share": share.name, "comment": share.comment} for share in client.iter_shares()]
+    if not name:
+        return _tables(client.list_all_tables())
+    # A share name may hold dots, so a name with a dot is a share if there is such a share.
+    is_share = "." not in name or name.lower() in {share.name.lower() for share in client.iter_shares()}
+    if not is_share:
+        return _tables(client.list_tables(name))
+    if recursive:
+        return _tables(client.list_all_tables(name))
+    return [{"share": schema.share, "schema": schema.name} for schema in client.iter_schemas(name)]
+
+
+def _tables(tables: list[ds.Table]) -> list[dict[str, Any]]:
+    return [{"share": table.share, "schema": table.schema, "table": table.name} for table in tables]
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing schema config.share#retail.sales.orders",
+        "delta-sharing schema config.share#retail.sales.orders --version 3 --output json",
+    ),
+)
+@table_argument
+@version_options
+@output_option
+def schema(table_url: str, version: int | None, timestamp: str | None, output: str) -> None:
+    """Show the columns of a table: name, type, nullable, partition column, comment."""
+    with open_table(table_url) as table:
+        metadata = table.metadata(version, timestamp)
+    rows = [
+        {
+            "name": field.name,
+            "type": str(field.type),
+            "nullable": field.nullable,
+            "partition": field.name in metadata.partition_columns,
+            "comment": field.metadata.get("comment"),
+        }
+        for field in metadata.schema
+    ]
+    show_records(["name", "type", "nullable", "partition", "comment"], rows, output)
+
+
+@click.command(cls=Command, epilog=examples("delta-sharing show config.share#retail.sales.orders"))
+@table_argument
+@output_option
+def show(table_url: str, output: str) -> None:
+    """Show a table's version, partition columns, size, properties and reader features.
+
+    If the server does not state the size, the files of the table are listed.
+    """
+    with open_table(table_url) as table:
+        version, metadata, protocol = table.version(), table.metadata(), table.protocol()
+        size, files = metadata.size, metadata.num_files
+        if size is None or files is None:
+            tasks = table.scan(version=None).files()
+            size, files = sum(task.size for task in tasks), len(tasks)
+    facts: Mapping[str, Any] = {
+        "table": table.name.full_name,
+        "description": metadata.description,
+        "id": metadata.id,
+        "version": version,
+        "files": files,
+        "bytes": size,
+        "columns": len(metadata.schema),
+        "partition_columns": list(metadata.partition_columns),
+        "format": protocol.response_format,
+        "reader_version": protocol.min_reader_version,
+        "reader_features": list(protocol.reader_features),
+        "properties": dict(metadata.configuration),
+    }
+    show_facts(facts, output)
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing count config.share#retail.sales.orders",
+        "delta-sharing count config.share#retail.sales.orders --filter \"region = 'Europe'\"",
+    ),
+)
+@table_argument
+@click.option("--filter", "filters", metavar="SQL", help="Count only matching rows (extra sql).")
+@version_options
+@output_option
+def count(table_url: str, filters: str | None, version: int | None, timestamp: str | None, output: str) -> None:
+    """Count the rows of a table, without reading files whose row count the server states."""
+    with open_table(table_url) as table:
+        rows = table.scan(filters=filters, version=version, timestamp=timestamp).count()
+    if output == "table":
+        click.echo(str(rows))
+    else:
+        show_records(["count"], [{"count": rows}], output)
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing history config.share#retail.sales.orders",
+        "delta-sharing history config.share#retail.sales.orders -n 100 --output csv",
+    ),
+)
+@table_argument
+@click.option("-n", "versions", type=click.IntRange(min=1), default=20, show_default=True, help="Latest versions.")
+@output_option
+def history(table_url: str, versions: int, output: str) -> None:
+    """Show when the latest versions of a table changed how many rows, newest first.
+
+    The protocol has no history of a table; this command reads it from the change data feed. The table must be
+    shared with its history and have a change data feed. Versions that changed no row are not listed.
+    """
+    kinds = {"insert": "inserted", "update_postimage": "updated", "delete": "deleted"}
+    rows: dict[int, dict[str, Any]] = {}
+    with open_table(table_url) as table:
+        first = max(0, table.version() - versions + 1)
+        changes = table.changes(first, columns=[], commit_timestamp="timestamp")
+        for batch in changes.to_record_batch_reader():
+            groups = batch.select(["_commit_version", "_commit_timestamp", "_change_type"])
+            for group in _counted(groups):
+                version, time = group["_commit_version"], group["_commit_timestamp"]
+                new = {"version": version, "time": time, **dict.fromkeys(kinds.values(), 0)}
+                row = rows.setdefault(version, new)
+                if (kind := kinds.get(group["_change_type"])) is not None:
+                    row[kind] += group["count"]
+    ordered = [rows[version] for version in sorted(rows, reverse=True)]
+    show_records(["version", "time", *kinds.values()], ordered, output)
+
+
+def _counted(batch: Any) -> list[dict[str, Any]]:
+    """Return the distinct rows of a batch, each with its `count`."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([batch])
+    counted = table.group_by(table.column_names).aggregate([([], "count_all")])
+    return [{**row, "count": row["count_all"]} for row in counted.to_pylist()]

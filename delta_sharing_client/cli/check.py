@@ -1,0 +1,74 @@
+"""Commands about profiles: `profile check`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+import delta_sharing_client as ds
+from delta_sharing_client.cli.command import Command, CommandGroup, examples
+from delta_sharing_client.cli.options import output_option
+from delta_sharing_client.cli.output import show_facts
+
+
+@click.group(cls=CommandGroup)
+def profile() -> None:
+    """Check profiles."""
+
+
+@profile.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing profile check config.share",
+        "delta-sharing profile check --output json",
+    ),
+)
+@click.argument("source", metavar="[PROFILE]", required=False)
+@output_option
+def check(source: str | None, output: str) -> None:
+    """Check that a profile works: endpoint, validity of its credential, shares, and what the server supports.
+
+    The capabilities are those of the answer for the first table that the server lists. The exit code is 0 if the
+    server accepts the profile.
+    """
+    with ds.SharingClient(source) as client:
+        found = client.profile
+        shares = [share.name for share in client.list_shares()]
+        facts: dict[str, Any] = {
+            "profile": found.source or "given as JSON text",
+            "type": found.type,
+            "endpoint": found.endpoint,
+            "reachable": True,
+            "valid_until": _validity(found.expiration_time),
+            "shares": shares,
+            **_capabilities(client),
+        }
+    show_facts(facts, output)
+
+
+def _validity(expires: datetime | None) -> str:
+    if expires is None:
+        return "no expiration stated"
+    left = expires - datetime.now(UTC)
+    stated = f"{expires:%Y-%m-%d %H:%M:%S} UTC"
+    if left < timedelta(0):
+        return f"{stated} (expired, and the server still accepts it)"
+    return f"{stated} ({left.days} days left)" if left.days else f"{stated} ({left.seconds // 3600} hours left)"
+
+
+def _capabilities(client: ds.SharingClient) -> dict[str, Any]:
+    """Return what the server answers about the first table; nothing if there is no table."""
+    name = next(client.iter_all_tables(), None)
+    if name is None:
+        return {"first_table": None}
+    table = client.table(name)
+    metadata, protocol = table.metadata(), table.protocol()
+    return {
+        "first_table": name.full_name,
+        "response_format": protocol.response_format,
+        "access": list(name.access_modes) or ["url"],
+        "reader_features": list(protocol.reader_features),
+        "change_data_feed": metadata.configuration.get("delta.enableChangeDataFeed") == "true",
+    }

@@ -1,0 +1,106 @@
+"""Classes of the commands: the option `--debug`, errors as one line, exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Any, Final, NoReturn
+
+import click
+
+from delta_sharing_client import errors
+from delta_sharing_client.cli.output import printable
+
+#: Exit codes by the class of the error; the first match counts, and any other error is 1.
+EXIT_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
+    ((errors.MissingDependencyError, errors.InsecureUrlError), 1),
+    ((errors.NotFoundError, errors.VersionNotFoundError, errors.DeltaTableNotFoundError), 3),
+    ((errors.ProfileError, errors.TokenError, errors.AuthenticationError, errors.ForbiddenError), 4),
+    ((errors.TransportError, errors.ServerError, errors.RateLimitError), 5),
+    ((ValueError, TypeError), 2),
+)
+_DEBUG: Final = "delta_sharing_client.debug"
+_BROKEN_PIPE: Final = 141
+_INTERRUPTED: Final = 130
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a help text: commands, one per line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _remember_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.find_root().meta[_DEBUG] = True
+
+
+def _debug_option() -> click.Option:
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_debug,
+        help="Show the traceback of an error.",
+    )
+
+
+class Command(click.Command):
+    """A command with the option `--debug`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_debug_option())
+
+
+class CommandGroup(click.Group):
+    """A group whose commands report an error as one line on stderr, and exit with its code."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_debug_option())
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            except (click.ClickException, click.Abort, click.exceptions.Exit):
+                raise
+            except BrokenPipeError:
+                _discard_stdout()
+                ctx.exit(_BROKEN_PIPE)
+            except KeyboardInterrupt:
+                click.echo("Stopped.", err=True)
+                ctx.exit(_INTERRUPTED)
+            except Exception as error:  # noqa: BLE001  # whatever happens, a program sees one line and a code
+                _fail(ctx, error)
+            return result
+
+
+def _fail(context: click.Context, error: Exception) -> NoReturn:
+    if context.find_root().meta.get(_DEBUG):
+        click.echo(traceback.format_exc(), err=True, nl=False)
+    message = _one_line(str(error) or type(error).__name__)
+    if not isinstance(error, errors.DeltaSharingError | OSError | ValueError):
+        message = f"unexpected {type(error).__name__}: {message} (--debug shows the traceback)"
+    click.echo(f"Error: {message}", err=True)
+    context.exit(next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), 1))
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {_one_line(str(message))}", err=True)
+
+
+def _discard_stdout() -> None:
+    """Let the interpreter's last flush write to nowhere, because the reader of the pipe has gone."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,0 +1,138 @@
+"""Commands for jobs and servers: `pull`, `mirror` and `serve`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+import delta_sharing_client as ds
+from delta_sharing_client.cli.command import Command, examples
+from delta_sharing_client.cli.files import FORMATS, write_reader
+from delta_sharing_client.cli.options import open_table, output_option, table_argument
+from delta_sharing_client.cli.output import show_facts, show_records
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing pull config.share#retail.sales.orders --checkpoint orders.checkpoint --files changes",
+        "delta-sharing pull config.share#retail.sales.orders --checkpoint copy.checkpoint \\",
+        "    --duckdb shop.duckdb --into orders --mode apply --keys order_id",
+    ),
+)
+@table_argument
+@click.option("--checkpoint", metavar="FILE", required=True, help="File that stores the position.")
+@click.option(
+    "--start",
+    metavar="snapshot|latest|VERSION",
+    default="snapshot",
+    show_default=True,
+    help="Where to start without a position: the whole table, the next version, or a version.",
+)
+@click.option("--files", metavar="DIR", help="Write one file per batch into this directory.")
+@click.option("--delta", metavar="DIR", help="Store the batches in this Delta table (extra delta).")
+@click.option("--duckdb", metavar="FILE", help="Store the batches in this DuckDB database (extra duckdb).")
+@click.option("--sqlite", metavar="FILE", help="Store the batches in this SQLite database.")
+@click.option("--into", metavar="TABLE", help="Table of the database; by default the name of the shared table.")
+@click.option("--mode", type=click.Choice(["append", "apply"]), default="append", show_default=True)
+@click.option("--keys", metavar="NAME,...", help="Key columns, for --mode apply.")
+@click.option("--format", "file_format", type=click.Choice(FORMATS), default="parquet", show_default=True)
+@output_option
+def pull(table_url: str, checkpoint: str, start: str, file_format: str, output: str, **target: Any) -> None:
+    """Store the changes since the last pull, then end: for cron.
+
+    Each change is stored exactly once, also if a pull was interrupted: a file has the versions of its batch in its
+    name, and a database or Delta table stores them with the rows. `append` stores each change as a row; `apply`
+    makes the changes to a copy of the table.
+    """
+    chosen = [name for name in ("files", "delta", "duckdb", "sqlite") if target[name] is not None]
+    if len(chosen) != 1:
+        raise click.UsageError("give one of --files, --delta, --duckdb and --sqlite")
+    if target["files"] is not None and target["mode"] == "apply":
+        raise click.UsageError("--files stores changes as rows; --mode apply needs --delta, --duckdb or --sqlite")
+    results: list[dict[str, Any]] = []
+    with open_table(table_url) as table, ExitStack() as stack:
+        poller = stack.enter_context(table.poll_changes(checkpoint, starting_version=_start(start)))
+        sink = None if target["files"] else stack.enter_context(_sink(table, target))
+        while (batch := poller.pull()) is not None:
+            if sink is None:
+                rows = _write_file(batch, table.name, Path(target["files"]), file_format)
+                counts = {"inserted": rows, "deleted": 0}
+            else:
+                written = sink.write(batch)
+                counts = {"inserted": written.inserted, "deleted": written.deleted}
+            batch.commit()
+            results.append({"first_version": batch.first_version, "last_version": batch.last_version, **counts})
+    if output == "table" and not results:
+        click.echo("Nothing new.")
+    else:
+        show_records(["first_version", "last_version", "inserted", "deleted"], results, output)
+
+
+def _start(text: str) -> int | Literal["latest", "snapshot"]:
+    if text == "latest":
+        return "latest"
+    if text == "snapshot":
+        return "snapshot"
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise click.BadParameter(f"{text!r} is not snapshot, latest or a version", param_hint="--start")
+
+
+def _sink(table: ds.SharedTable, target: dict[str, Any]) -> ds.sinks.Sink:
+    mode, keys = target["mode"], [key.strip() for key in (target["keys"] or "").split(",") if key.strip()]
+    name = target["into"] or table.name.name
+    if target["delta"] is not None:
+        return ds.sinks.DeltaSink(target["delta"], mode=mode, keys=keys)
+    if target["duckdb"] is not None:
+        return ds.sinks.DuckDBSink(target["duckdb"], name, mode=mode, keys=keys)
+    return ds.sinks.SQLiteSink(target["sqlite"], name, mode=mode, keys=keys)
+
+
+def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_format: str) -> int:
+    """Write a batch to the file of its versions; a batch that is pulled again replaces it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{table.name}-{batch.first_version:020}-{batch.last_version:020}.{file_format}"
+    return write_reader(batch.to_record_batch_reader(), str(path), file_format, overwrite=True)
+
+
+@click.command(
+    cls=Command,
+    epilog=examples(
+        "delta-sharing mirror config.share#retail.sales.orders lake/orders",
+        "delta-sharing mirror config.share#retail.sales.orders lake/orders --repair",
+    ),
+)
+@table_argument
+@click.argument("directory", metavar="DIR")
+@click.option("--version", type=click.IntRange(min=0), help="Version of the shared table; the latest by default.")
+@click.option("--repair", is_flag=True, help="Verify all files, and fetch missing and damaged ones again.")
+@output_option
+def mirror(table_url: str, directory: str, version: int | None, repair: bool, output: str) -> None:
+    """Bring a local Delta table up to date with a shared table; fetches only new files."""
+    with open_table(table_url) as table:
+        result = table.mirror(directory).sync(at_version=version, repair=repair)
+    show_facts({"directory": directory, **asdict(result)}, output)
+
+
+@click.command(cls=Command, epilog=examples("delta-sharing serve warehouse --port 8787 --profile warehouse.share"))
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; by default any free one.")
+@click.option(
+    "--profile", metavar="PATH", default="embedded-server.share", show_default=True, help="Profile to write."
+)
+@click.option("--url-lifetime", metavar="SECONDS", type=float, default=3600.0, show_default=True)
+@click.option("--token-file", metavar="PATH", help="File with the bearer token; by default a random token.")
+def serve(directory: str, host: str, port: int, profile: str, url_lifetime: float, token_file: str | None) -> None:
+    """Share the Delta tables of a directory until Ctrl-C: for demos, notebooks and tests (extra server)."""
+    from delta_sharing_client.server.__main__ import main
+
+    arguments = ["--host", host, "--port", str(port), "--profile", profile, "--url-lifetime", str(url_lifetime)]
+    arguments += [] if token_file is None else ["--token-file", token_file]
+    if main([*arguments, "--", directory]):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,95 @@
+"""`pull`, `mirror` and `serve`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from command_runs import run, start
+from deltalake import DeltaTable
+
+from delta_sharing_client import SharingClient
+from delta_sharing_client.server import write_sample_tables
+
+
+class TestPull:
+    def test_files(self, orders):
+        pull = "pull", orders, "--checkpoint", "p", "--files", "out", "-o", "json"
+        (result,) = json.loads(run(*pull, "--start", "5").stdout)
+        assert result == {"first_version": 5, "last_version": 7, "inserted": 10026, "deleted": 0}
+        (path,) = Path("out").iterdir()
+        assert path.name == f"orders-{5:020}-{7:020}.parquet"
+        assert pq.read_table(path).num_rows == 10026
+        assert json.loads(run(*pull).stdout) == []
+        assert "Nothing new" in run(*pull[:-2]).stdout
+
+    def test_an_uncommitted_batch_replaces_its_file(self, orders):
+        profile, _, name = orders.partition("#")
+        with SharingClient(profile) as client, client.table(name).poll_changes("p", starting_version=6) as poller:
+            assert poller.pull() is not None
+        Path("out").mkdir()
+        path = Path("out", f"orders-{6:020}-{7:020}.parquet")
+        path.write_text("of a pull that was interrupted")
+        run("pull", orders, "--checkpoint", "p", "--files", "out")
+        assert [item.name for item in Path("out").iterdir()] == [path.name]
+        assert pq.read_table(path).num_rows == 26
+
+    def test_sqlite(self, orders):
+        run("pull", orders, "--checkpoint", "p", "--sqlite", "shop.db", "--start", "6")
+        with sqlite3.connect("shop.db") as connection:
+            (count,) = connection.execute("SELECT count(*) FROM orders").fetchone()
+        connection.close()
+        assert count == 26
+
+    def test_a_copy_in_duckdb(self, orders):
+        arguments = "--duckdb", "shop.duckdb", "--into", "copy", "--mode", "apply", "--keys", "order_id"
+        run("pull", orders, "--checkpoint", "p", *arguments)
+        with duckdb.connect("shop.duckdb") as connection:
+            assert connection.execute("SELECT count(*) FROM copy").fetchall() == [(59990,)]
+
+    def test_delta(self, orders):
+        run("pull", orders, "--checkpoint", "p", "--delta", "lake", "--start", "7")
+        assert DeltaTable("lake").to_pyarrow_table().num_rows == 16
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            [],
+            ["--files", "a", "--delta", "b"],
+            ["--files", "a", "--mode", "apply"],
+            ["--files", "a", "--start", "x"],
+        ],
+    )
+    def test_wrong_usage(self, orders, arguments):
+        run("pull", orders, "--checkpoint", "p", *arguments, code=2)
+        assert list(Path().iterdir()) == []
+
+
+def test_mirror(orders):
+    facts = json.loads(run("mirror", orders, "copy", "-o", "json").stdout)
+    assert (facts["shared_version"], facts["commits"], facts["files_added"]) == (7, 1, 6)
+    assert json.loads(run("mirror", orders, "copy", "-o", "json").stdout)["commits"] == 0
+    assert "bytes fetched" in run("mirror", orders, "copy", "--repair").stdout
+
+
+class TestServe:
+    def test_it_serves_until_ctrl_c(self, tmp_path):
+        write_sample_tables(tmp_path / "warehouse")
+        profile = tmp_path / "served.share"
+        with start("serve", str(tmp_path / "warehouse"), "--profile", str(profile)) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if b"Ctrl-C" in line:
+                    break
+            assert run("count", f"{profile}#retail.sales.orders").stdout == "59990\n"
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+        assert process.returncode == 0
+
+    def test_a_folder_without_tables(self, tmp_path):
+        assert run("serve", str(tmp_path), code=1)

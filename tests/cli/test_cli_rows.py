@@ -1,0 +1,138 @@
+"""`head`, `export` and `changes`: rows, formats and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from command_runs import run
+
+from delta_sharing_client import load_as_arrow, load_table_changes_as_arrow
+
+
+class TestHead:
+    def test_rows_as_json(self, orders):
+        rows = json.loads(run("head", orders, "-n", "2", "--columns", "order_id,amount", "-o", "json").stdout)
+        assert rows == [{"order_id": 0, "amount": "4.99"}, {"order_id": 1, "amount": "84.18"}]
+
+    def test_nested_columns(self, customers):
+        rows = json.loads(run("head", customers, "-n", "2", "-o", "json").stdout)
+        assert rows[1]["address"] == {"city": "Lima", "postcode": "10007"}
+        assert rows[1]["tags"] == ["new"]
+        assert '"{""city"": ""Lima""' in run("head", customers, "-n", "2", "-o", "csv").stdout
+
+    def test_a_table_for_people(self, orders):
+        lines = run("head", orders, "-n", "3").stdout.splitlines()
+        assert lines[0].split()[:2] == ["order_id", "order_date"]
+        assert "null" in lines[2]
+        assert len(lines) == 5
+
+    def test_filter_and_version(self, orders):
+        selected = "--filter", "region = 'Europe' AND order_id > 10", "--version", "0"
+        rows = json.loads(run("head", orders, "-n", "5", *selected, "-o", "json").stdout)
+        assert len(rows) == 5
+        assert {row["region"] for row in rows} == {"Europe"}
+
+    def test_no_rows(self, orders):
+        assert json.loads(run("head", orders, "-n", "0", "-o", "json").stdout) == []
+        assert run("head", orders, "-n", "0", "--columns", "region", "-o", "csv").stdout == "region\n"
+
+
+def read(path: Path) -> pa.Table:
+    if path.suffix == ".parquet":
+        return pq.read_table(path)
+    if path.suffix == ".arrow":
+        return pa.ipc.open_file(path).read_all()
+    return pa.csv.read_csv(path)
+
+
+class TestExport:
+    @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+    def test_every_row_and_type(self, orders, suffix):
+        result = run("export", orders, f"orders.{suffix}")
+        assert result.stdout == ""
+        assert "59,990 rows" in result.stderr
+        assert read(Path(f"orders.{suffix}")).equals(load_as_arrow(orders))
+
+    def test_csv(self, orders):
+        run("export", orders, "orders.csv", "--columns", "order_id", "--columns", "region,coupon")
+        written, expected = (
+            read(Path("orders.csv")),
+            load_as_arrow(orders, columns=["order_id", "region", "coupon"]),
+        )
+        assert written.column_names == expected.column_names
+        assert written["order_id"].to_pylist() == expected["order_id"].to_pylist()
+        assert Path("orders.csv").read_text().splitlines()[2] == '1,"Europe",'
+
+    def test_json_lines(self, customers):
+        run("export", customers, "customers.jsonl", "--limit", "100")
+        rows = [json.loads(line) for line in Path("customers.jsonl").read_text().splitlines()]
+        expected = load_as_arrow(customers, limit=100).to_pylist()
+        assert [row["address"] for row in rows] == [row["address"] for row in expected]
+        assert [row["since"] for row in rows] == [row["since"].isoformat() for row in expected]
+
+    def test_nested_columns_in_csv(self, customers):
+        run("export", customers, "customers.csv", "--limit", "2", "--columns", "address,tags")
+        lines = Path("customers.csv").read_text().splitlines()
+        assert lines[1:] == [",", '"{""city"": ""Lima"", ""postcode"": ""10007""}","[""new""]"']
+
+    def test_row_groups_hold_many_small_batches(self, orders):
+        run("export", orders, "orders.parquet")
+        assert pq.ParquetFile("orders.parquet").num_row_groups == 1
+
+    def test_stdout(self, orders):
+        rows = run("export", orders, "-", "--format", "csv", "--limit", "3", "--columns", "order_id").stdout
+        assert rows == '"order_id"\n0\n1\n2\n'
+        stream = run("export", orders, "-", "--format", "arrow", "--version", "0").stdout_bytes
+        assert pa.ipc.open_stream(stream).read_all().num_rows == 10_000
+
+    def test_parquet_is_not_written_to_stdout(self, orders):
+        assert "stdout" in run("export", orders, "-", "--format", "parquet", code=2).stderr
+
+    def test_the_format_is_needed(self, orders):
+        assert "--format" in run("export", orders, "orders.data", code=2).stderr
+
+    def test_an_existing_file_is_kept(self, orders):
+        Path("orders.csv").write_text("mine")
+        assert "--overwrite" in run("export", orders, "orders.csv", code=1).stderr
+        assert Path("orders.csv").read_text() == "mine"
+        run("export", orders, "orders.csv", "--overwrite", "--limit", "1")
+        assert Path("orders.csv").read_text() != "mine"
+
+    def test_a_failed_export_leaves_no_file(self, orders):
+        run("export", orders, "orders.csv", "--columns", "nope", code=2)
+        assert list(Path().iterdir()) == []
+
+    def test_a_folder_that_is_missing(self, orders):
+        assert "nowhere" in run("export", orders, "nowhere/orders.csv", code=1).stderr
+
+
+class TestChanges:
+    def test_first_rows(self, orders):
+        result = run("changes", orders, "--from", "6", "-n", "3", "-o", "json")
+        rows = json.loads(result.stdout)
+        assert [row["_change_type"] for row in rows] == ["delete"] * 3
+        assert "more changes" in result.stderr
+
+    def test_all_rows_of_a_range(self, orders):
+        rows = json.loads(run("changes", orders, "--from", "6", "--to", "6", "-o", "json").stdout)
+        assert len(rows) == 10
+        assert {row["_commit_version"] for row in rows} == {6}
+
+    def test_a_file(self, orders):
+        run("changes", orders, "changes.parquet", "--from", "5")
+        expected = load_table_changes_as_arrow(orders, starting_version=5, commit_timestamp="timestamp")
+        assert read(Path("changes.parquet")).equals(expected)
+
+    def test_a_time(self, orders):
+        rows = run(
+            "changes", orders, "--from", "2020-01-01T00:00:00Z", "--columns", "order_id", "-o", "csv"
+        ).stdout
+        assert rows.splitlines()[0] == "order_id,_change_type,_commit_version,_commit_timestamp"
+
+    def test_a_start_is_needed(self, orders):
+        assert "--from" in run("changes", orders, code=2).stderr
