@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from abc import ABC, abstractmethod
-from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 from tqdm import tqdm
 
-from delta_sharing_client.cli.output import to_json
+from delta_sharing_client.cli.output import plain, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,8 +29,8 @@ _SUFFIXES: Final = {
 }
 #: Decoded bytes that become one row group of a Parquet file.
 _ROW_GROUP: Final = 64 * 1024 * 1024
-
-_Sink: TypeAlias = IO[bytes]
+#: Rows that are converted to JSON text at a time.
+_TEXT_ROWS: Final = 10_000
 
 
 def format_of(target: str, given: str | None) -> str:
@@ -72,7 +70,7 @@ def write_reader(reader: pa.RecordBatchReader, target: str, name: str, *, overwr
 
 
 @contextmanager
-def _replacing(path: Path, overwrite: bool) -> Iterator[_Sink]:
+def _replacing(path: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a temporary file beside the path, and rename it to the path unless an exception is raised."""
     if path.is_dir():
         raise click.ClickException(f"{path} is a directory: give a file")
@@ -89,123 +87,90 @@ def _replacing(path: Path, overwrite: bool) -> Iterator[_Sink]:
         temporary.unlink(missing_ok=True)
 
 
-def _write(reader: pa.RecordBatchReader, sink: _Sink, name: str, *, stream: bool) -> int:
+def _write(reader: pa.RecordBatchReader, sink: IO[bytes], name: str, *, stream: bool) -> int:
     rows = 0
-    writer = _writer(reader.schema, sink, name, stream)
-    with tqdm(unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
+
+    def batches(bar: tqdm[NoReturn]) -> Iterator[pa.RecordBatch]:
+        nonlocal rows
         for batch in reader:
-            writer.write(batch)
+            yield batch
             rows += batch.num_rows
             bar.update(batch.num_rows)
-    writer.close()
+
+    with tqdm(unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
+        if name == "parquet":
+            _write_parquet(batches(bar), reader.schema, sink)
+        elif name == "csv":
+            _write_csv(batches(bar), reader.schema, sink)
+        elif name == "jsonl":
+            _write_json_lines(batches(bar), sink)
+        else:
+            _write_arrow(batches(bar), reader.schema, sink, stream=stream)
     return rows
 
 
-class _Writer(ABC):
-    @abstractmethod
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch."""
+def _write_parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema, sink: IO[bytes]) -> None:
+    """Write a Parquet file; small batches are collected, so that row groups have a useful size."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    @abstractmethod
-    def close(self) -> None:
-        """Write the end of the file."""
-
-
-def _writer(schema: pa.Schema, sink: _Sink, name: str, stream: bool) -> _Writer:
-    if name == "parquet":
-        return _ParquetWriter(schema, sink)
-    if name == "csv":
-        return _CsvWriter(schema, sink)
-    return _ArrowWriter(schema, sink, stream) if name == "arrow" else _JsonLinesWriter(sink)
-
-
-class _ParquetWriter(_Writer):
-    """Collects small batches, so that row groups have a useful size."""
-
-    def __init__(self, schema: pa.Schema, sink: _Sink) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = schema
-        self._writer: Any = pq.ParquetWriter(sink, schema, compression="zstd")
-        self._pending: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._pending.append(batch)
-        self._bytes += batch.nbytes
-        if self._bytes >= _ROW_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        if self._pending:
-            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema))
-        self._pending, self._bytes = [], 0
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for batch in batches:
+            pending.append(batch)
+            size += batch.nbytes
+            if size >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(pending, schema))
+                pending, size = [], 0
+        if pending:
+            writer.write_table(pa.Table.from_batches(pending, schema))
 
 
-class _ArrowWriter(_Writer):
-    """Writes the IPC file format, or the stream format where a reader cannot seek."""
+def _write_arrow(batches: Iterator[pa.RecordBatch], schema: pa.Schema, sink: IO[bytes], *, stream: bool) -> None:
+    """Write the IPC file format, or the stream format where a reader cannot seek."""
+    import pyarrow as pa
 
-    def __init__(self, schema: pa.Schema, sink: _Sink, stream: bool) -> None:
-        import pyarrow as pa
-
-        self._writer: Any = (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
-class _JsonLinesWriter(_Writer):
-    def __init__(self, sink: _Sink) -> None:
-        self._sink = sink
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for start in range(0, batch.num_rows, 10_000):
-            rows = batch.slice(start, 10_000).to_pylist()
-            self._sink.write("".join(f"{to_json(row)}\n" for row in rows).encode())
-
-    def close(self) -> None:
-        return
+def _write_json_lines(batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _TEXT_ROWS):
+            rows = batch.slice(start, _TEXT_ROWS).to_pylist()
+            sink.write("".join(f"{to_json(row)}\n" for row in rows).encode())
 
 
-class _CsvWriter(_Writer):
-    """Writes nested values as JSON text and binaries as base64; a null is empty, an empty text is `""`."""
+def _write_csv(batches: Iterator[pa.RecordBatch], schema: pa.Schema, sink: IO[bytes]) -> None:
+    """Write nested values as JSON text and binaries as base64; a null is empty, an empty text is `""`."""
+    import pyarrow as pa
+    import pyarrow.csv
 
-    def __init__(self, schema: pa.Schema, sink: _Sink) -> None:
-        import pyarrow as pa
-        import pyarrow.csv
-
-        types = pa.types
-        self._encoded = {
-            index: field.type
-            for index, field in enumerate(schema)
-            if types.is_nested(field.type) or types.is_binary(field.type) or types.is_large_binary(field.type)
-        }
-        fields = [field.with_type(pa.string()) if n in self._encoded else field for n, field in enumerate(schema)]
-        self._schema = pa.schema(fields)
-        self._writer: Any = pyarrow.csv.CSVWriter(sink, self._schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        import pyarrow as pa
-
-        arrays = list(batch.columns)
-        for index, kind in self._encoded.items():
-            encode = to_json if pa.types.is_nested(kind) else _base64
-            texts = [None if value is None else encode(value) for value in arrays[index].to_pylist()]
-            arrays[index] = pa.array(texts, pa.string())
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-
-    def close(self) -> None:
-        self._writer.close()
+    encoders = [_encoder(field.type) for field in schema]
+    text = [
+        field.with_type(pa.string()) if encode else field for field, encode in zip(schema, encoders, strict=True)
+    ]
+    with pyarrow.csv.CSVWriter(sink, pa.schema(text)) as writer:
+        for batch in batches:
+            arrays = [
+                array if encode is None else _encoded(array, encode)
+                for array, encode in zip(batch.columns, encoders, strict=True)
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(text)))
 
 
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
+def _encoder(kind: pa.DataType) -> Callable[[Any], str] | None:
+    """Return the function that writes a value as text; None if CSV has a form for the type."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(kind):
+        return to_json
+    return plain if pa.types.is_binary(kind) else None
+
+
+def _encoded(array: pa.Array, encode: Callable[[Any], str]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([None if value is None else encode(value) for value in array.to_pylist()], pa.string())

@@ -56,7 +56,14 @@ def plain(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     """Return a value as JSON text on one line."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:  # NaN or infinity
+        return json.dumps(plain(value), ensure_ascii=False)
+
+
+#: Calls `plain` only for the values that JSON does not have.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=plain)
 
 
 def show_facts(facts: Mapping[str, Any], output: str) -> None:

@@ -39,6 +39,20 @@ class TestPull:
         assert [item.name for item in Path("out").iterdir()] == [path.name]
         assert pq.read_table(path).num_rows == 26
 
+    def test_a_pull_that_finds_nothing_sends_one_request(self, orders, server):
+        pull = "pull", orders, "--checkpoint", "p", "--files", "out"
+        run(*pull, "--start", "7")
+        server.reset_requests()
+        run(*pull)
+        assert len(server.requests) == 1
+
+    def test_a_second_pull_with_the_checkpoint_fails(self, orders):
+        profile, _, name = orders.partition("#")
+        with SharingClient(profile) as client, client.table(name).poll_changes("p", starting_version=6) as poller:
+            assert poller.pull() is not None
+            error = run("pull", orders, "--checkpoint", "p", "--files", "out", code=1).stderr
+            assert error.startswith("Error: checkpoint ")
+
     def test_sqlite(self, orders):
         run("pull", orders, "--checkpoint", "p", "--sqlite", "shop.db", "--start", "6")
         with sqlite3.connect("shop.db") as connection:
