@@ -29,8 +29,8 @@ def cli() -> None:
     environment selects the profile: DELTA_SHARING_PROFILE, or DELTA_SHARING_ENDPOINT and
     DELTA_SHARING_BEARER_TOKEN.
 
-    Exit codes: 0 success, 1 error of the data or the server, 2 wrong usage, 3 no such share, schema, table or
-    version, 4 profile or credential refused, 5 server not reachable or overloaded.
+    Exit codes: 0 success, 1 error of the data or the server, 2 wrong usage, 3 no such share, schema or table,
+    4 profile or credential refused, 5 server not reachable or overloaded.
     """
 
 

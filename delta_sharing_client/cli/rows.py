@@ -114,7 +114,10 @@ def changes(
             _save(reader, target, name, overwrite)
             return
         first, more = _first_rows(reader, rows)
-    show_rows(reader.schema.names, first, output)
+    names = reader.schema.names
+    if output == "table":  # what changed first, because a terminal may not show all columns
+        names = [*names[-3:], *names[:-3]]
+    show_rows(names, first, output)
     if more:
         click.echo(f"There are more changes: -n shows more than {rows}, a FILE holds all.", err=True)
 

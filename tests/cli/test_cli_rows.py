@@ -134,5 +134,9 @@ class TestChanges:
         ).stdout
         assert rows.splitlines()[0] == "order_id,_change_type,_commit_version,_commit_timestamp"
 
+    def test_a_table_begins_with_the_change(self, orders):
+        lines = run("changes", orders, "--from", "6", "-n", "1").stdout.splitlines()
+        assert lines[0].split()[:4] == ["_change_type", "_commit_version", "_commit_timestamp", "order_id"]
+
     def test_a_start_is_needed(self, orders):
         assert "--from" in run("changes", orders, code=2).stderr
