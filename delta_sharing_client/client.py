@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import chain
 from typing import Self
 
@@ -66,6 +67,11 @@ class SharingClient:
     def profile(self) -> Profile:
         """The profile; its representation hides secrets."""
         return self._profile
+
+    @property
+    def clock_offset(self) -> timedelta:
+        """How far the server's clock is ahead of this machine's, by its last answer; zero before the first one."""
+        return self._rest.clock_offset
 
     def list_shares(self) -> list[Share]:
         """Return the shares of the recipient ("List Shares")."""

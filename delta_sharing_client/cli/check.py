@@ -28,7 +28,7 @@ def profile() -> None:
 @click.argument("source", metavar="[PROFILE]", required=False)
 @output_option
 def check(source: str | None, output: str) -> None:
-    """Check that a profile works: endpoint, validity of its credential, shares, and what the server supports.
+    """Check that a profile works: endpoint, credential, clock, shares, and what the server supports.
 
     The capabilities are those of the answer for the first table that the server lists. The exit code is 0 if the
     server accepts the profile.
@@ -41,6 +41,7 @@ def check(source: str | None, output: str) -> None:
             "type": found.type,
             "endpoint": found.endpoint,
             "reachable": True,
+            "clock_skew_seconds": round(client.clock_offset.total_seconds()),
             "valid_until": _validity(found.expiration_time),
             "shares": shares,
             **_capabilities(client),

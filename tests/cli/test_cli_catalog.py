@@ -6,9 +6,12 @@ import csv
 import io
 import json
 import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from command_runs import run
+from faults.server import FaultServer, Reply
 
 from delta_sharing_client.server import ServerOptions, SharingServer, write_sample_tables
 
@@ -113,6 +116,18 @@ class TestProfileCheck:
         assert facts["type"] == "bearer_token"
         assert "hours left" in facts["valid_until"]
         assert facts["response_format"] in ("delta", "parquet")
+        assert abs(facts["clock_skew_seconds"]) <= 60
+
+    def test_a_server_whose_clock_is_an_hour_ahead(self, tmp_path):
+        path = tmp_path / "ahead.share"
+        headers = {"Date": format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)}
+        with FaultServer() as faults:
+            faults.on("GET", "*", Reply.of_json({"items": []}).but(headers=headers))
+            path.write_text(json.dumps(faults.profile))
+            path.chmod(0o600)
+            facts = json.loads(run("profile", "check", str(path), "-o", "json").stdout)
+        assert facts["clock_skew_seconds"] == pytest.approx(3600, abs=60)
+        assert facts["first_table"] is None
 
     def test_the_token_is_not_shown(self, profile, server):
         assert server.profile["bearerToken"] not in run("profile", "check", profile).output
