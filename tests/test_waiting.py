@@ -23,6 +23,7 @@ MAY_USE_THE_CLOCK = {
     "faults/server.py": "pauses where the system does not report what has arrived",
     "fuzz/fuzz.py": "runs for a given time",
     "golden/make_golden.py": "prints how long it took",
+    "scan/test_many_files.py": "makes a consumer slow",
     "sinks/test_sinks_kill.py": "kills at a random moment",
     "spark/spark_jobs.py": "waits in processes that have no tests",
     "spark/spark_processes.py": "lets a process end kindly before it is killed",

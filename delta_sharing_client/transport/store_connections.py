@@ -172,6 +172,16 @@ class StoreResponse:
         view = memoryview(buffer)[: self.length_remaining]
         if self._is_closed or not view:
             return 0
+        try:
+            count = self._read(view)
+        except BaseException:
+            self.close()  # at once: an exception's traceback may keep this object
+            raise
+        if not count and self.length_remaining:
+            self.close()
+        return count
+
+    def _read(self, view: memoryview) -> int:
         if self.length_remaining is None:
             self._parse_body()
         count = self._take_parsed(view) if self._parsed else 0

@@ -639,3 +639,14 @@ class TestRequests:
             with storage.get(SecretUrl(f"http://{name}:{server.port}/x")) as response:
                 assert by_some(response) == b"fine"
             assert f"\r\nHost: {name.lower()}:{server.port}\r\n".encode() in server.heads[0]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nabcd", CHUNKED + b"8\r\nabcd"])
+def test_a_cut_answer_is_closed_at_once(storage, answer):
+    """Its exception's traceback may keep the response."""
+    with PacketServer([answer, None]) as server:
+        response = storage.get(SecretUrl(server.url + SIGNED))
+        with pytest.raises(IncompleteResponseError):
+            by_some(response)
+        assert server.closed.acquire(timeout=HANG)
+        assert response._raw._sock.fileno() == -1
