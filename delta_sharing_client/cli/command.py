@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -63,6 +64,10 @@ class CommandGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        if sys.stdout is None:
+            raise click.ClickException("stdout is closed: redirect it to a file, or to /dev/null")
+        # Without a handler, logging would write warnings to stderr, besides the line of the error.
+        logging.getLogger("delta_sharing_client").addHandler(logging.NullHandler())
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             try:

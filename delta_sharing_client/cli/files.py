@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,8 +73,11 @@ def write_reader(reader: pa.RecordBatchReader, target: str, name: str, *, overwr
 @contextmanager
 def _replacing(path: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a temporary file beside the path, and rename it to the path unless an exception is raised."""
+    path = Path(os.path.realpath(path))  # the target of a link is replaced, and not the link
     if path.is_dir():
         raise click.ClickException(f"{path} is a directory: give a file")
+    if path.exists() and not path.is_file():
+        raise click.ClickException(f"{path} is a device or a pipe: give a file, or - and redirect stdout")
     if path.exists() and not overwrite:
         raise click.ClickException(f"{path} exists: give another file, or --overwrite to replace it")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -82,6 +86,8 @@ def _replacing(path: Path, overwrite: bool) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -78,6 +78,11 @@ class DuckDBSink(SqlSink):
         self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}")
         super()._create_bookkeeping()
 
+    def _has_file(self) -> bool:
+        # DuckDB opens a file of another format, such as Parquet, as a view in a database in memory.
+        found = self._run("SELECT path FROM duckdb_databases() WHERE database_name = current_database()")
+        return bool(found[0][0])
+
     def _columns(self) -> list[tuple[str, str]]:
         found = self._run(
             "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "

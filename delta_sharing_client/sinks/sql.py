@@ -72,6 +72,13 @@ class SqlSink(Sink):
                 target=self.target,
             ) from None
         self._owned = True
+        if not self._has_file():
+            self.close()
+            raise SinkError(
+                f"the {self._product} database {os.fspath(path)!r} would be in memory only, and its rows would be "
+                "lost; give a database's file, or the path of a new one",
+                target=self.target,
+            )
 
     def close(self) -> None:
         """Close the database, unless the caller passed a connection."""
@@ -79,6 +86,10 @@ class SqlSink(Sink):
             self._connection.close()
 
     # -- methods of each database
+
+    @abstractmethod
+    def _has_file(self) -> bool:
+        """Whether the database is stored in a file."""
 
     @abstractmethod
     def _columns(self) -> list[tuple[str, str]]:

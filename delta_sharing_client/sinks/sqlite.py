@@ -92,6 +92,9 @@ class SQLiteSink(SqlSink):
             )
         return super()._failed(error)
 
+    def _has_file(self) -> bool:
+        return any(file for _, name, file in self._run("PRAGMA database_list") if name == "main")
+
     def _columns(self) -> list[tuple[str, str]]:
         return [(row[1], row[2].upper()) for row in self._run(f"PRAGMA main.table_info({quoted(self.table)})")]
 

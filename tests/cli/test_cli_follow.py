@@ -53,6 +53,23 @@ class TestPull:
             error = run("pull", orders, "--checkpoint", "p", "--files", "out", code=1).stderr
             assert error.startswith("Error: checkpoint ")
 
+    @pytest.mark.parametrize(
+        ("option", "target"),
+        [
+            ("--sqlite", ""),
+            ("--sqlite", ":memory:"),
+            ("--duckdb", ""),
+            ("--duckdb", ":memory:"),
+            ("--duckdb", "f.csv"),
+        ],
+    )
+    def test_database_in_memory_is_refused(self, orders, option, target):
+        Path("f.csv").write_text("a,b\n1,2\n")
+        pull = "pull", orders, "--checkpoint", "p", "--start", "6"
+        error = run(*pull, option, target, code=1).stderr
+        assert "cannot be opened" in error or "would be in memory only" in error
+        assert run(*pull, "--sqlite", "shop.db", "-o", "csv").stdout.splitlines()[1].startswith("6,7,")
+
     def test_sqlite(self, orders):
         run("pull", orders, "--checkpoint", "p", "--sqlite", "shop.db", "--start", "6")
         with sqlite3.connect("shop.db") as connection:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pyarrow as pa
@@ -100,8 +102,24 @@ class TestExport:
         Path("orders.csv").write_text("mine")
         assert "--overwrite" in run("export", orders, "orders.csv", code=1).stderr
         assert Path("orders.csv").read_text() == "mine"
+        Path("orders.csv").chmod(0o600)
         run("export", orders, "orders.csv", "--overwrite", "--limit", "1")
+        assert stat.S_IMODE(Path("orders.csv").stat().st_mode) == 0o600
         assert Path("orders.csv").read_text() != "mine"
+
+    def test_a_link_stays_and_its_target_is_replaced(self, orders):
+        Path("target.csv").write_text("mine")
+        Path("link.csv").symlink_to("target.csv")
+        assert "--overwrite" in run("export", orders, "link.csv", code=1).stderr
+        run("export", orders, "link.csv", "--overwrite", "--limit", "1")
+        assert Path("link.csv").is_symlink()
+        assert Path("target.csv").read_text() != "mine"
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+    def test_a_pipe_is_not_replaced(self, orders):
+        os.mkfifo("pipe.csv")
+        assert "is a device or a pipe" in run("export", orders, "pipe.csv", "--overwrite", code=1).stderr
+        assert stat.S_ISFIFO(Path("pipe.csv").stat().st_mode)
 
     def test_a_failed_export_leaves_no_file(self, orders):
         run("export", orders, "orders.csv", "--columns", "nope", code=2)
