@@ -32,7 +32,7 @@ from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, Remot
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
-from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+from delta_sharing_client.errors import CommitConflictError, DeltaLogError, ProtocolError, RestError
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.wire.answers import Answer, TableInfo
@@ -122,11 +122,11 @@ class Syncer(LocalTable):
         current = shared_version(snapshot)
         if repair and current is not None:
             self._remove_damaged(snapshot)
-        wanted = at_version
+        wanted, is_replaced = at_version, False
         if current is not None and wanted is None:
-            wanted = self.rest.table_version(self.shared)
+            wanted, is_replaced = self._latest(snapshot)
         result = SyncResult(version=snapshot.version, shared_version=current)
-        if current is not None and wanted == current and not repair:
+        if current is not None and wanted == current and not repair and not is_replaced:
             return result
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
@@ -135,6 +135,17 @@ class Syncer(LocalTable):
         for step in steps:
             result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
         return result
+
+    def _latest(self, snapshot: Snapshot) -> tuple[int, bool]:
+        """Return the latest version of the shared table, and whether it is another table than the mirrored one."""
+        known = response_format(snapshot)
+        try:
+            info = self.rest.table_metadata(self.shared, ANY_FORMAT if known is None else (known,))
+        except (RestError, ProtocolError):
+            info = None
+        if info is None or info.version is None:
+            return self.rest.table_version(self.shared), False
+        return info.version, info.metadata.id != snapshot.metadata.id
 
     def _remove_damaged(self, snapshot: Snapshot) -> None:
         """Remove damaged files, so that they are fetched again."""

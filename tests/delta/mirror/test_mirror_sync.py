@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -104,13 +105,26 @@ def test_damaged_files_name_the_directory_and_the_repair(mirror: Mirror, source:
     check(mirror, source)
 
 
+def test_table_created_again_with_as_many_versions_is_listed(
+    mirror: Mirror, source: Source, server: SharingServer
+) -> None:
+    mirror.sync()
+    shutil.rmtree(source.root)
+    again = Source(source.root)
+    again.change(add=[("x-again.parquet", [7, 8, 9])])
+    assert again.log.latest_version() == mirror.shared_version
+    assert mirror.sync().changed
+    check(mirror, again)
+    assert not mirror.sync().changed
+
+
 def test_sync_without_changes_is_one_request(mirror: Mirror, server: SharingServer) -> None:
     mirror.sync()
     server.reset_requests()
     result = mirror.sync()
     assert (result.changed, result.bytes_fetched, result.shared_version) == (False, 0, 1)
     assert [(request.method, request.path.rpartition("/")[2]) for request in server.requests] == [
-        ("GET", "version")
+        ("GET", "metadata")
     ]
     assert mirror.log.latest_version() == 0
 
