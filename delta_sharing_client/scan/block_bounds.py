@@ -32,6 +32,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
 Positions: TypeAlias = npt.NDArray[np.intp]
 
+_TIMES: Final = {"timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us")}
+
 
 @dataclass(frozen=True, slots=True)
 class _Side:
@@ -197,9 +199,6 @@ def _side(values: list[Any], data_type: DataType, *, upper: bool) -> _Side:
     spread = np.empty(len(values), array.dtype)
     spread[known] = array
     return _Side(spread, known)
-
-
-_TIMES: Final = {"timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us")}
 
 
 def _converted(values: list[Any], name: str, *, upper: bool) -> Values | None:

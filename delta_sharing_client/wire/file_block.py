@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -55,7 +55,7 @@ class FileBlock:
     vectors: list[DeletionVector | None]
     vector_ids: list[str | None]
     data_changes: list[bool]
-    stats_use: StatsUse = field(default_factory=StatsUse, compare=False)
+    stats_use: StatsUse = field(default_factory=StatsUse, compare=False, kw_only=True)
 
     @classmethod
     def of(cls, files: Sequence[FileAction]) -> FileBlock:
@@ -64,47 +64,15 @@ class FileBlock:
         urls, ids, values, sizes, stats, *others = ([getattr(file, name) for file in files] for name in _COLUMNS)
         known: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
         values = [known.setdefault(tuple(each.items()), each) for each in values]
-        versions, timestamps, expirations, vectors, vector_ids, data_changes = others
-        return cls(
-            kind,
-            urls,
-            ids,
-            values,
-            sizes,
-            stats,
-            list(map(num_records, stats)),
-            versions,
-            timestamps,
-            expirations,
-            vectors,
-            vector_ids,
-            data_changes,
-        )
+        return cls(kind, urls, ids, values, sizes, stats, list(map(num_records, stats)), *others)
 
     def take(self, positions: Sequence[int]) -> FileBlock:
         """Return the files at some positions."""
         if len(positions) == len(self):
             return self
-
-        def taken(column: Sequence[Any]) -> list[Any]:
-            return [column[position] for position in positions]
-
-        return FileBlock(
-            self.kind,
-            taken(self.urls),
-            taken(self.ids),
-            taken(self.partition_values),
-            taken(self.sizes),
-            taken(self.stats),
-            taken(self.record_counts),
-            taken(self.versions),
-            taken(self.timestamps),
-            taken(self.expirations),
-            taken(self.vectors),
-            taken(self.vector_ids),
-            taken(self.data_changes),
-            self.stats_use,
-        )
+        columns = [getattr(self, item.name) for item in fields(self)[1:-1]]
+        taken = ([column[position] for position in positions] for column in columns)
+        return FileBlock(self.kind, *taken, stats_use=self.stats_use)
 
     def stats_texts(self) -> list[str | None]:
         """Return the texts of the statistics; None where there are none, or the JSON string is malformed."""

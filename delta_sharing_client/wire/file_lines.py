@@ -193,7 +193,7 @@ class FileLineDecoder:
             [vector and vector.decoded() for vector in vectors] if any(vectors) else vectors,
             [file.deletion_vector_file_id or None for file in files],
             [item.data_change for item in contents],
-            self._use,
+            stats_use=self._use,
         )
 
     def _shared_values(self, texts: list[Raw]) -> list[Mapping[str, str | None]]:
