@@ -32,7 +32,7 @@ from delta_sharing_client.wire.file_block import FileBlock
 T = TypeVar("T")
 
 #: The length of a data file's name without its folder.
-_NAME_LENGTH: Final = len(data_file("", {}))
+_NAME_LENGTH: Final = len(data_file(""))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from delta_sharing_client.delta.log.paths import encode_uuid, uri_of
 from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_metadata import partition_names, partition_values
-from delta_sharing_client.delta.table.local_names import VECTORS, data_folder, digest, vector_uuid
+from delta_sharing_client.delta.table.local_names import VECTORS, data_file, data_folder, digest, vector_uuid
 from delta_sharing_client.expressions.statistics import num_records
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.model.json_fields import without_nulls
@@ -157,7 +157,7 @@ class LocalLayout:
     def file(self, action: FileAction, folder: str = "") -> LocalFile:
         """Return the local file of a listed file, in a folder of the table's directory, such as ``data/``."""
         _, values, partition = self._known(action.partition_values)
-        return LocalFile(action=action, values=values, path=f"{folder}{partition}{digest(action.id)}.parquet")
+        return LocalFile(action=action, values=values, path=folder + partition + data_file(action.id))
 
     def folder(self, values: Mapping[str, str | None]) -> str:
         """Return the folder of a listed file with these partition values, with a slash at its end."""

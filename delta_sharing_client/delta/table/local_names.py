@@ -48,9 +48,9 @@ def data_folder(values: Mapping[str, str | None]) -> str:
     return folders
 
 
-def data_file(file_id: str, values: Mapping[str, str | None]) -> str:
-    """Return the path of a data file in a table's directory; see `data_folder`."""
-    return f"{data_folder(values)}{digest(file_id)}.parquet"
+def data_file(file_id: str) -> str:
+    """Return the name of a data file in its folder; see `data_folder`."""
+    return f"{digest(file_id)}.parquet"
 
 
 def vector_uuid(file_id: str, vector_id: str) -> uuid.UUID:

@@ -20,7 +20,7 @@ from loading_tables import File, column, write_table
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.table import file_download, partial_file
-from delta_sharing_client.delta.table.local_names import data_file, encode_folder
+from delta_sharing_client.delta.table.local_names import data_file, data_folder, encode_folder
 from delta_sharing_client.delta.table.materialize_snapshot import SignedUrlsWarning
 from delta_sharing_client.errors import (
     DataError,
@@ -299,14 +299,14 @@ def test_partition_values_are_encoded_in_paths(serve: Serve, connect: Connect, t
 
 def test_names() -> None:
     assert encode_folder("a-Z_0 ü/.") == "a-Z_0%20%C3%BC%2F%2E"
-    assert data_file("id", {"p": "v"}).startswith("p=v/")
-    assert data_file("id", {"p": None}).startswith("p=__HIVE_DEFAULT_PARTITION__/")
-    assert data_file("id", {"_p": "v"}).startswith("-_p=v/")
-    longest = data_file("id", {"p": "ü" * 500})
+    assert data_folder({"p": "v"}) == "p=v/"
+    assert data_folder({"p": None}) == "p=__HIVE_DEFAULT_PARTITION__/"
+    assert data_folder({"_p": "v"}) == "-_p=v/"
+    longest = data_folder({"p": "ü" * 500})
     assert len(longest.split("/")[0]) <= 200
-    assert longest != data_file("id", {"p": "ü" * 501})
-    assert data_file("../x", {}) == data_file("../x", {})
-    assert "/" not in data_file("../x", {})
+    assert longest != data_folder({"p": "ü" * 501})
+    assert data_file("../x") == data_file("../x")
+    assert "/" not in data_file("../x")
 
 
 def test_unknown_features_are_refused(faults: FaultServer, connect: Connect, target: Path) -> None:
