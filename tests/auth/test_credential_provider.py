@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from faults.server import Reply
-from token_server import Clock, at_once
+from token_server import NOW, at_once
+from waiting import SleepClock
 
 from delta_sharing_client import Profile, SharingClient
 from delta_sharing_client.auth.credential_provider import CredentialProviderTokens
@@ -66,7 +67,7 @@ def test_endpoint_is_required():
 
 @pytest.mark.parametrize("kind", ["timedelta", "aware", "naive"])
 def test_provider_is_called_before_the_token_expires(kind):
-    clock = Clock()
+    clock = SleepClock(NOW)
     end = datetime.fromtimestamp(clock.now + 3600, UTC)
     expiry = {"timedelta": timedelta(hours=1), "aware": end, "naive": end.replace(tzinfo=None)}[kind]
     vault = Vault(expiry)
@@ -112,7 +113,7 @@ def test_exception_of_the_provider_is_a_token_error(open_server, caplog):
 
 
 def test_unexpired_token_is_used_when_the_provider_fails():
-    clock = Clock()
+    clock = SleepClock(NOW)
     vault = Vault()
     auth = RenewingAuth(CredentialProviderTokens(vault, now=clock), now=clock)
     first = auth.headers()

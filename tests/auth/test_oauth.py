@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 from faults.server import FaultServer, Reply
-from token_server import SECRET, TOKEN_CANARY, Clock, TokenServer, at_once, used
-from waiting import FOREVER
+from token_server import NOW, SECRET, TOKEN_CANARY, TokenServer, at_once, used
+from waiting import FOREVER, SleepClock
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import AuthenticationError, InsecureUrlError, TokenError
@@ -23,7 +23,7 @@ def tokens(server):
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return SleepClock(NOW)
 
 
 def basic(name, secret):
@@ -57,7 +57,7 @@ class TestTheRequest:
             return None
 
         tokens.check = check
-        clock = Clock()
+        clock = SleepClock(NOW)
         client = tokens.client(clock, tokens.profile(clientSecret=secret))
         assert used(client) == 1
         sent = [request.headers["authorization"] for request in tokens.server.seen("/token")]

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from faults.server import Reply
-from token_server import Clock, TokenServer, used
+from token_server import NOW, TokenServer, used
+from waiting import SleepClock
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.auth.profile import ProfileWarning, load_profile
@@ -71,7 +72,7 @@ def tokens(server, key):
 
 
 def test_the_assertion_has_the_claims_of_the_protocol(tokens, path):
-    clock = Clock()
+    clock = SleepClock(NOW)
     profile = Profile.from_dict(tokens.key_fields({"privateKeyFile": str(path)}, scope="read"))
     client = tokens.client(clock, profile)
     assert used(client) == 1
@@ -91,7 +92,7 @@ def test_the_assertion_has_the_claims_of_the_protocol(tokens, path):
 
 
 def test_each_assertion_has_a_new_id(tokens, path):
-    clock = Clock()
+    clock = SleepClock(NOW)
     client = tokens.client(clock, Profile.from_dict(tokens.key_fields({"privateKeyFile": str(path)})))
     tokens.server.on("POST", "/token", Reply(status=503), nth=1)
     assert used(client) == 1

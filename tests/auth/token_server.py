@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from faults.server import FaultServer, Reply, Request
-from waiting import HANG, join
+from waiting import HANG, SleepClock, join
 
 from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
@@ -20,21 +20,8 @@ from delta_sharing_client.transport.retry import Retrier
 
 TOKEN_CANARY = "canary-4cc355"
 SECRET = "canary-s3cr3t"
-
-
-class Clock:
-    """A clock that only sleeping, and a test, moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
+#: The time at which clocks of tests start, in seconds since the epoch.
+NOW = 1_800_000_000.0
 
 
 class TokenServer:
@@ -91,7 +78,9 @@ class TokenServer:
             },
         }
 
-    def client(self, clock: Clock | None = None, profile: Profile | None = None, **options: Any) -> RestClient:
+    def client(
+        self, clock: SleepClock | None = None, profile: Profile | None = None, **options: Any
+    ) -> RestClient:
         """A client; with a clock, time stands still for it."""
         profile = profile or self.profile()
         settings = TransportOptions(**options)
