@@ -122,30 +122,30 @@ class Syncer(LocalTable):
         current = shared_version(snapshot)
         if repair and current is not None:
             self._remove_damaged(snapshot)
-        wanted, is_replaced = at_version, False
+        wanted, latest = at_version, None
         if current is not None and wanted is None:
-            wanted, is_replaced = self._latest(snapshot)
+            latest = self._latest(snapshot)
+            wanted = self.rest.table_version(self.shared) if latest is None else latest.version
+        is_replaced = latest is not None and latest.metadata.id != snapshot.metadata.id
         result = SyncResult(version=snapshot.version, shared_version=current)
         if current is not None and wanted == current and not repair and not is_replaced:
             return result
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
             steps = list(range(current + 1, wanted + 1))
-        changes = VersionChanges(rest=self.rest, table=self.shared, is_changed=self._is_changed)
+        changes = VersionChanges(rest=self.rest, table=self.shared, is_changed=self._is_changed, latest=latest)
         for step in steps:
             result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
         return result
 
-    def _latest(self, snapshot: Snapshot) -> tuple[int, bool]:
-        """Return the latest version of the shared table, and whether it is another table than the mirrored one."""
+    def _latest(self, snapshot: Snapshot) -> TableInfo | None:
+        """Return the latest metadata of the shared table; None if the server does not report its version."""
         known = response_format(snapshot)
         try:
             info = self.rest.table_metadata(self.shared, ANY_FORMAT if known is None else (known,))
         except (RestError, ProtocolError):
-            info = None
-        if info is None or info.version is None:
-            return self.rest.table_version(self.shared), False
-        return info.version, info.metadata.id != snapshot.metadata.id
+            return None
+        return None if info.version is None else info
 
     def _remove_damaged(self, snapshot: Snapshot) -> None:
         """Remove damaged files, so that they are fetched again."""
