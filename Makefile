@@ -13,7 +13,7 @@ COVERAGE_CORE = $(shell $(BIN)/python -c 'import sys; print("COVERAGE_CORE=sysmo
 # Tests start many programs, which share the compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check chaos fuzz interop differential lint format notebooks wheel release bench java matrix clean
+.PHONY: help demo test check chaos fuzz interop differential lint format notebooks docs wheel release bench java matrix clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ notebooks: $(STAMP)  ## run the notebooks and save their output
 	@$(BIN)/python scripts/java.py --quiet
 	@$(BIN)/python notebooks/execute.py
 
+docs: $(STAMP)  ## build the documentation site into site/, with warnings as errors; DOCS=serve shows it
+	@NO_MKDOCS_2_WARNING=1 PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m mkdocs $(or $(DOCS),build) --strict
+
 wheel: $(STAMP)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build
 
@@ -97,4 +100,4 @@ matrix: $(STAMP)  ## run the Spark tests on every supported PySpark; MATRIX='3.5
 	@$(BIN)/python scripts/matrix.py $(MATRIX)
 
 clean:  ## remove everything that make created
-	rm -rf $(VENV) $(INTEROP) .venv-peer .venv-spark-* dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(INTEROP) .venv-peer .venv-spark-* dist build site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*

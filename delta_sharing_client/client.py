@@ -39,7 +39,7 @@ class SharingClient:
         ProfileError: the profile cannot be read or used.
         InsecureUrlError: a credential would be sent over plain http.
 
-    Example:
+    Examples:
         >>> client = SharingClient("config.share")  # doctest: +SKIP
         >>> client.list_all_tables()  # doctest: +SKIP
         [Table(name='orders', share='retail', schema='sales')]

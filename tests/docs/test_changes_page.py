@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from test_readme import python_blocks
+from test_readme import run_blocks
 
 from delta_sharing_client.cdf.options import CHANGE_COLUMNS, MIN_INTERVAL
 from delta_sharing_client.server import SharingServer
@@ -17,16 +16,17 @@ from delta_sharing_client.table.shared_table import SharedTable
 
 def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFixture[str]) -> None:
     path = root / "docs" / "changes.md"
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for line, block in python_blocks(path.read_text(encoding="utf-8")):
-        exec(compile("\n" * (line - 1) + block, str(path), "exec"), namespace)
+    namespace = run_blocks(path)
     output = capsys.readouterr().out
     assert "update_postimage" in output
     assert "ChangeBatch('retail.sales.orders', versions 6 to 7," in output
     assert f"{len(namespace['changes'])} changes" in output
     assert len(namespace["frame"]) > 60_000
-    namespace["orders"]._rest.close()
     assert Path("orders.checkpoint").is_file()
+    again = run_blocks(path)
+    for each in (namespace, again):
+        each["orders"]._rest.close()
+    assert "ChangeBatch(" not in capsys.readouterr().out  # the checkpoint has them
 
 
 def test_its_figures_are_the_defaults(root: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import python_blocks
+from test_readme import run_blocks
 
 import delta_sharing_client as ds
 from delta_sharing_client.model.schema import PRIMITIVES
@@ -18,9 +18,7 @@ from delta_sharing_client.sinks.sql import BOOKKEEPING
 
 def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFixture[str]) -> None:
     path = root / "docs" / "sinks.md"
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for line, block in python_blocks(path.read_text(encoding="utf-8")):
-        exec(compile("\n" * (line - 1) + block, str(path), "exec"), namespace)
+    namespace = run_blocks(path)
     output = capsys.readouterr().out
     orders = namespace["orders"]
     assert isinstance(orders, ds.SharedTable)
@@ -32,6 +30,8 @@ def test_it_runs(root: Path, workplace: SharingServer, capsys: pytest.CaptureFix
     log = ds.DeltaLog.for_table("lake/order_changes").snapshot()
     assert [item.version for item in log.transactions.values()] == [7]
     orders._rest.close()
+    run_blocks(path)["orders"]._rest.close()  # a second run finds nothing new
+    assert "WriteResult(" not in capsys.readouterr().out
 
 
 def test_its_figures_are_the_defaults(root: Path) -> None:
