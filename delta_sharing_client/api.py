@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.cdf.options import CommitTimestamp
-    from delta_sharing_client.frames.pandas import DtypeBackend
+    from delta_sharing_client.frames.dtype_backend import DtypeBackend
 
 
 def load_as_pandas(

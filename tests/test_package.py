@@ -48,6 +48,38 @@ def test_a_client_loads_no_frames() -> None:
     assert not loaded_after(code) & {"pandas", "pyspark", "fsspec", "starlette"}
 
 
+def test_the_first_request_waits_for_no_import_of_arrow_or_pandas() -> None:
+    code = (
+        "import delta_sharing_client as ds, sys\n"
+        "from delta_sharing_client.rest.client import RestClient\n"
+        "def table_metadata(*args, **options):\n"
+        "    print(*sys.modules)\n"
+        "    sys.exit()\n"
+        "RestClient.table_metadata = table_metadata\n"
+        "profile = {'shareCredentialsVersion': 1, 'endpoint': 'https://h', 'bearerToken': 't'}\n"
+        "ds.SharingClient(profile).table('a.b.c').scan(filters='d > 1').plan()"
+    )
+    assert not loaded_after(code) & {"pandas", "pyarrow", "numpy", "fsspec"}
+
+
+@pytest.mark.parametrize(
+    ("call", "loaded"), [("to_pandas", {"pandas", "pyarrow", "numpy"}), ("to_arrow", {"pyarrow", "numpy"})]
+)
+def test_arrow_and_pandas_are_imported_while_the_first_request_waits(call: str, loaded: set[str]) -> None:
+    code = (
+        "import delta_sharing_client as ds, sys, threading\n"
+        "from delta_sharing_client.rest.client import RestClient\n"
+        "def query_table(*args):\n"
+        "    [t.join() for t in threading.enumerate() if t.name == 'delta-sharing-imports']\n"
+        "    print(*sys.modules)\n"
+        "    sys.exit()\n"
+        "RestClient.query_table = query_table\n"
+        "profile = {'shareCredentialsVersion': 1, 'endpoint': 'https://h', 'bearerToken': 't'}\n"
+        f"ds.SharingClient(profile).table('a.b.c').scan().{call}()"
+    )
+    assert loaded_after(code) & {"pandas", "pyarrow", "numpy"} == loaded
+
+
 def test_every_public_name_resolves() -> None:
     for name in ds.__all__:
         value = getattr(ds, name)

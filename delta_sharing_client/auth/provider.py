@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider, CredentialProviderTokens
-from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
 from delta_sharing_client.auth.renewal import RenewingAuth
 from delta_sharing_client.errors import ProfileError
 from delta_sharing_client.model.credentials import (
@@ -74,6 +73,8 @@ def provider_for(
     credential = profile.credential
     if isinstance(credential, BearerToken | Basic):
         return FixedAuth(profile)
+    from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
+
     if isinstance(credential, ClientCredentials):
         return RenewingAuth(ClientCredentialsTokens(profile, credential, options or TransportOptions()))
     if isinstance(credential, PrivateKeyJwt):

@@ -9,25 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from delta_sharing_client.frames.dtype_backend import DtypeBackend, check_dtype_backend
 from delta_sharing_client.frames.pandas_columns import Column, new_column, python_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DtypeBackend: TypeAlias = Literal["numpy_nullable", "pyarrow"]
-
 #: Rows that are copied together: smaller groups cost more calls, larger ones more memory.
 _ROWS: Final = 65_536
-
-
-def check_dtype_backend(value: str | None) -> None:
-    """Raise `ValueError` if `value` is neither None nor a dtype backend of pandas."""
-    if value not in (None, "numpy_nullable", "pyarrow"):
-        raise ValueError(f"dtype_backend is {value!r}; it must be None, 'numpy_nullable' or 'pyarrow'")
 
 
 def to_pandas(

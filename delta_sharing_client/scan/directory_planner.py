@@ -16,27 +16,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.checkpoint_reader import sidecars
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
 from delta_sharing_client.errors import (
-    BadRequestError,
     DeltaLogError,
     DirectoryAccessError,
-    ForbiddenError,
-    RestError,
     VersionNotFoundError,
 )
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.reader_features import canonical_feature
-from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
@@ -47,44 +43,6 @@ from delta_sharing_client.wire.requests import Timestamp, format_timestamp
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
-
-#: Texts of errors of servers that offer a table by its directory only.
-_DIRECTORY_ONLY: Final = re.compile(
-    r"access.?modes?|temporary.{0,20}credential|\bdir\b|directory.based", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True)
-class TablePlanner:
-    """Plans scans of a shared table: by URLs if the server offers them, and by the table's directory otherwise.
-
-    A table that was named, not listed, is queried first. If the server refuses because the table is offered
-    by its directory, the directory is read.
-    """
-
-    rest: RestClient = field(repr=False)
-    table: Table
-
-    def plan(self, options: ScanOptions) -> ScanPlan:
-        """Plan a scan.
-
-        Raises:
-            DirectoryAccessError: the directory cannot be read.
-            DeltaSharingError: as `ServerPlanner.plan`.
-        """
-        directory = DirectoryPlanner(self.rest, self.table)
-        if offers_directory_alone(self.table.access_modes):
-            return directory.plan(options)
-        try:
-            return ServerPlanner(self.rest, self.table).plan(options)
-        except (BadRequestError, ForbiddenError) as error:
-            if self.table.access_modes or not _is_directory_only(error):
-                raise
-            refused = error
-        try:
-            return directory.plan(options)
-        except RestError:
-            raise refused from None
 
 
 @dataclass(frozen=True)
@@ -247,7 +205,3 @@ def _shared_files(snapshot: Snapshot, files: DirectoryFiles) -> Iterator[AddFile
 
 def _short_hash(path: str) -> str:
     return hashlib.sha256(path.encode()).hexdigest()[:32]
-
-
-def _is_directory_only(error: RestError) -> bool:
-    return _DIRECTORY_ONLY.search(f"{error.error_code or ''} {error.server_message or ''}") is not None

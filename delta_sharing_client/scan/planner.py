@@ -6,17 +6,13 @@ import logging
 import threading
 import typing
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import pyarrow as pa
-
 from delta_sharing_client.errors import (
     ColumnError,
-    DataError,
     FilterError,
-    StorageError,
     UnsupportedTableError,
     VersionMismatchError,
 )
@@ -24,19 +20,15 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner, read_spec, split_skipped
-from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
-from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
-from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
+    from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +166,8 @@ class ServerPlanner:
         specs: list[ReadSpec] = []
 
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
+            from delta_sharing_client.scan.data_skipping import TaskPlanner
+
             if described is not None and (protocol, metadata) != (described.protocol, described.metadata):
                 info = TableInfo(None, protocol, metadata)
                 if _with_hints(request, options, info, self._what) != sent:
@@ -184,6 +178,8 @@ class ServerPlanner:
         answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(self.table, sent, convert)
         if described is not None:
             self._check_version(answer.version, described.version, options)
+        from delta_sharing_client.scan.data_skipping import split_skipped
+
         tasks, skipped = split_skipped(answer.items)
         return ScanPlan(
             table=self.table,
@@ -264,51 +260,8 @@ def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what
         UnsupportedTableError: the table needs something that this release cannot read.
         ColumnError, FilterError: the projection or the filter does not fit the table.
     """
+    from delta_sharing_client.scan.data_skipping import read_spec
+
     protocol.check_readable(what)
     predicate = bind_filters(options.filters, metadata.schema) if options.filters else None
     return read_spec(metadata, options.columns, predicate, options.variant, protocol)
-
-
-def read_plan(
-    rest: RestClient,
-    storage: StorageReader,
-    plan: ScanPlan,
-    *,
-    memory_budget: int | None = None,
-    progress: Progress | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Read the files of a plan: its columns, filtered, in the server's order, at most `plan.limit` rows.
-
-    Args:
-        rest: the server, which renews expired URLs.
-        storage: fetches the files.
-        plan: what to read.
-        memory_budget: the memory in bytes that may be in use, if less than in the options.
-        progress: called with the size of each file after it.
-    """
-    try:
-        yield from read_batches(_load(rest, storage, plan, memory_budget), progress)
-    except (StorageError, DataError) as error:
-        error.table = error.table or plan.table.full_name
-        if isinstance(error, DataError):
-            error.remedy = plan.remedy
-        raise
-
-
-def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
-    """Return what reading a plan would fetch; fetches the footers of its large files."""
-    return estimate_fetch(_load(rest, storage, plan, None))
-
-
-def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
-    expirations = (task.expiration for task in plan.tasks)
-    reader, renewal = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
-    return Load(
-        tasks=plan.tasks,
-        spec=plan.spec,
-        storage=reader,
-        renewal=renewal,
-        limit=plan.limit,
-        table_columns=plan.metadata.schema,
-        memory_budget=memory_budget,
-    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.scan.import_ahead import import_ahead
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from delta_sharing_client.frames.pandas import DtypeBackend
+    from delta_sharing_client.frames.dtype_backend import DtypeBackend
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.storage.byte_source import StorageReader
@@ -46,10 +47,11 @@ class Scan(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
+        import_ahead("delta_sharing_client.frames.arrow")
+        plan = self.plan()
         from delta_sharing_client.frames.arrow import to_table
         from delta_sharing_client.frames.progress import byte_progress
 
-        plan = self.plan()
         with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
             return to_table(self._batches(plan, advance), plan.spec.output, plan.spec.variant)
 
@@ -72,12 +74,15 @@ class Scan(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        from delta_sharing_client.frames.pandas import check_dtype_backend, to_pandas
+        from delta_sharing_client.frames.dtype_backend import check_dtype_backend
+
+        check_dtype_backend(dtype_backend)
+        import_ahead("pandas", "delta_sharing_client.frames.pandas")
+        plan = self.plan()
+        from delta_sharing_client.frames.pandas import to_pandas
         from delta_sharing_client.frames.progress import byte_progress
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
-        check_dtype_backend(dtype_backend)
-        plan = self.plan()
         schema = arrow_schema(plan.spec.output, plan.spec.variant)
         with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
             batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
@@ -88,9 +93,10 @@ class Scan(ABC):
 
         The files are listed at once, so that errors of the query are raised here.
         """
+        import_ahead("delta_sharing_client.frames.arrow")
+        plan = self.plan()
         from delta_sharing_client.frames.arrow import to_reader
 
-        plan = self.plan()
         return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
 
     def to_polars(self) -> pl.DataFrame:
@@ -100,9 +106,10 @@ class Scan(ABC):
             MissingDependencyError: polars is not installed.
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
+        import_ahead("delta_sharing_client.frames.polars")
+        plan = self.plan()
         from delta_sharing_client.frames.polars import to_polars
 
-        plan = self.plan()
         return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
@@ -155,7 +162,7 @@ class Scan(ABC):
     def _batches(
         self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        from delta_sharing_client.scan.planner import read_plan
+        from delta_sharing_client.scan.plan_reader import read_plan
 
         rest, storage = self._connections()
         return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)

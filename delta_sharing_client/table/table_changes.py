@@ -95,7 +95,7 @@ class TableChanges(SharedScan):
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
         from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_VERSION
-        from delta_sharing_client.scan.planner import estimate_plan
+        from delta_sharing_client.scan.plan_reader import estimate_plan
 
         plan = self.plan()
         fetch = estimate_plan(*self._connections(), plan)

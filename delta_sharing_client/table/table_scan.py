@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delta_sharing_client.scan.data_skipping import SkipReason
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
 
@@ -37,7 +36,7 @@ class TableScan(SharedScan):
 
     def plan(self) -> ScanPlan:
         """Request the files and skip those that cannot match; fetches none of them."""
-        from delta_sharing_client.scan.directory_planner import TablePlanner
+        from delta_sharing_client.scan.table_planner import TablePlanner
 
         return TablePlanner(self.table._rest, self.table.name).plan(self.options)
 
@@ -111,7 +110,8 @@ class TableScan(SharedScan):
 
         Requests the files, and fetches the footers of those of which it reads ranges.
         """
-        from delta_sharing_client.scan.planner import estimate_plan
+        from delta_sharing_client.scan.data_skipping import SkipReason
+        from delta_sharing_client.scan.plan_reader import estimate_plan
 
         plan = self.plan()
         fetch = estimate_plan(*self._connections(), plan)

@@ -19,7 +19,8 @@ from msgspec import structs
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
-from delta_sharing_client.scan.planner import ScanPlan, read_plan
+from delta_sharing_client.scan.plan_reader import read_plan
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.server import SharingServer
 

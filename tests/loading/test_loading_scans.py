@@ -89,7 +89,7 @@ def read_one(client: SharingClient, position: int) -> list[pa.RecordBatch]:
     """The batches of one file of the answer, read apart from the others."""
     from dataclasses import replace
 
-    from delta_sharing_client.scan.planner import read_plan
+    from delta_sharing_client.scan.plan_reader import read_plan
 
     scan = client.table("s.s.many").scan(columns=["id"])
     plan = scan.plan()

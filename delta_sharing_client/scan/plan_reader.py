@@ -1,0 +1,64 @@
+"""Reading the files of a plan, and estimating what that fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from delta_sharing_client.errors import DataError, StorageError
+from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
+from delta_sharing_client.scan.file_reads import Load
+from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.scan.url_renewal import UrlRenewer
+from delta_sharing_client.storage.byte_source import StorageReader
+
+if TYPE_CHECKING:
+    from delta_sharing_client.rest.client import RestClient
+
+
+def read_plan(
+    rest: RestClient,
+    storage: StorageReader,
+    plan: ScanPlan,
+    *,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read the files of a plan: its columns, filtered, in the server's order, at most `plan.limit` rows.
+
+    Args:
+        rest: the server, which renews expired URLs.
+        storage: fetches the files.
+        plan: what to read.
+        memory_budget: the memory in bytes that may be in use, if less than in the options.
+        progress: called with the size of each file after it.
+    """
+    try:
+        yield from read_batches(_load(rest, storage, plan, memory_budget), progress)
+    except (StorageError, DataError) as error:
+        error.table = error.table or plan.table.full_name
+        if isinstance(error, DataError):
+            error.remedy = plan.remedy
+        raise
+
+
+def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> FetchEstimate:
+    """Return what reading a plan would fetch; fetches the footers of its large files."""
+    return estimate_fetch(_load(rest, storage, plan, None))
+
+
+def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
+    expirations = (task.expiration for task in plan.tasks)
+    reader, renewal = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    return Load(
+        tasks=plan.tasks,
+        spec=plan.spec,
+        storage=reader,
+        renewal=renewal,
+        limit=plan.limit,
+        table_columns=plan.metadata.schema,
+        memory_budget=memory_budget,
+    )
