@@ -25,5 +25,7 @@ def import_ahead(*modules: str) -> None:
 
 def _import(modules: list[str]) -> None:
     for module in modules:
-        with suppress(ImportError):
+        # Whatever fails here is imported again, and fails, where it is used. While the interpreter ends, modules
+        # that start threads raise RuntimeError.
+        with suppress(Exception):
             import_module(module)
