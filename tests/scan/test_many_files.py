@@ -1,15 +1,12 @@
 """Long listings: the memory of planning with a row filter, and a client that is slower than the server."""
 
-import json
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from long_listing import running_server
 
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.profile import Profile
@@ -19,9 +16,6 @@ from delta_sharing_client.wire.requests import QueryRequest
 
 #: The listing has about 200 MB.
 FILES = 300_000
-SCHEMA = json.dumps(
-    {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]},
-)
 #: Prints the number of planned files, and the peak of the memory beyond that of a small plan, in MB.
 CHILD = """
 import resource, sys
@@ -40,49 +34,6 @@ planned(5000, 0)
 before = peak()
 print(planned(300_000, 299_000), peak() - before)
 """
-
-
-def lines(files):
-    """The files of a listing, some at a time; file `n` holds the id `n`."""
-    for start in range(0, files, 500):
-        yield "".join(
-            f'{{"file":{{"url":"https://bucket.example/part-{number:07}.parquet?Signature={"0123456789" * 40}",'
-            f'"id":"{number:032x}","partitionValues":{{}},"size":{45_000_000 + number},'
-            f'"stats":"{{\\"numRecords\\":1,\\"minValues\\":{{\\"id\\":{number}}},'
-            f'\\"maxValues\\":{{\\"id\\":{number}}},\\"nullCount\\":{{\\"id\\":0}}}}"}}}}\n'
-            for number in range(start, min(start + 500, files))
-        ).encode()
-
-
-class Handler(BaseHTTPRequestHandler):
-    def answer(self):
-        self.server.requests.append(self.path)
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(200)
-        self.send_header("Delta-Table-Version", "1")
-        self.end_headers()
-        metadata = {"id": "m", "format": {"provider": "parquet"}, "schemaString": SCHEMA, "partitionColumns": []}
-        for line in ({"protocol": {"minReaderVersion": 1}}, {"metaData": metadata}):
-            self.wfile.write(json.dumps(line).encode() + b"\n")
-        if self.path.endswith("/query"):
-            for some in lines(int(self.path.split("/")[-2])):
-                self.wfile.write(some)
-
-    do_GET = do_POST = answer
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextmanager
-def running_server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.requests = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield server, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
 
 
 @pytest.mark.slow
