@@ -24,14 +24,15 @@ from delta_sharing_client.expressions.predicates import (
     Operator,
     Or,
     Predicate,
+    columns_of,
     is_float,
     joined,
 )
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
-#: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; or SQL text.
-Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]]
+#: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; SQL text; or a bound predicate.
+Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]] | Predicate
 
 #: More decimal digits than any column has before or after the point.
 _FAR: Final = 100
@@ -47,7 +48,7 @@ def freeze_filters(filters: Any) -> Any:
     """
     if isinstance(filters, str) and not filters.strip():
         raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
-    if filters is None or isinstance(filters, str):
+    if filters is None or isinstance(filters, str | Predicate):
         return filters
     if not isinstance(filters, list | tuple):
         raise FilterError(
@@ -83,6 +84,8 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
         from delta_sharing_client.expressions.sql_filters import parse_sql_filter  # which builds on this module
 
         return parse_sql_filter(filters, schema)
+    if isinstance(filters, Predicate):
+        return _bound_again(filters, schema)
     items = () if filters is None else filters
     if any(map(_is_term, items)):
         if any(isinstance(item, list | tuple) and item and all(map(_is_term, item)) for item in items):
@@ -93,6 +96,17 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
         return joined(And, [_bind_term(item, schema) for item in items])
     groups = [joined(And, [_bind_term(term, schema) for term in _terms_of(item)]) for item in items]
     return joined(Or, groups) if groups else None
+
+
+def _bound_again(predicate: Predicate, schema: StructType) -> Predicate:
+    """Return a predicate whose columns the table still has; raise `ColumnError` if it does not."""
+    for column in columns_of(predicate):
+        if schema.find(column.name) != column:
+            raise ColumnError(
+                f"filters: the table's column {column.name!r} has changed since the filter was bound",
+                columns=[column.name],
+            )
+    return predicate
 
 
 def _terms_of(group: Any) -> Sequence[Any]:

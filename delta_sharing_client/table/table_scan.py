@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.delta.mirror.mirror import MirrorScan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized, MaterializedData
+    from delta_sharing_client.frames.dataset import SharedDataset
+    from delta_sharing_client.model.schema import StructType
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.table.shared_table import SharedTable
 
@@ -46,9 +48,29 @@ class TableScan(SharedScan):
         from delta_sharing_client.parquet.arrow_types import arrow_schema
         from delta_sharing_client.scan.data_skipping import project
 
+        return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
+
+    def table_schema(self) -> StructType:
+        """Return the Delta schema of the table in the scan's version; requests the table's metadata."""
         options = self.options
-        metadata = self.table.metadata(options.version, options.timestamp, response_format=options.response_format)
-        return arrow_schema(project(metadata.schema, options.columns), options.variant)
+        return self.table.metadata(
+            options.version, options.timestamp, response_format=options.response_format
+        ).schema
+
+    def to_dataset(self) -> SharedDataset:
+        """Return the scan as a `pyarrow.dataset.Dataset`, with projection, filter and limit pushdown.
+
+        DuckDB (``SELECT ... FROM dataset WHERE ...``) and others read only the columns, files and row groups that
+        their query needs. Conditions that cannot be pushed down are evaluated on the rows. Requests the table's
+        metadata; each scan of the dataset requests the files again.
+
+        Raises:
+            DeltaSharingError: the metadata cannot be requested, or the scan does not fit the table.
+        """
+        from delta_sharing_client.frames.dataset import SharedDataset
+        from delta_sharing_client.table.pushdown import ScanSource
+
+        return SharedDataset(ScanSource.of(self))
 
     def materialize(
         self, directory: str | os.PathLike[str], data: MaterializedData = "files", *, progress: bool | None = None
