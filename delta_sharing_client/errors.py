@@ -3,6 +3,7 @@
     DeltaSharingError
     ├── ProfileError                    a profile cannot be read, parsed or used
     │   └── UnsupportedProfileError     newer profile version or unsupported credential type
+    ├── ConfigurationError (ValueError) malformed environment variable or Spark configuration
     ├── TokenError                      the token endpoint returns no access token
     ├── TableNameError (ValueError)     malformed table URL or table name
     ├── ColumnError (ValueError)        unknown, ambiguous or repeated column
@@ -96,6 +97,14 @@ class ProfileError(DeltaSharingError):
 
 class UnsupportedProfileError(ProfileError):
     """The profile has a newer version or a credential type that this release does not support."""
+
+
+class ConfigurationError(DeltaSharingError, ValueError):
+    """An environment variable, an option as text or Spark's configuration is malformed; `setting` is its name."""
+
+    def __init__(self, message: str, *, setting: str) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class TokenError(DeltaSharingError):

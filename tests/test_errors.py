@@ -20,6 +20,7 @@ VALUES = {
     "reason": f"could not be read, Bearer {CANARY}",
     "field": "endpoint",
     "source": "/home/me/p.share",
+    "setting": "DELTA_SHARING_OPTION_READ_TIMEOUT",
     "columns": ["a", "b.c"],
     "location": "s3://bucket/table",
     "access_modes": ["dir"],

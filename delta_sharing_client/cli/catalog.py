@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 import delta_sharing_client as ds
-from delta_sharing_client.cli.command import Command, examples
+from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
+    ServerCommand,
+    connect,
     open_table,
     output_option,
     table_argument,
@@ -19,7 +21,7 @@ from delta_sharing_client.cli.output import show_facts, show_records
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing ls config.share",
         "delta-sharing ls config.share#retail",
@@ -33,7 +35,7 @@ from delta_sharing_client.cli.output import show_facts, show_records
 def ls(what: str, recursive: bool, output: str) -> None:
     """List the shares, the schemas of a share, or the tables of a schema."""
     profile, hash_sign, name = what.strip().rpartition("#")
-    with ds.SharingClient((profile if hash_sign else name) or None) as client:
+    with connect(profile if hash_sign else name) as client:
         rows = _listing(client, name if hash_sign else "", recursive)
         show_records(list(rows[0]) if rows else ["share"], rows, output)
 
@@ -57,7 +59,7 @@ def _tables(tables: list[ds.Table]) -> list[dict[str, Any]]:
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing schema config.share#retail.sales.orders",
         "delta-sharing schema config.share#retail.sales.orders --version 3 --output json",
@@ -83,7 +85,7 @@ def schema(table_url: str, version: int | None, timestamp: str | None, output: s
     show_records(["name", "type", "nullable", "partition", "comment"], rows, output)
 
 
-@click.command(cls=Command, epilog=examples("delta-sharing show config.share#retail.sales.orders"))
+@click.command(cls=ServerCommand, epilog=examples("delta-sharing show config.share#retail.sales.orders"))
 @table_argument
 @output_option
 def show(table_url: str, output: str) -> None:
@@ -115,7 +117,7 @@ def show(table_url: str, output: str) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing count config.share#retail.sales.orders",
         "delta-sharing count config.share#retail.sales.orders --filter \"region = 'Europe'\"",
@@ -136,7 +138,7 @@ def count(table_url: str, filters: str | None, version: int | None, timestamp: s
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing history config.share#retail.sales.orders",
         "delta-sharing history config.share#retail.sales.orders -n 100 --output csv",

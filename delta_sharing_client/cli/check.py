@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 import delta_sharing_client as ds
-from delta_sharing_client.cli.command import Command, CommandGroup, examples
-from delta_sharing_client.cli.options import output_option
+from delta_sharing_client.cli.command import CommandGroup, examples
+from delta_sharing_client.cli.options import ServerCommand, connect, output_option
 from delta_sharing_client.cli.output import show_facts
 
 
@@ -19,7 +19,7 @@ def profile() -> None:
 
 
 @profile.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing profile check config.share",
         "delta-sharing profile check --output json",
@@ -33,7 +33,7 @@ def check(source: str | None, output: str) -> None:
     The capabilities are those of the answer for the first table that the server lists. The exit code is 0 if the
     server accepts the profile.
     """
-    with ds.SharingClient(source) as client:
+    with connect(source) as client:
         found = client.profile
         shares = [share.name for share in client.list_shares()]
         facts: dict[str, Any] = {

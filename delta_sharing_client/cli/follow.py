@@ -12,12 +12,12 @@ import click
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command, examples
 from delta_sharing_client.cli.files import FORMATS, write_reader
-from delta_sharing_client.cli.options import open_table, output_option, table_argument
+from delta_sharing_client.cli.options import ServerCommand, open_table, output_option, table_argument
 from delta_sharing_client.cli.output import show_facts, show_records
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing pull config.share#retail.sales.orders --checkpoint orders.checkpoint --files changes",
         "delta-sharing pull config.share#retail.sales.orders --checkpoint copy.checkpoint \\",
@@ -101,7 +101,7 @@ def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_fo
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing mirror config.share#retail.sales.orders lake/orders",
         "delta-sharing mirror config.share#retail.sales.orders lake/orders --repair",

@@ -1,14 +1,22 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share; the client that they describe."""
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
 
 import delta_sharing_client as ds
+from delta_sharing_client.cli.command import Command
+
+_OPTIONS: Final = "delta_sharing_client.options"
+_TOKENS: Final = "delta_sharing_client.tokens"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,10 +69,63 @@ def split_url(text: str) -> tuple[str | None, str]:
     return profile or None, name
 
 
+class ServerCommand(Command):
+    """A command that sends requests to the sharing server, with the options for its client."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(
+                ["--option"],
+                metavar="NAME=VALUE",
+                multiple=True,
+                expose_value=False,
+                callback=_remember_options,
+                help="A transport option, such as read_timeout=90s; may be repeated.",
+            ),
+            click.Option(
+                ["--token-command"],
+                metavar="COMMAND",
+                expose_value=False,
+                callback=_remember_token_command,
+                help="Command that prints a bearer token, instead of the token of the profile.",
+            ),
+        ]
+
+
+def _remember_options(context: click.Context, _: click.Parameter, values: tuple[str, ...]) -> None:
+    texts = dict(value.partition("=")[::2] for value in values)
+    context.find_root().meta[_OPTIONS] = ds.TransportOptions.from_texts(texts)
+
+
+def _remember_token_command(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value:
+        context.find_root().meta[_TOKENS] = lambda: _token_of(value)
+
+
+def _token_of(command: str) -> tuple[str, datetime | None]:
+    """Run a command, without a shell; return the token that it prints, and its expiration if it prints JSON."""
+    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"the token command ended with exit code {done.returncode}")
+    text = done.stdout.strip()
+    if not text.startswith("{"):
+        return text, None
+    answer = json.loads(text)
+    expires = answer.get("expirationTime")
+    return answer["bearerToken"], None if expires is None else datetime.fromisoformat(expires)
+
+
+def connect(profile: str | None) -> ds.SharingClient:
+    """Return a client for a profile, None for that of the environment, with the options of the command."""
+    meta = click.get_current_context().find_root().meta
+    return ds.SharingClient(profile or None, options=meta.get(_OPTIONS), credential_provider=meta.get(_TOKENS))
+
+
 @contextmanager
 def open_table(url: str) -> Iterator[ds.SharedTable]:
     """Open the table of a URL; closes its connections at the end."""
     profile, name = split_url(url)
     table = ds.Table.parse(name)
-    with ds.SharingClient(profile) as client:
+    with connect(profile) as client:
         yield client.table(table)

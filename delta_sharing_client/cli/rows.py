@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from delta_sharing_client.cli.command import Command, examples
+from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.files import FORMATS, format_of, write_reader
 from delta_sharing_client.cli.options import (
+    ServerCommand,
     columns_option,
     open_table,
     output_option,
@@ -27,7 +28,7 @@ _overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an e
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing head config.share#retail.sales.orders",
         "delta-sharing head config.share#retail.sales.orders -n 3 --columns order_id,amount",
@@ -46,7 +47,7 @@ def head(table_url: str, rows: int, output: str, **selection: Any) -> None:
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing export config.share#retail.sales.orders orders.parquet",
         "delta-sharing export config.share#retail.sales.orders europe.csv --filter \"region = 'Europe'\"",
@@ -73,7 +74,7 @@ def export(
 
 
 @click.command(
-    cls=Command,
+    cls=ServerCommand,
     epilog=examples(
         "delta-sharing changes config.share#retail.sales.orders --from 6",
         "delta-sharing changes config.share#retail.sales.orders --from 2024-01-31T00:00:00Z -o csv",

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_columns
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
+from delta_sharing_client.spark.configuration import SourceSettings, configuration_of
 from delta_sharing_client.spark.data_source_options import (
     STREAM_OPTIONS,
     SourceOptions,
@@ -44,7 +47,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType as SparkStruct
 
 
-def register(spark: SparkSession | None = None) -> None:
+def register(
+    spark: SparkSession | None, options: TransportOptions | None, credential_provider: CredentialProvider | None
+) -> None:
     """Register the data source; see `delta_sharing_client.spark.register`."""
     session = session_for(spark)
     version = spark_version(session)
@@ -59,32 +64,35 @@ def register(spark: SparkSession | None = None) -> None:
 
     distribute_code(session)
     archive = code_archive().read_bytes() if is_connect(session) else b""
+    settings = SourceSettings(
+        configuration=configuration_of(session), options=options, credential_provider=credential_provider
+    )
     try:
         with worker_python(session):
-            session.dataSource.register(source_for(core_count(session), archive))
+            session.dataSource.register(source_for(core_count(session), archive, settings.encode()))
     except AnalysisException as error:
         # Spark 4.0 refuses to replace the data source that it has found by itself, which is the same.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
 
-def describe(given: Mapping[str, str]) -> tuple[dict[str, Any], int | None]:
-    """Return the schema of the rows as JSON, and the version that it belongs to."""
-    options = _batch_or_stream(given)
-    with RestClient(options.profile, options.transport) as rest:
+def describe(given: Mapping[str, str], settings: bytes = b"") -> tuple[dict[str, Any], int | None]:
+    """Return the schema of the rows as JSON, and the version that it belongs to; `settings` are encoded."""
+    options = _batch_or_stream(given, SourceSettings.decode(settings))
+    with options.connect() as rest:
         columns, version = _describe(rest, options)
     return spark_schema(columns, options.variant, pyspark_version()).jsonValue(), version
 
 
-def _batch_or_stream(given: Mapping[str, str]) -> SourceOptions:
+def _batch_or_stream(given: Mapping[str, str], settings: SourceSettings) -> SourceOptions:
     """Parse the options of a batch, else of a stream: Spark requests the schema of both in the same way."""
     if any(name.lower() in given for name in STREAM_OPTIONS):
-        return parse_stream_options(given)
+        return parse_stream_options(given, settings)
     try:
-        return parse_options(given)
+        return parse_options(given, settings)
     except ValueError:
         with contextlib.suppress(ValueError):
-            return parse_stream_options(given)
+            return parse_stream_options(given, settings)
         raise
 
 
@@ -105,7 +113,7 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
 
 
 def plan(
-    given: Mapping[str, str], planned_version: int | None, schema: SparkStruct, cores: int | None
+    given: Mapping[str, str], planned_version: int | None, schema: SparkStruct, cores: int | None, settings: bytes
 ) -> tuple[bytes, list[bytes]]:
     """Return the encoded job and partitions of a batch query.
 
@@ -114,9 +122,10 @@ def plan(
         planned_version: the version that `describe` returned; None if Spark did not call it.
         schema: the columns that Spark needs: those of `describe`, or the user's.
         cores: tasks that can run at a time, if known.
+        settings: the encoded settings that the data source was registered with.
     """
-    options = parse_options(given)
-    with RestClient(options.profile, options.transport) as rest:
+    options = parse_options(given, SourceSettings.decode(settings))
+    with options.connect() as rest:
         planned = _plan(rest, options, planned_version)
         spec = planned.spec
         names = requested_columns(schema, spec.output, options.variant)

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.model.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.option_texts import parse_boolean, parse_bytes, parse_number
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.spark.configuration import INTERVAL as INTERVAL_KEY
+from delta_sharing_client.spark.configuration import SourceSettings, parse_key
 from delta_sharing_client.spark.option_parsers import (
     parse_accepted_changes,
-    parse_boolean,
-    parse_bytes,
     parse_driver_folder,
     parse_names,
-    parse_number,
     parse_positive_number,
     parse_response_format,
     parse_seconds,
@@ -42,6 +44,8 @@ MAX_VERSIONS: Final = 100
 #: Seconds between two requests for the table's version: the default, and the minimum for servers elsewhere.
 INTERVAL: Final = 30.0
 MIN_INTERVAL: Final = 10.0
+#: Settings of a data source that Spark has found by itself.
+NO_SETTINGS: Final = SourceSettings()
 
 #: Options by name: the parser of the text, and the field that the value sets.
 Options: TypeAlias = Mapping[str, tuple[Callable[[str], Any], str]]
@@ -115,6 +119,7 @@ class SourceOptions:
     Attributes:
         profile: the server's URL and the credential.
         transport: options of the HTTP client.
+        credential_provider: returns tokens in place of the profile's credential.
         table: the table.
         query: a snapshot, or changes. Of a stream it has no version, time, filter or limit.
         executors: how executors read the files.
@@ -122,9 +127,14 @@ class SourceOptions:
 
     profile: Profile = field(repr=False)
     transport: TransportOptions
+    credential_provider: CredentialProvider | None = field(repr=False)
     table: Table
     query: ScanOptions | ChangeOptions
     executors: ExecutorOptions
+
+    def connect(self) -> RestClient:
+        """Return a client of the sharing server."""
+        return RestClient(self.profile, self.transport, credential_provider=self.credential_provider)
 
     @property
     def what(self) -> str:
@@ -179,11 +189,12 @@ class StreamOptions(SourceOptions):
         return self.allow_changes in ("always", version)
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTINGS) -> SourceOptions:
     """Return the batch query that options describe.
 
     Args:
         given: options by name, in lower case as Spark passes them.
+        settings: what the data source was registered with.
 
     Raises:
         ValueError: an option is unknown or malformed, or conflicts with another; no profile field is shown.
@@ -205,12 +216,15 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     else:
         _refuse(values, (*_START, *_END), "means nothing without readChangeFeed; leave it out")
         query = ScanOptions(**_fields({**_READ, **_SNAPSHOT}, values))
-    return SourceOptions(query=query, **_common_fields(values))
+    return SourceOptions(query=query, **_common_fields(values, settings))
 
 
-def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTINGS) -> StreamOptions:
     """Return the streaming query that options describe; raises as `parse_options`."""
     values = _parse_texts(given)
+    interval = "queryTableVersionIntervalSeconds"
+    if interval not in values and INTERVAL_KEY in settings.configuration:
+        values[interval] = parse_key(settings.configuration, INTERVAL_KEY, parse_seconds)
     _refuse(values, ("versionAsOf", "timestampAsOf", *_END), "means nothing to a stream; leave it out")
     _refuse(values, ("filters",), "means nothing to a stream; use where() on the DataFrame")
     _refuse(
@@ -231,13 +245,10 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     options = StreamOptions(
         query=ChangeOptions(commit_timestamp="timestamp", **read) if changes else ScanOptions(**read),
         **_fields({**_START, **STREAM_OPTIONS}, values),
-        **_common_fields(values),
+        **_common_fields(values, settings),
     )
     if options.interval < MIN_INTERVAL and not is_loopback(options.profile.endpoint):
-        raise ValueError(
-            f"the option queryTableVersionIntervalSeconds is {options.interval:g}; servers require at least "
-            f"{MIN_INTERVAL:g} seconds"
-        )
+        raise ValueError(f"{interval} is {options.interval:g}; servers require at least {MIN_INTERVAL:g} seconds")
     return options
 
 
@@ -276,26 +287,30 @@ def _fields(options: Options, values: Mapping[str, Any]) -> dict[str, Any]:
     return {field: values[name] for name, (_, field) in options.items() if name in values}
 
 
-def _common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def _common_fields(values: Mapping[str, Any], settings: SourceSettings) -> dict[str, Any]:
     """Return the fields of `SourceOptions`, but for the query."""
-    profile, table = _profile_and_table(values)
+    profile, table = _profile_and_table(values, external=settings.credential_provider is not None)
+    transport = settings.transport
+    if "asynchronousQueries" in values:
+        transport = replace(transport, asynchronous_queries=values["asynchronousQueries"])
     return {
         "profile": profile,
         "table": table,
-        "transport": TransportOptions(asynchronous_queries=values.get("asynchronousQueries", False)),
+        "transport": transport,
+        "credential_provider": settings.credential_provider,
         "executors": ExecutorOptions(**_fields(_EXECUTORS, values)),
     }
 
 
-def _profile_and_table(values: Mapping[str, Any]) -> tuple[Profile, Table]:
+def _profile_and_table(values: Mapping[str, Any], *, external: bool) -> tuple[Profile, Table]:
     path = values.get("path")
     if path is None:
         raise ValueError("no table is given: .load('<profile>#<share>.<schema>.<table>'), or the option 'path'")
     fields = {name: values[name] for name in PROFILE_OPTIONS if name in values}
     if not fields:
         source, table = parse_table_url(path)
-        return load_profile(source), table
+        return load_profile(source, external=external), table
     version = fields.setdefault("shareCredentialsVersion", "1")
     if version.strip().isdigit():
         fields["shareCredentialsVersion"] = int(version)
-    return Profile.from_dict(fields, "in the options"), parse_bare_table(path)
+    return Profile.from_dict(fields, "in the options", external=external), parse_bare_table(path)

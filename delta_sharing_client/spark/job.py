@@ -30,7 +30,7 @@ class Job:
         table: the table's name, for messages.
         spec: columns, filter and types to read.
         table_columns: all columns of the table.
-        options: time-outs, retries, connections.
+        options: time-outs, retries, connections; without headers, which only the sharing server may receive.
         endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
         executor_credentials: a pickled `HostUrlRenewer`, with the credential: the only field through which it
             leaves the driver. None if `executorCredentials` is off.
@@ -46,6 +46,9 @@ class Job:
     executor_credentials: bytes | None = field(default=None, repr=False)
     names: tuple[str, ...] | None = None
     local: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", replace(self.options, headers={}))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from delta_sharing_client.option_texts import parse_duration, parse_number
 from delta_sharing_client.wire.requests import format_timestamp
-
-_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def parse_number(text: str, least: int = 0) -> int:
-    """Parse a whole number, `least` or more."""
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < least:
-        raise ValueError(f"it takes a whole number, {least} or more")
-    return int(text)
 
 
 def one_of(
@@ -41,23 +32,9 @@ def one_of(
     return parse
 
 
-def parse_bytes(text: str) -> int:
-    """Parse a number of bytes with or without a unit, as Delta does: ``10m`` is 10 * 1024 * 1024."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower(), re.ASCII)
-    if match is None or int(match[1]) < 1:
-        raise ValueError("it takes a number of bytes such as 1000000 or 10m")
-    return int(match[1]) << _SHIFTS[match[2]]
-
-
 def parse_seconds(text: str) -> float:
-    """Parse a number of seconds, more than 0."""
-    try:
-        seconds = float(text.strip().removesuffix("s"))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("it takes a number of seconds, more than 0")
-    return seconds
+    """Parse a duration, by default in seconds, as seconds."""
+    return parse_duration(text).total_seconds()
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -94,7 +71,6 @@ def parse_driver_folder(text: str) -> Path:
 
 
 parse_positive_number = partial(parse_number, least=1)
-parse_boolean = one_of({"true": True, "false": False}, "true or false")
 parse_variant = one_of({"variant": "struct", "json": "json"}, "'variant' or 'json'")
 parse_version_or_latest = one_of({"latest": "latest"}, "a version, or 'latest'", parse_number)
 parse_response_format = one_of(

@@ -59,13 +59,20 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
     """
 
     def __init__(
-        self, given: dict[str, str], planned_version: int | None, schema: Any, cores: int | None, archive: bytes
+        self,
+        given: dict[str, str],
+        planned_version: int | None,
+        schema: Any,
+        cores: int | None,
+        archive: bytes,
+        settings: bytes,
     ) -> None:
         self.given = given
         self.planned_version = planned_version
         self.schema = schema
         self.cores = cores
         self.archive = archive
+        self.settings = settings
         self.opened: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,7 +83,9 @@ class SharedTableStreamReader(DataSourceStreamReader, AvailableNow):
         """The query, opened on first use."""
         if self.opened is None:
             stream = package_module("spark.stream", self.archive)
-            self.opened = stream.TableStream(self.given, self.planned_version, self.schema, self.cores)
+            self.opened = stream.TableStream(
+                self.given, self.planned_version, self.schema, self.cores, self.settings
+            )
         return self.opened
 
     @_without_traceback
@@ -133,14 +142,20 @@ class SharedTableSource(DataSource):
     Attributes:
         cores: tasks that can run at a time; None for the cores of the driver's machine.
         archive: the zip of the package, if Spark does not copy it to streams.
+        settings: the encoded `SourceSettings`, which may contain secrets.
     """
 
     cores: int | None = None
     archive: bytes = b""
+    settings: bytes = b""
 
     def __init__(self, options: Any) -> None:
         self.given: dict[str, str] = {name.lower(): str(value) for name, value in options.items()}
         self.planned_version: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An executor receives the instance after planning: it must not have the attributes of the session's class.
+        return type(self) if self.given else SharedTableSource, ({},), vars(self)
 
     @classmethod
     def name(cls) -> str:
@@ -152,7 +167,7 @@ class SharedTableSource(DataSource):
         """Return the columns that the options select."""
         from pyspark.sql.types import StructType
 
-        fields, self.planned_version = package_module("spark.data_source").describe(self.given)
+        fields, self.planned_version = package_module("spark.data_source").describe(self.given, self.settings)
         return StructType.fromJson(fields)
 
     @_without_traceback
@@ -160,16 +175,20 @@ class SharedTableSource(DataSource):
         """Plan a batch query."""
         given, self.given = self.given, {}
         return SharedTableReader(
-            *package_module("spark.data_source").plan(given, self.planned_version, schema, self.cores)
+            *package_module("spark.data_source").plan(
+                given, self.planned_version, schema, self.cores, self.settings
+            )
         )
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802
         """Begin a streaming query."""
         given, self.given = self.given, {}
-        return SharedTableStreamReader(given, self.planned_version, schema, self.cores, self.archive)
+        return SharedTableStreamReader(
+            given, self.planned_version, schema, self.cores, self.archive, self.settings
+        )
 
 
-def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:
+def source_for(task_count: int, zipped: bytes = b"", encoded: bytes = b"") -> type[DataSource]:
     """Return the data source for a session; see the attributes of `SharedTableSource`.
 
     Spark registers and pickles a class: only attributes of a class can carry what belongs to a session.
@@ -178,6 +197,7 @@ def source_for(task_count: int, zipped: bytes = b"") -> type[DataSource]:
     class SharedTableSourceOfSession(SharedTableSource):
         cores = task_count
         archive = zipped
+        settings = encoded
 
     return SharedTableSourceOfSession
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
-from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.spark.configuration import SourceSettings
 from delta_sharing_client.spark.data_source_options import MAX_FILES, parse_stream_options
 from delta_sharing_client.spark.listing_cache import ListingCache
 from delta_sharing_client.spark.partition_plan import encode_plan
@@ -43,16 +43,22 @@ class TableStream:
         planned_version: the version whose columns Spark has; None if it did not request them.
         schema: the columns that Spark needs.
         cores: tasks that can run at a time, if known.
+        settings: the encoded settings that the data source was registered with.
     """
 
     def __init__(
-        self, given: Mapping[str, str], planned_version: int | None, schema: SparkStruct, cores: int | None
+        self,
+        given: Mapping[str, str],
+        planned_version: int | None,
+        schema: SparkStruct,
+        cores: int | None,
+        settings: bytes = b"",
     ) -> None:
-        self._options = parse_stream_options(given)
+        self._options = parse_stream_options(given, SourceSettings.decode(settings))
         self._planned_version = planned_version
         self._schema = schema
         self._cores = cores
-        self._rest = RestClient(self._options.profile, self._options.transport)
+        self._rest = self._options.connect()
         self._poller = VersionPoller(self._rest, self._options)
         self._seen: Offset | None = None
         self._checked = False

@@ -124,7 +124,7 @@ class ApiTransport(_CredentialTransport):
         text = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
         url = SecretUrl(text + ("?" + urlencode(params, quote_via=quote) if params else ""))
         data = None if body is None else json.dumps(body).encode()
-        plain = {"Accept-Encoding": "gzip", **(headers or {})}
+        plain = {**self.options.headers, "Accept-Encoding": "gzip", **(headers or {})}
         if data is not None:
             plain["Content-Type"] = "application/json; charset=utf-8"
 

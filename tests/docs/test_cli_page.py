@@ -57,7 +57,7 @@ def test_every_command_is_listed_with_its_options() -> None:
     table = PAGE.split("\n## Commands\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([a-z ]+)[^|]*\| .*? \|([^|]*)\|$", table, re.MULTILINE)
     listed = {name.strip(): set(re.findall(r"`(-[^`]+)`", cell)) for name, cell in rows}
-    common = {"--debug", "--output"}
+    common = {"--debug", "--option", "--output", "--token-command"}
     actual = {
         name: {max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)} - common
         for name, command in commands(cli).items()

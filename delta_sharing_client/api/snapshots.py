@@ -1,0 +1,204 @@
+"""Functions that load a version of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from delta_sharing_client.api.opening import open_table, response_format, spark_variant
+from delta_sharing_client.auth.credential_provider import CredentialProvider
+from delta_sharing_client.auth.profile import ProfileSource
+from delta_sharing_client.client import SharingClient
+from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.model.names import parse_table_url
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.wire.requests import Timestamp
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame as SparkDataFrame
+    from pyspark.sql import SparkSession
+
+    from delta_sharing_client.frames.dtype_backend import DtypeBackend
+
+
+def load_as_pandas(
+    url: str,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    jsonPredicateHints: str | None = None,
+    use_delta_format: bool | None = None,
+    convert_in_batches: bool = False,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    dtype_backend: DtypeBackend | None = None,
+    variant: VariantForm = "struct",
+    mirror: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> pd.DataFrame:
+    """Load a shared table as a pandas frame.
+
+    Args:
+        url: ``<profile>#<share>.<schema>.<table>``; without a profile, the environment variable
+            `DELTA_SHARING_PROFILE` names it.
+        limit: maximum number of rows.
+        version: version of the table; the latest by default.
+        timestamp: time of the version, instead of `version`: ISO 8601 text, or a datetime (UTC without a zone).
+        jsonPredicateHints: a JSON predicate by which the server skips files; it filters no rows.
+        use_delta_format: True for delta format, False for parquet format; by default the server chooses.
+        convert_in_batches: fetch less ahead, for a lower peak of memory.
+        columns: names of the columns, in the order of the frame; all by default.
+        filters: row filter, as for `pandas.read_parquet`, or SQL text such as
+            ``"date >= '2024-01-01' AND amount > 5"``.
+        dtype_backend: ``numpy_nullable`` or ``pyarrow``, as in pandas; by default the dtypes of
+            `pandas.read_parquet`, but nullable ones for integers and booleans with nulls.
+        variant: ``struct`` for variants as structs of two binaries, ``json`` for JSON text.
+        mirror: directory of a local Delta table that follows the shared one, so that only new files are fetched;
+            not together with `timestamp`.
+        progress: show a progress bar; by default only in a terminal or notebook.
+        options: time-outs, retries, connections, memory; as for `SharingClient`, like `credential_provider`.
+        credential_provider: a function that returns a bearer token and its expiration.
+
+    Returns:
+        The rows, in the server's order.
+    """
+    with open_table(url, options, credential_provider) as table:
+        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
+        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        return rows.to_pandas(
+            dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
+        )
+
+
+def load_as_arrow(
+    url: str,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    jsonPredicateHints: str | None = None,
+    use_delta_format: bool | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    variant: VariantForm = "struct",
+    mirror: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> pa.Table:
+    """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
+    with open_table(url, options, credential_provider) as table:
+        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
+        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        return rows.to_arrow(progress=progress)
+
+
+def load_as_polars(
+    url: str,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    variant: VariantForm = "struct",
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> pl.DataFrame:
+    """Load a shared table as a polars frame (extra ``polars``); arguments as for `load_as_pandas`."""
+    with open_table(url, options, credential_provider) as table:
+        return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
+
+
+def load_as_duckdb(
+    url: str,
+    connection: duckdb.DuckDBPyConnection | None = None,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    variant: VariantForm = "struct",
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
+
+    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes neither its
+    projection nor its filters down; pass `columns` and `filters`. The other arguments are as for `load_as_pandas`.
+    """
+    profile, name = parse_table_url(url)
+    table = SharingClient(profile, options=options, credential_provider=credential_provider).table(name)
+    return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_duckdb(connection)
+
+
+def load_as_spark(
+    url: str,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    delta_sharing_profile: ProfileSource = None,
+    *,
+    spark: SparkSession | None = None,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    limit: int | None = None,
+    use_delta_format: bool | None = None,
+    variant: Literal["variant", "json"] = "variant",
+    executor_credentials: bool = True,
+    partition_size: int | None = None,
+    mirror: str | os.PathLike[str] | None = None,
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> SparkDataFrame:
+    """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
+
+    This function lists the files, so it raises the errors of the query; the executors fetch them each time Spark
+    runs the DataFrame. Supports PySpark 3.5 and 4, classic and Connect. All columns are nullable.
+
+    Args:
+        url: ``<profile>#<share>.<schema>.<table>``, or ``<share>.<schema>.<table>`` with `delta_sharing_profile`.
+        version: version of the table; the latest by default.
+        timestamp: time of the version, instead of `version`.
+        delta_sharing_profile: the profile, as for `SharingClient`.
+        spark: the session; by default the active one, or a new local one.
+        columns: names of the columns; Spark does not push its own projection down.
+        filters: row filter, as for `load_as_pandas`; Spark does not push its own filters down.
+        limit: maximum number of rows.
+        use_delta_format: as for `load_as_pandas`.
+        variant: ``variant`` for Spark's own type (Spark 4), ``json`` for JSON text.
+        executor_credentials: send the profile's credential with the job, so that executors can renew expired URLs.
+        partition_size: bytes of files per partition; 128 MB by default.
+        mirror: directory, visible to the executors, of a local Delta table that follows the shared one. Only new
+            files are fetched, by this function, and Spark's Parquet reader reads them, with projection and filter
+            pushdown. Not together with `filters`, `limit` or `timestamp`.
+        options: as for `SharingClient`; by default those of the session's configuration,
+            ``spark.delta.sharing.*``.
+        credential_provider: as for `SharingClient`. The job has its token, and not the function.
+
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+        SparkError: Spark cannot be started, is too old, or the table has too many files for one plan.
+    """
+    from delta_sharing_client.spark.configuration import configured_options
+
+    options = options or configured_options(spark)
+    with open_table(url, options, credential_provider, delta_sharing_profile) as table:
+        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        scan = table.scan(*given, variant=spark_variant(variant))
+        if mirror is not None:
+            from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
+
+            return mirror_dataframe(scan.mirrored(mirror), spark)
+        return scan.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
