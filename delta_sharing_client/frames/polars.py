@@ -1,4 +1,4 @@
-"""Record batches to polars frames, through the Arrow C stream, batch by batch and without a copy."""
+"""Record batches as polars frames, without a copy; lazy frames that push their filters and projections down."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError
 from delta_sharing_client.frames.arrow import to_reader
+from delta_sharing_client.frames.dataset import PushdownSource
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 
@@ -45,3 +46,39 @@ def to_polars(
         if failed:
             raise failed[0] from None
         raise
+
+
+def to_lazy(source: PushdownSource) -> pl.LazyFrame:
+    """Return a lazy frame that reads the columns and rows of a source that its query needs.
+
+    Raises:
+        MissingDependencyError: polars is not installed.
+    """
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError:
+        raise MissingDependencyError(package="polars", extra="polars", purpose="A lazy frame") from None
+    from delta_sharing_client.frames.polars_predicates import pushed_predicate  # which needs polars
+
+    empty = pl.DataFrame(source.schema.empty_table())
+
+    def read(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        shown = empty.columns if columns is None else columns
+        filtered = [] if predicate is None else predicate.meta.root_names()
+        needed = [name for name in empty.columns if name in shown or name in filtered]
+        # polars counts rows before it filters them.
+        pushed = (
+            None
+            if predicate is None or rows is not None
+            else pushed_predicate(predicate, source.columns, empty.schema)
+        )
+        with source.read(needed, pushed, rows) as reader:
+            for batch in reader:
+                frame = pl.DataFrame(batch)
+                yield (frame if predicate is None else frame.filter(predicate)).select(shown)
+        yield empty.select(shown)
+
+    return register_io_source(read, schema=empty.schema)

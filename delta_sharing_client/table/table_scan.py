@@ -11,6 +11,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
     from delta_sharing_client.delta.mirror.mirror import MirrorScan
@@ -71,6 +72,21 @@ class TableScan(SharedScan):
         from delta_sharing_client.table.pushdown import ScanSource
 
         return SharedDataset(ScanSource.of(self))
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """Return the scan as a polars `LazyFrame`, with projection, filter and limit pushdown (extra ``polars``).
+
+        A query reads only the columns, files and row groups that it needs, batch by batch. Conditions that cannot
+        be pushed down are evaluated on the rows. Requests the table's metadata; each query requests the files again.
+
+        Raises:
+            MissingDependencyError: polars is not installed.
+            DeltaSharingError: the metadata cannot be requested, or the scan does not fit the table.
+        """
+        from delta_sharing_client.frames.polars import to_lazy
+        from delta_sharing_client.table.pushdown import ScanSource
+
+        return to_lazy(ScanSource.of(self))
 
     def materialize(
         self, directory: str | os.PathLike[str], data: MaterializedData = "files", *, progress: bool | None = None
