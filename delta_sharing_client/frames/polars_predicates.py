@@ -1,8 +1,8 @@
 """Filters of polars as predicates, decoded from the JSON of its expressions.
 
-polars has no other public form of an expression's tree. Its JSON differs between releases: parts that are not known
-here become `UNKNOWN`, so that another release may disable pushdown, but never loses rows. NaN follows polars: it is
-greater than every number, and equal to itself.
+polars has no other public form of an expression's tree. Its JSON differs between releases: parts that are not
+known here become `UNKNOWN`, so that another release may disable pushdown, but never loses rows. NaN follows
+polars: it is greater than every number, and equal to itself.
 """
 
 from __future__ import annotations

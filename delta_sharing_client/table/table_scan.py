@@ -77,7 +77,7 @@ class TableScan(SharedScan):
         """Return the scan as a polars `LazyFrame`, with projection, filter and limit pushdown (extra ``polars``).
 
         A query reads only the columns, files and row groups that it needs, batch by batch. Conditions that cannot
-        be pushed down are evaluated on the rows. Requests the table's metadata; each query requests the files again.
+        be pushed down are evaluated on the rows. Requests the table's metadata; each query requests the files.
 
         Raises:
             MissingDependencyError: polars is not installed.
