@@ -216,6 +216,7 @@ def test_the_module_functions_take_the_official_arguments() -> None:
     parameters = list(inspect.signature(ds.load_as_pandas).parameters)
     official = ["url", "limit", "version", "timestamp", "jsonPredicateHints", "use_delta_format"]
     assert parameters[:7] == [*official, "convert_in_batches"]
-    assert list(inspect.signature(ds.get_table_version).parameters) == ["url", "starting_timestamp"]
-    assert list(inspect.signature(ds.get_table_metadata).parameters) == ["url", "use_delta_format"]
-    assert list(inspect.signature(ds.get_table_protocol).parameters) == ["url", "use_delta_format"]
+    ours = ["options", "credential_provider"]
+    assert list(inspect.signature(ds.get_table_version).parameters) == ["url", "starting_timestamp", *ours]
+    assert list(inspect.signature(ds.get_table_metadata).parameters) == ["url", "use_delta_format", *ours]
+    assert list(inspect.signature(ds.get_table_protocol).parameters) == ["url", "use_delta_format", *ours]
