@@ -10,7 +10,7 @@ from typing import Self
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.errors import TableNameError
-from delta_sharing_client.model.names import Schema, Share, Table, check_name
+from delta_sharing_client.model.names import Schema, Share, Table, check_name, unquoted
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -87,7 +87,7 @@ class SharingClient:
         Raises:
             NotFoundError: the share does not exist, or is not shared with this profile.
         """
-        return self._rest.get_share(name)
+        return self._rest.get_share(unquoted(name))
 
     def list_schemas(self, share: Share | str) -> list[Schema]:
         """Return the schemas of a share ("List Schemas in a Share")."""
@@ -95,7 +95,7 @@ class SharingClient:
 
     def iter_schemas(self, share: Share | str) -> Iterator[Schema]:
         """Yield the schemas of a share."""
-        return self._rest.list_schemas(share)
+        return self._rest.list_schemas(_share(share))
 
     def list_tables(self, schema: Schema | str) -> list[Table]:
         """Return the tables of a schema, a `Schema` or ``share.schema`` ("List Tables in a Schema")."""
@@ -116,20 +116,25 @@ class SharingClient:
         """Yield the tables of all schemas of all shares, or of one share."""
         if share is None:
             return chain.from_iterable(map(self._rest.list_all_tables, self.iter_shares()))
-        return self._rest.list_all_tables(share)
+        return self._rest.list_all_tables(_share(share))
+
+    def tables(self, share: Share | str | None = None) -> list[SharedTable]:
+        """Return the tables of all schemas of all shares, or of one share, ready to be read."""
+        return [self.table(name) for name in self.iter_all_tables(share)]
 
     def table(self, name: str | Table | tuple[str, str, str]) -> SharedTable:
         """Return a table; sends no request.
 
         Args:
-            name: ``share.schema.table``, a `Table`, or a tuple of the three names.
+            name: ``share.schema.table``, a `Table`, or a tuple of the three names. A name in the text may be in
+                backticks.
 
         Raises:
             TableNameError: the name is malformed.
         """
         if isinstance(name, str):
-            profile, _, rest = name.rpartition("#")
-            if profile.endswith((".share", ".json")):
+            profile, rest = Table.split_url(name)
+            if profile is not None and profile.endswith((".share", ".json")):
                 raise TableNameError(
                     f"{name!r} is a table's URL, and the client already has a profile: pass {rest!r}"
                 )
@@ -147,6 +152,14 @@ class SharingClient:
             )
         return SharedTable(table, self._rest, self._storage)
 
+    def __getitem__(self, name: str | Table | tuple[str, str, str]) -> SharedTable:
+        """Return a table, as `table` does: ``client["share.schema.table"]``."""
+        return self.table(name)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names that IPython and Jupyter offer after ``client["``."""
+        return [table.full_name for table in self.iter_all_tables()]
+
     def close(self) -> None:
         """Close the connections; the client opens new ones if it is used again."""
         for opened in self._opened:
@@ -161,3 +174,7 @@ class SharingClient:
     @representation
     def __repr__(self) -> str:
         return f"SharingClient(endpoint={self._profile.endpoint!r})"
+
+
+def _share(share: Share | str) -> Share | str:
+    return unquoted(share) if isinstance(share, str) else share

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from delta_sharing_client.api.opening import open_table, response_format, spark_variant
+from delta_sharing_client.api.opening import open_table, spark_variant
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
-from delta_sharing_client.wire.requests import Timestamp
+from delta_sharing_client.wire.requests import Timestamp, format_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ def load_table_changes_as_pandas(
     """
     with open_table(url, options, credential_provider) as table:
         times = starting_timestamp, ending_timestamp
-        given = starting_version, ending_version, *times, columns, response_format(use_delta_format)
+        given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
         changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
         return changes.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
@@ -96,7 +96,7 @@ def load_table_changes_as_arrow(
     """Load the changes of a shared table as an Arrow table; arguments as for `load_table_changes_as_pandas`."""
     with open_table(url, options, credential_provider) as table:
         times = starting_timestamp, ending_timestamp
-        given = starting_version, ending_version, *times, columns, response_format(use_delta_format)
+        given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
         changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
         return changes.to_arrow(progress=progress)
 
@@ -129,6 +129,6 @@ def load_table_changes_as_spark(
     options = options or configured_options(spark)
     with open_table(url, options, credential_provider, delta_sharing_profile) as table:
         times = starting_timestamp, ending_timestamp
-        given = starting_version, ending_version, *times, columns, response_format(use_delta_format)
+        given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
         changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=spark_variant(variant))
         return changes.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)

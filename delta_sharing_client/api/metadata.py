@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delta_sharing_client.api.opening import checked, open_table
+from delta_sharing_client.api.opening import open_table
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.options import TransportOptions
@@ -37,7 +37,7 @@ def get_table_metadata(
         credential_provider: a function that returns a bearer token and its expiration.
     """
     with open_table(url, options, credential_provider) as table:
-        return table.metadata(response_format="auto" if checked(use_delta_format) else "parquet")
+        return table.metadata(use_delta_format=use_delta_format)
 
 
 def get_table_protocol(
@@ -49,4 +49,4 @@ def get_table_protocol(
 ) -> Protocol:
     """Return a shared table's protocol: reader version and features; arguments as for `get_table_metadata`."""
     with open_table(url, options, credential_provider) as table:
-        return table.protocol(response_format="auto" if checked(use_delta_format) else "parquet")
+        return table.protocol(use_delta_format=use_delta_format)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from delta_sharing_client.api.opening import open_table, response_format, spark_variant
+from delta_sharing_client.api.opening import open_table, spark_variant
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
@@ -14,7 +14,7 @@ from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.names import parse_table_url
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
-from delta_sharing_client.wire.requests import Timestamp
+from delta_sharing_client.wire.requests import Timestamp, format_for
 
 if TYPE_CHECKING:
     import duckdb
@@ -72,7 +72,7 @@ def load_as_pandas(
         The rows, in the server's order.
     """
     with open_table(url, options, credential_provider) as table:
-        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_pandas(
@@ -98,7 +98,7 @@ def load_as_arrow(
 ) -> pa.Table:
     """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
     with open_table(url, options, credential_provider) as table:
-        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_arrow(progress=progress)
@@ -195,7 +195,7 @@ def load_as_spark(
 
     options = options or configured_options(spark)
     with open_table(url, options, credential_provider, delta_sharing_profile) as table:
-        given = columns, filters, limit, version, timestamp, response_format(use_delta_format)
+        given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, variant=spark_variant(variant))
         if mirror is not None:
             from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe

@@ -34,9 +34,9 @@ from delta_sharing_client.cli.output import show_facts, show_records
 @output_option
 def ls(what: str, recursive: bool, output: str) -> None:
     """List the shares, the schemas of a share, or the tables of a schema."""
-    profile, hash_sign, name = what.strip().rpartition("#")
-    with connect(profile if hash_sign else name) as client:
-        rows = _listing(client, name if hash_sign else "", recursive)
+    profile, name = ds.Table.split_url(what if "#" in what else f"{what.strip()}#")
+    with connect(profile) as client:
+        rows = _listing(client, name, recursive)
         show_records(list(rows[0]) if rows else ["share"], rows, output)
 
 
@@ -45,10 +45,13 @@ def _listing(client: ds.SharingClient, name: str, recursive: bool) -> list[dict[
         return [{"share": share.name, "comment": share.comment} for share in client.iter_shares()]
     if not name:
         return _tables(client.list_all_tables())
+    try:
+        schema = ds.Schema.parse(name)
+    except ds.errors.TableNameError:
+        schema = None
     # A share name may hold dots, so a name with a dot is a share if there is such a share.
-    is_share = "." not in name or name.lower() in {share.name.lower() for share in client.iter_shares()}
-    if not is_share:
-        return _tables(client.list_tables(name))
+    if schema is not None and name.lower() not in {share.name.lower() for share in client.iter_shares()}:
+        return _tables(client.list_tables(schema))
     if recursive:
         return _tables(client.list_all_tables(name))
     return [{"share": schema.share, "schema": schema.name} for schema in client.iter_schemas(name)]
@@ -153,27 +156,6 @@ def history(table_url: str, versions: int, output: str) -> None:
     The protocol has no history of a table; this command reads it from the change data feed. The table must be
     shared with its history and have a change data feed. Versions that changed no row are not listed.
     """
-    kinds = {"insert": "inserted", "update_postimage": "updated", "delete": "deleted"}
-    rows: dict[int, dict[str, Any]] = {}
     with open_table(table_url) as table:
-        first = max(0, table.version() - versions + 1)
-        changes = table.changes(first, columns=[], commit_timestamp="timestamp")
-        for batch in changes.to_record_batch_reader():
-            groups = batch.select(["_commit_version", "_commit_timestamp", "_change_type"])
-            for group in _counted(groups):
-                version, time = group["_commit_version"], group["_commit_timestamp"]
-                new = {"version": version, "time": time, **dict.fromkeys(kinds.values(), 0)}
-                row = rows.setdefault(version, new)
-                if (kind := kinds.get(group["_change_type"])) is not None:
-                    row[kind] += group["count"]
-    ordered = [rows[version] for version in sorted(rows, reverse=True)]
-    show_records(["version", "time", *kinds.values()], ordered, output)
-
-
-def _counted(batch: Any) -> list[dict[str, Any]]:
-    """Return the distinct rows of a batch, each with its `count`."""
-    import pyarrow as pa
-
-    table = pa.Table.from_batches([batch])
-    counted = table.group_by(table.column_names).aggregate([([], "count_all")])
-    return [{**row, "count": row["count_all"]} for row in counted.to_pylist()]
+        rows = [vars(found) for found in table.history(versions)]
+    show_records(["version", "time", "inserted", "updated", "deleted"], rows, output)

@@ -11,8 +11,7 @@ import click
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command, examples
-from delta_sharing_client.cli.files import FORMATS, write_reader
-from delta_sharing_client.cli.options import ServerCommand, open_table, output_option, table_argument
+from delta_sharing_client.cli.options import FORMATS, ServerCommand, open_table, output_option, table_argument
 from delta_sharing_client.cli.output import show_facts, show_records
 
 
@@ -97,7 +96,7 @@ def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_fo
     """Write a batch to the file of its versions; a batch that is pulled again replaces it."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{table.name}-{batch.first_version:020}-{batch.last_version:020}.{file_format}"
-    return write_reader(batch.to_record_batch_reader(), str(path), file_format, overwrite=True)
+    return batch.to_file(path, overwrite=True)
 
 
 @click.command(

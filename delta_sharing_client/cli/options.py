@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command
@@ -20,6 +22,13 @@ _TOKENS: Final = "delta_sharing_client.tokens"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: Limits of the requests while a shell waits for names.
+_QUICK: Final = ds.TransportOptions(api_attempts=1, connect_timeout=timedelta(seconds=2))
+
+
+#: Formats of files, as of `TableScan.to_file`.
+FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")
+
 
 def _split(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
     """Split comma-separated names; None if there are none."""
@@ -27,7 +36,22 @@ def _split(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> li
     return names or None
 
 
-table_argument: Final = click.argument("table_url", metavar="TABLE_URL")
+def _complete_table(_context: click.Context, _parameter: click.Parameter, text: str) -> list[CompletionItem]:
+    """Return the tables that a shell offers for a text, and files as long as it has no `#`."""
+    start = text[: text.rfind("#") + 1]
+    offered = [] if start else [CompletionItem(text, type="file")]
+    try:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            ds.SharingClient(start[:-1] or None, options=_QUICK) as client,
+        ):
+            names = [start + table.full_name for table in client.iter_all_tables()]
+    except ds.DeltaSharingError:
+        names = []
+    return offered + [CompletionItem(name) for name in names if name.startswith(text)]
+
+
+table_argument: Final = click.argument("table_url", metavar="TABLE_URL", shell_complete=_complete_table)
 output_option: Final = click.option(
     "--output",
     "-o",
@@ -61,12 +85,6 @@ def version_options(command: F) -> F:
 def scan_options(command: F) -> F:
     """Add the options that select rows and columns of one version."""
     return columns_option(_filter_option(version_options(command)))
-
-
-def split_url(text: str) -> tuple[str | None, str]:
-    """Return the profile, None for that of the environment, and the name after the last `#`."""
-    profile, _, name = text.strip().rpartition("#")
-    return profile or None, name
 
 
 class ServerCommand(Command):
@@ -125,7 +143,7 @@ def connect(profile: str | None) -> ds.SharingClient:
 @contextmanager
 def open_table(url: str) -> Iterator[ds.SharedTable]:
     """Open the table of a URL; closes its connections at the end."""
-    profile, name = split_url(url)
+    profile, name = ds.Table.split_url(url)
     table = ds.Table.parse(name)
     with connect(profile) as client:
         yield client.table(table)

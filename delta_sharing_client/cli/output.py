@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,6 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
+
+from delta_sharing_client.representation import plain
 
 #: Width of a cell of a table of rows; longer values are cut.
 _CELL: Final = 40
@@ -32,38 +32,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON represents it without loss.
-
-    Decimals, dates and times are texts, binaries base64, NaN and infinities their names, maps lists of pairs.
-    """
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
-def to_json(value: Any) -> str:
-    """Return a value as JSON text on one line."""
-    try:
-        return _ENCODER.encode(value)
-    except ValueError:  # NaN or infinity
-        return json.dumps(plain(value), ensure_ascii=False)
-
-
-#: Calls `plain` only for the values that JSON does not have.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=plain)
 
 
 def show_facts(facts: Mapping[str, Any], output: str) -> None:

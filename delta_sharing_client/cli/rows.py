@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
-from delta_sharing_client.cli.files import FORMATS, format_of, write_reader
 from delta_sharing_client.cli.options import (
+    FORMATS,
     ServerCommand,
     columns_option,
     open_table,
@@ -67,10 +70,8 @@ def export(
 
     FILE appears when it is complete. `-` is stdout, for CSV, JSON lines and the Arrow stream format.
     """
-    name = format_of(target, file_format)
     with open_table(table_url) as table:
-        scan = table.scan(limit=limit, variant=_variant(name), **selection)
-        _save(scan.to_record_batch_reader(), target, name, overwrite)
+        _save(table.scan(limit=limit, **selection), target, file_format, overwrite)
 
 
 @click.command(
@@ -105,15 +106,13 @@ def changes(
 
     The range includes both ends. The table must be shared with its history and have a change data feed.
     """
-    name = "" if target is None else format_of(target, file_format)
     limits = {**_bound("starting", start), **({} if end is None else _bound("ending", end))}
     with open_table(table_url) as table:
-        variant = "json" if target is None else _variant(name)
-        found = table.changes(columns=columns, commit_timestamp="timestamp", variant=variant, **limits)
-        reader = found.to_record_batch_reader()
+        found = table.changes(columns=columns, commit_timestamp="timestamp", **limits)
         if target is not None:
-            _save(reader, target, name, overwrite)
+            _save(found, target, file_format, overwrite)
             return
+        reader = found.replace(variant="json").to_record_batch_reader()
         first, more = _first_rows(reader, rows)
     names = reader.schema.names
     if output == "table":  # what changed first, because a terminal may not show all columns
@@ -138,11 +137,15 @@ def _first_rows(reader: pa.RecordBatchReader, limit: int) -> tuple[list[dict[str
     return rows[:limit], len(rows) > limit
 
 
-def _variant(name: str) -> Literal["struct", "json"]:
-    return "json" if name in ("csv", "jsonl") else "struct"
-
-
-def _save(reader: pa.RecordBatchReader, target: str, name: str, overwrite: bool) -> None:
-    rows = write_reader(reader, target, name, overwrite=overwrite)
+def _save(rows: ds.TableScan | ds.TableChanges, target: str, file_format: str | None, overwrite: bool) -> None:
+    """Write rows to a file or, for ``-``, to stdout."""
+    sink: str | IO[bytes] = target
+    if target == "-":
+        if file_format in (None, "parquet"):
+            raise click.UsageError("stdout needs --format csv, jsonl or arrow; Parquet needs a file")
+        sink = sys.stdout.buffer
+    elif Path(target).is_file() and not overwrite:
+        raise click.ClickException(f"{target} exists: give another file, or --overwrite to replace it")
+    count = rows.to_file(sink, file_format, overwrite=overwrite)  # type: ignore[arg-type]  # click checks the format
     if target != "-":
-        click.echo(f"{rows:,} rows written to {target}", err=True)
+        click.echo(f"{count:,} rows written to {target}", err=True)

@@ -1,20 +1,23 @@
 """Shares, schemas and tables, and their names.
 
 Names are case-insensitive on the server. A share name may contain dots, schema and table names may not, so a full
-name is split from the right.
+name is split from the right. A name in backticks may contain dots and `#`; a doubled backtick in it is a backtick.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, TableNameError
 from delta_sharing_client.secrets import redact_url
 
 _MAX_NAME = 255
+#: A whole name in backticks.
+_QUOTED: Final = re.compile(r"(?:^|(?<=[.#]))`(?:[^`]|``)*`(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class Share:
     display_name: str | None = field(default=None, compare=False, kw_only=True, repr=False)
     comment: str | None = field(default=None, compare=False, kw_only=True, repr=False)
     properties: Mapping[str, str] | None = field(default=None, compare=False, kw_only=True, repr=False)
+
+    def __str__(self) -> str:
+        return self.name
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Share:
@@ -52,6 +58,9 @@ class Schema:
     name: str
     share: str
 
+    def __str__(self) -> str:
+        return self.full_name
+
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Schema:
         """Build a schema from an item of a listing; unknown fields are ignored."""
@@ -60,9 +69,10 @@ class Schema:
     @classmethod
     def parse(cls, full_name: str) -> Schema:
         """Split ``share.schema`` from the right; raise `TableNameError` if these are not two names."""
-        share, dot, name = full_name.rpartition(".")
-        if not dot:
+        names = _split(full_name.strip(), 2)
+        if len(names) != 2:
             raise TableNameError(f"{full_name!r} is not a schema's name: it takes share.schema")
+        share, name = names
         return cls(check_name(name, "schema"), check_name(share, "share"))
 
     @property
@@ -90,6 +100,9 @@ class Table:
     location: str | None = field(default=None, compare=False, kw_only=True, repr=False)
     access_modes: tuple[str, ...] = field(default=(), compare=False, kw_only=True, repr=False)
 
+    def __str__(self) -> str:
+        return self.full_name
+
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Table:
         """Build a table from an item of a listing; unknown fields are ignored."""
@@ -106,8 +119,11 @@ class Table:
 
     @classmethod
     def parse(cls, full_name: str) -> Table:
-        """Split ``share.schema.table`` from the right; raise `TableNameError` if these are not three names."""
-        parts = full_name.strip().rsplit(".", 2)
+        """Split ``share.schema.table`` from the right; raise `TableNameError` if these are not three names.
+
+        A name may be in backticks, as in Spark: ``share.`my.schema`.table``.
+        """
+        parts = _split(full_name.strip(), 3)
         if len(parts) != 3:
             raise TableNameError(
                 f"{full_name!r} is not a table name: it takes share.schema.table "
@@ -116,10 +132,38 @@ class Table:
         share, schema, name = parts
         return cls(check_name(name, "table"), check_name(share, "share"), check_name(schema, "schema"))
 
+    @staticmethod
+    def split_url(url: str) -> tuple[str | None, str]:
+        """Split a table URL at its last ``#`` outside backticks.
+
+        Returns:
+            The profile, None if there is none (the profile of the environment), and the name as it is written.
+        """
+        text = url.strip()
+        at = _masked(text).rfind("#")
+        return text[: max(at, 0)] or None, text[at + 1 :]
+
     @property
     def full_name(self) -> str:
         """``share.schema.table``."""
         return f"{self.share}.{self.schema}.{self.name}"
+
+
+def unquoted(name: str) -> str:
+    """Return a name without its backticks."""
+    return name[1:-1].replace("``", "`") if _QUOTED.fullmatch(name) else name
+
+
+def _masked(text: str) -> str:
+    """Return a text of equal length without the dots and `#` of names in backticks."""
+    return _QUOTED.sub(lambda match: "_" * len(match[0]), text)
+
+
+def _split(text: str, count: int) -> list[str]:
+    """Split a full name at its last dots into at most `count` names, and remove their backticks."""
+    dots = [match.start() for match in re.finditer(r"\.", _masked(text))][1 - count :]
+    starts = [0, *(dot + 1 for dot in dots)]
+    return [unquoted(text[start:end]) for start, end in zip(starts, [*dots, len(text)], strict=True)]
 
 
 def check_name(name: str, kind: str) -> str:
@@ -140,7 +184,7 @@ def check_name(name: str, kind: str) -> str:
 
 
 def parse_table_url(url: str) -> tuple[str | None, Table]:
-    """Split ``<profile>#<share>.<schema>.<table>`` at its last ``#``.
+    """Split ``<profile>#<share>.<schema>.<table>``.
 
     Returns:
         The profile, None if it is empty (the profile of the environment), and the table.
@@ -150,11 +194,11 @@ def parse_table_url(url: str) -> tuple[str | None, Table]:
     """
     if not isinstance(url, str):
         raise TypeError(f"a table URL is a str, not {type(url).__name__}")
-    profile, hash_sign, name = url.strip().rpartition("#")
-    if not hash_sign:
+    profile, name = Table.split_url(url)
+    if profile is None and not url.strip().startswith("#"):
         shown = redact_url(url) if "://" in url else repr(url)
         raise TableNameError(f"{shown} is not a table URL: it takes '<profile>#<share>.<schema>.<table>'")
-    return profile or None, Table.parse(name)
+    return profile, Table.parse(name)
 
 
 def parse_bare_table(url: str) -> Table:
@@ -165,7 +209,7 @@ def parse_bare_table(url: str) -> Table:
     """
     if not isinstance(url, str):
         raise TypeError(f"a table name is a str, not {type(url).__name__}")
-    profile, _, name = url.rpartition("#")
+    profile, name = Table.split_url(url)
     if profile:
         raise TableNameError(
             f"the profile is given twice, apart and in the table URL: leave out the part before #{name}"

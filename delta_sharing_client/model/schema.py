@@ -146,6 +146,21 @@ class StructType(DataType):
     def __len__(self) -> int:
         return len(self.fields)
 
+    def __getitem__(self, name: str) -> StructField:
+        """Return the field with a name, in any case; raise `KeyError` if there is none."""
+        found = self.find(name)
+        if found is None:
+            raise KeyError(f"there is no field {name!r}: {self.suggestion([name])}")
+        return found
+
+    def __contains__(self, field: object) -> bool:
+        """Whether there is a field with this name, in any case, or this field."""
+        return self.find(field) is not None if isinstance(field, str) else field in self.fields
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names that IPython and Jupyter offer after ``schema["``."""
+        return self.names
+
     @property
     def names(self) -> list[str]:
         """The fields' names in order."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames.files import FileFormat
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.storage.byte_source import StorageReader
@@ -133,6 +135,69 @@ class Scan(ABC):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as an Arrow C stream, for polars, DuckDB, pandas and others."""
         return self.to_record_batch_reader().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> NoReturn:
+        """Raise `TypeError`; `pandas.DataFrame(scan)` and loops call this."""
+        raise TypeError(
+            f"a {type(self).__name__} is not iterable: load its rows with to_pandas(), to_arrow() or to_polars(), "
+            "or iterate over the batches of to_record_batch_reader()"
+        )
+
+    def to_file(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        file_format: FileFormat | None = None,
+        *,
+        overwrite: bool = False,
+        progress: bool | None = None,
+    ) -> int:
+        """Write the rows to a file as they are read, in bounded memory.
+
+        The rows go to a temporary file beside the target, which is renamed when it is complete.
+
+        Args:
+            target: a path, or a writable binary file.
+            file_format: ``parquet``, ``csv``, ``jsonl`` (JSON lines) or ``arrow`` (Arrow IPC; its stream format if
+                the target is a binary file); by default that of the path's suffix.
+            overwrite: replace an existing file.
+            progress: show a progress bar; by default in a terminal or notebook only.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ValueError: the format is unknown.
+            OSError: the file exists, or cannot be written.
+            DataError: the format cannot represent the rows.
+            DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
+        """
+        from delta_sharing_client.frames.files import TEXT_FORMATS, format_of, opened, write_batches
+        from delta_sharing_client.frames.progress import byte_progress
+        from delta_sharing_client.parquet.arrow_types import arrow_schema
+
+        name = format_of(target, file_format)
+        with opened(target, overwrite=overwrite) as sink:
+            plan = self.plan()
+            if name in TEXT_FORMATS:  # a variant as JSON text
+                plan = dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, variant="json"))
+            schema = arrow_schema(plan.spec.output, plan.spec.variant)
+            with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
+                return write_batches(self._batches(plan, advance), schema, sink, name, stream=sink is target)
+
+    def to_parquet(
+        self, target: str | os.PathLike[str] | IO[bytes], *, overwrite: bool = False, progress: bool | None = None
+    ) -> int:
+        """Write the rows to a Parquet file, and return their number; see `to_file`."""
+        return self.to_file(target, "parquet", overwrite=overwrite, progress=progress)
+
+    def to_csv(
+        self, target: str | os.PathLike[str] | IO[bytes], *, overwrite: bool = False, progress: bool | None = None
+    ) -> int:
+        """Write the rows to a CSV file, and return their number; see `to_file`.
+
+        Nested values become JSON text and binaries base64. A null is empty, an empty text is ``""``.
+        """
+        return self.to_file(target, "csv", overwrite=overwrite, progress=progress)
 
     def count(self) -> int:
         """Return the number of rows.

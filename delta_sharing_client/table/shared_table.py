@@ -15,8 +15,9 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
+from delta_sharing_client.table.table_rows import TableRows
 from delta_sharing_client.wire.answers import TableInfo
-from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, formats_for
+from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, format_for, formats_for
 
 if TYPE_CHECKING:
     from delta_sharing_client.cdf.clock import Clock
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.storage.byte_source import StorageReader
+    from delta_sharing_client.table.history import VersionChanges
     from delta_sharing_client.table.table_changes import TableChanges
     from delta_sharing_client.table.table_scan import TableScan
 
 
 @dataclass(frozen=True)
-class SharedTable:
+class SharedTable(TableRows):
     """A table of a share, made by `SharingClient.table`.
+
+    The methods that load rows (`to_pandas`, `to_arrow`, `to_polars`, `to_duckdb`, `to_spark`, `head`, `count`)
+    take the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``, ``version=3``.
 
     Attributes:
         name: the table's three names.
@@ -40,6 +45,9 @@ class SharedTable:
     name: Table
     _rest: RestClient = field(repr=False, compare=False)
     _storage: StorageReader = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.name.full_name
 
     @representation
     def __repr__(self) -> str:
@@ -60,9 +68,17 @@ class SharedTable:
         timestamp: Timestamp | None = None,
         *,
         response_format: RequestedFormat = "auto",
+        use_delta_format: bool = True,
     ) -> Metadata:
-        """Return the table's metadata, of the latest version by default ("Query Table Metadata")."""
-        return self._info(version, timestamp, response_format).metadata
+        """Return the table's metadata, of the latest version by default ("Query Table Metadata").
+
+        Args:
+            version: the version to describe.
+            timestamp: the time to describe, instead of `version`.
+            response_format: ``auto`` for the server's choice, or ``delta`` or ``parquet``.
+            use_delta_format: False for parquet format, as in the official client.
+        """
+        return self._info(version, timestamp, response_format, use_delta_format).metadata
 
     def protocol(
         self,
@@ -70,17 +86,51 @@ class SharedTable:
         timestamp: Timestamp | None = None,
         *,
         response_format: RequestedFormat = "auto",
+        use_delta_format: bool = True,
     ) -> Protocol:
-        """Return the table's protocol: reader version and features."""
-        return self._info(version, timestamp, response_format).protocol
+        """Return the table's protocol: reader version and features; arguments as for `metadata`."""
+        return self._info(version, timestamp, response_format, use_delta_format).protocol
 
     def schema(self, version: int | None = None, timestamp: Timestamp | None = None) -> StructType:
-        """Return the table's Delta schema; `scan().schema` is the Arrow schema."""
+        """Return the table's Delta schema; ``schema["name"]`` is a field. `scan().schema` is the Arrow schema."""
         return self.metadata(version, timestamp).schema
 
-    def _info(self, version: int | None, timestamp: Timestamp | None, response_format: str) -> TableInfo:
-        return self._rest.table_metadata(
-            self.name, formats_for(response_format), version=version, timestamp=timestamp
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns; requests the table's metadata."""
+        return self.schema().names
+
+    def _info(
+        self, version: int | None, timestamp: Timestamp | None, response_format: str, use_delta_format: bool
+    ) -> TableInfo:
+        if not checked_flag(use_delta_format):
+            response_format = "parquet"
+        formats = formats_for(response_format)
+        return self._rest.table_metadata(self.name, formats, version=version, timestamp=timestamp)
+
+    def history(self, limit: int = 20) -> list[VersionChanges]:
+        """Return how many rows the latest `limit` versions changed, newest first.
+
+        The protocol has no history of a table; this method counts the rows of the change data feed. The table must
+        be shared with its history and have a change data feed. Versions that changed no row are not returned.
+        """
+        from delta_sharing_client.table.history import history_of
+
+        first = max(0, self.version() - limit + 1)
+        return history_of(self.changes(first, columns=[], commit_timestamp="timestamp"))
+
+    def snapshot(
+        self,
+        limit: int | None = None,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        jsonPredicateHints: str | None = None,
+        use_delta_format: bool | None = None,
+    ) -> TableScan:
+        """Return a scan of one version, by the names of the official client; arguments as for `load_as_pandas`."""
+        response_format = format_for(use_delta_format)
+        return self.scan(
+            None, None, limit, version, timestamp, response_format, json_predicate_hints=jsonPredicateHints
         )
 
     def scan(

@@ -35,6 +35,20 @@ def formats_for(response_format: str) -> tuple[ResponseFormat, ...]:
     return accepted[response_format]
 
 
+def format_for(use_delta_format: bool | None) -> RequestedFormat:
+    """Return the response format for the argument of the official client; None is the server's choice."""
+    if use_delta_format is None:
+        return "auto"
+    return "delta" if checked_flag(use_delta_format) else "parquet"
+
+
+def checked_flag(use_delta_format: bool) -> bool:
+    """Return the flag; raise `TypeError` if it is not a bool."""
+    if not isinstance(use_delta_format, bool):
+        raise TypeError(f"use_delta_format is True, False or None, not {use_delta_format!r}")
+    return use_delta_format
+
+
 def format_timestamp(value: str | datetime | date) -> str:
     """Return a time in the protocol's "Timestamp Format", ISO 8601 in UTC; times without a zone are in UTC.
 

@@ -10,15 +10,23 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from click.shell_completion import ShellComplete
 from command_runs import run
 from faults.server import FaultServer, Reply
 
+from delta_sharing_client.cli.app import cli
 from delta_sharing_client.server import ServerOptions, SharingServer, write_sample_tables
 
 
 class TestLs:
     def test_shares(self, profile):
         assert json.loads(run("ls", profile, "-o", "json").stdout) == [{"share": "retail", "comment": None}]
+
+    def test_names_in_backticks(self, profile):
+        tables = run("ls", f"{profile}#retail.sales", "-o", "csv").stdout
+        assert run("ls", f"{profile}#`retail`.`sales`", "-o", "csv").stdout == tables
+        assert "ops" in run("ls", f"{profile}#`retail`").stdout
+        assert run("count", f"{profile}#`retail`.`sales`.`orders`").stdout == "59990\n"
 
     def test_schemas_of_a_share(self, profile):
         rows = list(csv.DictReader(io.StringIO(run("ls", f"{profile}#retail", "-o", "csv").stdout)))
@@ -147,3 +155,23 @@ class TestProfileCheck:
         monkeypatch.setenv("DELTA_SHARING_BEARER_TOKEN", "token")
         monkeypatch.delenv("DELTA_SHARING_PROFILE", raising=False)
         assert "127.0.0.1" in run("profile", "check", code=5).stderr
+
+
+class TestCompletion:
+    """What click offers to the shell."""
+
+    @staticmethod
+    def offered(text: str) -> list[tuple[str, str]]:
+        found = ShellComplete(cli, {}, "delta-sharing", "_COMPLETE").get_completions(["head"], text)
+        return [(item.type, item.value) for item in found]
+
+    def test_tables_of_a_profile(self, profile):
+        assert self.offered(f"{profile}#retail.sales.o") == [("plain", f"{profile}#retail.sales.orders")]
+
+    def test_tables_of_the_environment_besides_files(self, profile, monkeypatch):
+        monkeypatch.setenv("DELTA_SHARING_PROFILE", profile)
+        assert self.offered("retail.sales.o") == [("file", "retail.sales.o"), ("plain", "retail.sales.orders")]
+
+    def test_files_without_a_profile(self, profile):
+        assert self.offered("conf") == [("file", "conf")]
+        assert self.offered("missing.share#") == []

@@ -5,20 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from datetime import date
-from decimal import Decimal
 from pathlib import Path
 
 import click
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from command_runs import ROOT, run, start
 
 from delta_sharing_client.cli.app import cli
-from delta_sharing_client.cli.files import write_reader
-from delta_sharing_client.cli.output import plain, printable, to_json
+from delta_sharing_client.cli.output import printable
 
 
 @pytest.mark.parametrize(
@@ -94,20 +88,6 @@ def test_an_interrupted_export_ends_with_its_code(orders, number, code):
     assert b"Traceback" not in err
 
 
-def test_an_interrupted_export_leaves_no_file(tmp_path):
-    schema = pa.schema({"n": pa.int64()})
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"n": [1]}, schema)
-        assert len(list(tmp_path.iterdir())) == 1
-        raise KeyboardInterrupt
-
-    reader = pa.RecordBatchReader.from_batches(schema, batches())
-    with pytest.raises(KeyboardInterrupt):
-        write_reader(reader, str(tmp_path / "rows.jsonl"), "jsonl", overwrite=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_exit_codes_of_a_process(profile):
     with start("count", f"{profile}#retail.sales.nope") as process:
         out, err = process.communicate()
@@ -160,38 +140,3 @@ def test_completion(profile):
 def test_control_characters_are_escaped():
     assert printable("a\x1b[31mb\n") == "a\\x1b[31mb\\n"
     assert printable("Zürich") == "Zürich"
-
-
-def test_values_that_json_lacks():
-    assert plain([float("nan"), float("-inf"), b"\xff", 1.5]) == ["NaN", "-Infinity", "/w==", 1.5]
-    rare = {"a": [float("nan"), Decimal("1E+2")], "b": 2**62}
-    assert to_json(rare) == '{"a": ["NaN", "100"], "b": 4611686018427387904}'
-    pairs = {"a": Decimal("1.50"), "m": [("k", date(2024, 1, 1))]}
-    assert to_json(pairs) == '{"a": "1.50", "m": [["k", "2024-01-01"]]}'
-
-
-@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow"])
-def test_binaries_maps_and_rare_floats_are_written(tmp_path, name):
-    kind = pa.map_(pa.string(), pa.int64())
-    table = pa.table(
-        {
-            "b": pa.array([b"\xff", None], pa.binary()),
-            "m": pa.array([[("k", 1)], None], kind),
-            "f": [float("nan"), 0.1],
-            "s": ["", None],
-            "v": pa.nulls(2),
-        }
-    )
-    path = tmp_path / f"rows.{name}"
-    assert write_reader(table.to_reader(), str(path), name, overwrite=False) == 2
-    texts = {
-        "csv": '"b","m","f","s","v"\n"/w==","[[""k"", 1]]",nan,"",\n,,0.1,,\n',
-        "jsonl": '{"b": "/w==", "m": [["k", 1]], "f": "NaN", "s": "", "v": null}\n'
-        '{"b": null, "m": null, "f": 0.1, "s": null, "v": null}\n',
-    }
-    if name in texts:
-        assert path.read_text() == texts[name]
-    else:
-        read = pq.read_table(path) if name == "parquet" else pa.ipc.open_file(path).read_all()
-        assert read.column("m").to_pylist() == table.column("m").to_pylist()
-        assert read.column("b").to_pylist() == table.column("b").to_pylist()

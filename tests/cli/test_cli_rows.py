@@ -96,7 +96,7 @@ class TestExport:
         assert "stdout" in run("export", orders, "-", "--format", "parquet", code=2).stderr
 
     def test_the_format_is_needed(self, orders):
-        assert "--format" in run("export", orders, "orders.data", code=2).stderr
+        assert "give the format" in run("export", orders, "orders.data", code=2).stderr
 
     def test_an_existing_file_is_kept(self, orders):
         Path("orders.csv").write_text("mine")

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.errors import ProtocolError, TableNameError
-from delta_sharing_client.model.names import Schema, Share, Table, check_name, parse_table_url
+from delta_sharing_client.model.names import Schema, Share, Table, check_name, parse_bare_table, parse_table_url
 
 SECRET = "s3cr3tS1gn4tur3"
 
@@ -26,6 +26,35 @@ class TestParse:
         table = Table.parse(text)
         assert (table.share, table.schema, table.name) == names
         assert table.full_name == text
+
+    @pytest.mark.parametrize(
+        ("text", "names"),
+        [
+            ("`a`.`b`.`c`", ("a", "b", "c")),
+            ("`my.share`.s.`my.table`", ("my.share", "s", "my.table")),
+            ("my.share.`s.1`.t", ("my.share", "s.1", "t")),
+            ("`a#b`.s.`it``s`", ("a#b", "s", "it`s")),
+            (" `a`.`b`.`c` ", ("a", "b", "c")),
+            ("it`s.b`.c", ("it`s", "b`", "c")),  # no name is in backticks
+        ],
+    )
+    def test_names_in_backticks(self, text, names):
+        share, schema, name = names
+        table = Table(name, share, schema)
+        assert Table.parse(text) == table
+        assert parse_bare_table(text) == table
+        for profile in ("p.share", "/odd#dir/p.share"):
+            assert parse_table_url(f"{profile}#{text}") == (profile, table)
+
+    def test_backticks_do_not_hide_an_invalid_name(self):
+        for text in ("`a`.`b/c`.d", "``.b.c", "`a.b.c`"):
+            with pytest.raises(TableNameError):
+                Table.parse(text)
+
+    def test_text_is_the_full_name(self):
+        table = Table("c", "a", "b")
+        assert (str(table), str(Schema("b", "a")), str(Share("a"))) == ("a.b.c", "a.b", "a")
+        assert repr(table) == "Table(name='c', share='a', schema='b')"
 
     @pytest.mark.parametrize("text", [" a.b.c", "a.b.c\n", "\ta.b.c  "])
     def test_surrounding_blanks_are_ignored(self, text):
@@ -92,7 +121,7 @@ class TestTableUrl:
 
     # Blanks around a URL, and around a name, are not part of it.
     names = st.text(
-        st.characters(exclude_characters="/.#", exclude_categories=["C"]), min_size=1, max_size=20
+        st.characters(exclude_characters="/.#`", exclude_categories=["C"]), min_size=1, max_size=20
     ).filter(lambda text: text == text.strip())
     profiles = st.none() | st.text(min_size=1).filter(lambda text: text == text.strip())
 
