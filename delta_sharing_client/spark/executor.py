@@ -1,10 +1,12 @@
-"""Reading of one partition's files into record batches, in Spark's Python workers."""
+"""Reading of one partition's files into record batches, in the workers of Spark, Dask and Ray."""
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -12,8 +14,10 @@ import pyarrow as pa
 from msgspec import structs
 
 from delta_sharing_client.errors import DeltaSharingError, SparkError, UrlExpiredError
+from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
@@ -36,25 +40,52 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
     Raises:
         DeltaSharingError: a file cannot be fetched or decoded. It contains no URL and no credential.
     """
-    try:
-        job = _job(job_bytes)
-        part: Part = decode(part_bytes)
-        renewal = _url_renewal(job_bytes)
-        tasks = [_renewed(task, renewal) for task in part.tasks]
-        load = Load(
-            tasks=tasks,
-            spec=job.spec,
-            storage=LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
-            renewal=renewal,
-            limit=part.limit,
-            table_columns=job.table_columns,
-            memory_budget=_MEMORY_BUDGET,
-        )
-        batches = read_batches(load)
-        try:
+    with _redacted():
+        job = decoded_job(job_bytes)
+        with closing(_batches(job_bytes, part_bytes, job.spec)) as batches:
             yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
-        finally:
-            batches.close()  # type: ignore[attr-defined]  # the transfers of a killed task end at once
+
+
+def read_columns(
+    job_bytes: bytes, part_bytes: bytes, columns: Iterable[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read columns of one encoded partition of an encoded job, all columns by default, in the table's types.
+
+    Raises:
+        DeltaSharingError: as for `read_part`.
+    """
+    with _redacted():
+        spec = decoded_job(job_bytes).spec
+        if columns is not None:
+            output = project(spec.output, columns)
+            needed = columns_of(spec.predicate) if spec.predicate is not None else ()
+            extra = tuple(dict.fromkeys(column for column in needed if column not in output.fields))
+            spec = replace(spec, output=output, extra=extra)
+        with closing(_batches(job_bytes, part_bytes, spec)) as batches:
+            yield from batches
+
+
+def _batches(job_bytes: bytes, part_bytes: bytes, spec: ReadSpec) -> Generator[pa.RecordBatch, None, None]:
+    job = decoded_job(job_bytes)
+    part: Part = decode(part_bytes)
+    renewal = _url_renewal(job_bytes)
+    load = Load(
+        tasks=[_renewed(task, renewal) for task in part.tasks],
+        spec=spec,
+        storage=LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
+        renewal=renewal,
+        limit=part.limit,
+        table_columns=job.table_columns,
+        memory_budget=_MEMORY_BUDGET,
+    )
+    yield from read_batches(load)
+
+
+@contextmanager
+def _redacted() -> Iterator[None]:
+    """Raise errors without the URLs that messages of libraries may contain."""
+    try:
+        yield
     except DeltaSharingError as error:
         raise error from None
     except Exception as error:  # noqa: BLE001  # the message of a library may contain a URL
@@ -64,7 +95,8 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
 
 
 @lru_cache(maxsize=4)
-def _job(job_bytes: bytes) -> Job:
+def decoded_job(job_bytes: bytes) -> Job:
+    """Return an encoded job."""
     job: Job = decode(job_bytes)
     return job
 
@@ -78,7 +110,7 @@ def _storage(options: TransportOptions, endpoint_is_loopback: bool) -> StorageRe
 @lru_cache(maxsize=4)
 def _url_renewal(job_bytes: bytes) -> RenewUrl:
     """The job's URL renewal; unpickling it imports the client of the sharing server."""
-    job = _job(job_bytes)
+    job = decoded_job(job_bytes)
     if job.executor_credentials is None:
         return _NoRenewal(job.table)
     renewal: RenewUrl = pickle.loads(job.executor_credentials)  # noqa: S301  # made by our own driver
