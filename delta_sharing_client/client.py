@@ -20,6 +20,7 @@ from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.table.shared_table import SharedTable
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
+from delta_sharing_client.views import html_view
 
 
 class SharingClient:
@@ -174,6 +175,10 @@ class SharingClient:
     @representation
     def __repr__(self) -> str:
         return f"SharingClient(endpoint={self._profile.endpoint!r})"
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, "", None, self._profile._repr_html_())
 
 
 def _share(share: Share | str) -> Share | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from delta_sharing_client.cdf.checkpoint import BatchRange
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,5 @@ class ChangeBatch(Scan):
 
     @representation
     def _repr_html_(self) -> str:
-        return (
-            f"<code>ChangeBatch</code> <b>{html.escape(self._plan.table.full_name)}</b> "
-            f"{self._versions()}, {len(self._plan.tasks)} files"
-        )
+        facts = {"range": self._versions(), "files": len(self._plan.tasks)}
+        return html_view(self, self._plan.table.full_name, facts)

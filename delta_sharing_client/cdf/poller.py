@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from delta_sharing_client.errors import FutureVersionError, SchemaChangedError
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.url_rules import is_loopback
+from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
     import os
@@ -148,7 +148,12 @@ class ChangePoller:
 
     @representation
     def _repr_html_(self) -> str:
-        return f"<code>ChangePoller</code> <b>{html.escape(self.name.full_name)}</b> {self._position_text()}"
+        facts = {
+            "position": self._position_text(),
+            "committed version": self.committed_version,
+            "polls every": f"{self.options.poll_interval.total_seconds():g} s",
+        }
+        return html_view(self, self.name.full_name, facts)
 
     def _position_text(self) -> str:
         return "not started" if self._position is None else f"next version {self._position.next_version}"

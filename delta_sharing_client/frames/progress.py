@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
+from typing import Any, Final
+
+#: Seconds without a bar: shorter loads show none.
+_DELAY: Final = 1.0
+
+
+def _in_notebook() -> bool:
+    # The kernel of a notebook has already imported ipykernel and IPython, so an import here is not necessary.
+    ipython = sys.modules.get("IPython")
+    return "ipykernel" in sys.modules and ipython is not None and ipython.get_ipython() is not None
 
 
 def _is_interactive() -> bool:
-    # In a notebook stderr is not a terminal. The kernel of a notebook has already imported ipykernel, so an import
-    # here is not necessary.
+    # In a notebook stderr is not a terminal.
     # Programs replace sys.stderr by None, or by objects without this method.
-    return "ipykernel" in sys.modules or bool(getattr(sys.stderr, "isatty", bool)())
+    return _in_notebook() or bool(getattr(sys.stderr, "isatty", bool)())
 
 
 @contextmanager
@@ -30,15 +39,63 @@ def byte_progress(total: int, show: bool | None, label: str) -> Iterator[Callabl
     if not total or show is False or (show is None and not _is_interactive()):
         yield None
         return
-    with warnings.catch_warnings():
-        # In a notebook without ipywidgets tqdm warns, and shows text instead.
-        warnings.simplefilter("ignore")
-        from tqdm.auto import tqdm
+    delay = _DELAY if show is None else 0.0
+    options: dict[str, Any] = {"total": total, "desc": label, "unit": "B", "unit_scale": True, "leave": False}
+    if _in_notebook():
+        with _notebook_bar(delay, options) as advance:
+            yield advance
+        return
+    from tqdm.std import tqdm
 
-    delay = 1.0 if show is None else 0.0
-    with tqdm(total=total, desc=label, unit="B", unit_scale=True, delay=delay, leave=False) as bar:
+    with tqdm(delay=delay, **options) as bar:
 
         def advance(size: int) -> None:
             bar.update(size)
 
         yield advance
+
+
+@contextmanager
+def _notebook_bar(delay: float, options: dict[str, Any]) -> Iterator[Callable[[int], None]]:
+    """Show a bar in one output of the cell, and empty that output at the end.
+
+    The bar is a widget if ipywidgets is installed, otherwise text. tqdm itself would write the text to stderr, for
+    which notebooks have a coloured box, and a saved notebook would keep either.
+    """
+    from IPython import display
+
+    bar, widget = _widget(options)
+    handle: Any = None
+
+    def show(content: object) -> None:
+        nonlocal handle
+        raw = isinstance(content, dict)
+        if handle is None:
+            handle = display.display(content, raw=raw, display_id=True)  # type: ignore[no-untyped-call]
+        elif raw:
+            handle.update(content, raw=True)
+
+    def advance(size: int) -> None:
+        if bar.update(size) and bar.format_dict["elapsed"] >= delay:
+            show({"text/plain": str(bar)} if widget is None else widget)
+
+    try:
+        with bar:
+            yield advance
+    finally:
+        if handle is not None:
+            show({"text/plain": ""})
+
+
+def _widget(options: dict[str, Any]) -> tuple[Any, object | None]:
+    """Return a bar, and the widget that shows it if ipywidgets is installed."""
+    try:
+        import ipywidgets  # noqa: F401
+    except ImportError:
+        from tqdm.std import tqdm
+
+        return tqdm(file=StringIO(), **options), None
+    from tqdm.notebook import tqdm as notebook_tqdm
+
+    bar = notebook_tqdm(display=False, **options)
+    return bar, bar.container

@@ -16,15 +16,13 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text, text_map
-from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
+from delta_sharing_client.model.reader_features import NEWEST_READER, SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.views import html_view
 
 ResponseFormat: TypeAlias = Literal["parquet", "delta"]
-
-#: The newest Delta reader version, and the newest version of the parquet response format, that is known.
-MAX_DELTA_READER_VERSION: Final = 3
-MAX_PARQUET_READER_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Protocol:
             UnsupportedFeatureError: it needs reader features that are not supported; all are named.
             UnsupportedTableError: it needs a newer reader version.
         """
-        newest = MAX_DELTA_READER_VERSION if self.response_format == "delta" else MAX_PARQUET_READER_VERSION
+        newest = NEWEST_READER[self.response_format]
         if self.min_reader_version > newest:
             raise UnsupportedTableError(
                 f"{what} needs reader version {self.min_reader_version} of the {self.response_format} format; "
@@ -116,8 +114,7 @@ class Metadata:
         partition_columns: names of the columns it is partitioned by.
         configuration: the table's properties.
         version: the version this metadata is for, if given.
-        size: bytes of the table's files, if given.
-        num_files: how many files the table has, if given.
+        size, num_files: bytes and number of the table's files, if given.
         created_time: milliseconds since the epoch, if given.
         raw: the action as written in a log; empty for an answer.
     """
@@ -164,6 +161,12 @@ class Metadata:
     def schema(self) -> StructType:
         """The table's columns, decoded from `schema_string`."""
         return parse_schema(self.schema_string)
+
+    @representation
+    def _repr_html_(self) -> str:
+        facts = {"description": self.description, "version": self.version, "files": self.num_files}
+        columns = replace(self.schema, partition_columns=self.partition_columns)._repr_html_()
+        return html_view(self, self.name or self.id, {**facts, **self.configuration}, columns)
 
 
 @dataclass(frozen=True, slots=True)

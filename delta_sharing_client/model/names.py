@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, TableNameError
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import redact_url
+from delta_sharing_client.views import html_view
 
 _MAX_NAME = 255
 #: A whole name in backticks.
@@ -50,6 +52,11 @@ class Share:
             properties=item.get("properties") if isinstance(item.get("properties"), Mapping) else None,
         )
 
+    @representation
+    def _repr_html_(self) -> str:
+        facts = {"name": self.display_name, "comment": self.comment, **(self.properties or {})}
+        return html_view(self, self.name, facts)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -79,6 +86,10 @@ class Schema:
     def full_name(self) -> str:
         """``share.schema``."""
         return f"{self.share}.{self.name}"
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, self.full_name)
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,10 @@ class Table:
     def full_name(self) -> str:
         """``share.schema.table``."""
         return f"{self.share}.{self.schema}.{self.name}"
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, self.full_name)
 
 
 def unquoted(name: str) -> str:

@@ -20,7 +20,9 @@ from delta_sharing_client.model.credentials import (
 )
 from delta_sharing_client.model.json_text import of_whole_characters
 from delta_sharing_client.model.profile_fields import ProfileFields
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
+from delta_sharing_client.views import html_view
 
 #: The newest `shareCredentialsVersion` that is known.
 MAX_VERSION: Final = 2
@@ -128,6 +130,12 @@ class Profile:
         """
         expires = self.expiration_time
         return expires is not None and expires <= (datetime.now(UTC) if now is None else now)
+
+    @representation
+    def _repr_html_(self) -> str:
+        expires = self.expiration_time
+        expiry = None if expires is None else f"{expires:%Y-%m-%d %H:%M} UTC{' (expired)' * self.expired()}"
+        return html_view(self, self.endpoint, {"type": self.type, "source": self.source, "expires": expiry})
 
 
 def _version(fields: ProfileFields) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+#: The newest Delta reader version, and the newest version of the parquet response format, that is known.
+NEWEST_READER: Final = {"delta": 3, "parquet": 1}
 #: Reader features without an effect on reading listed files.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
 #: Reader features that this release reads; the capabilities header advertises exactly these.

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 from delta_sharing_client.model.json_text import loads
+from delta_sharing_client.representation import representation
+from delta_sharing_client.views import html_table
 
 MAX_DEPTH: Final = 64
 #: Fields without an effect on rows.
@@ -136,6 +138,8 @@ class StructType(DataType):
     """Named fields in order: a whole schema, or a struct column."""
 
     fields: tuple[StructField, ...]
+    #: Those of the table, in what `SharedTable.schema` returns; only the view in notebooks uses them.
+    partition_columns: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return "struct<" + ", ".join(str(f) for f in self.fields) + ">"
@@ -145,6 +149,21 @@ class StructType(DataType):
 
     def __len__(self) -> int:
         return len(self.fields)
+
+    @representation
+    def _repr_html_(self) -> str:
+        partitions = set(self.partition_columns)
+        rows = [
+            (
+                column.name,
+                column.type,
+                "yes" if column.nullable else "no",
+                "yes" if column.name in partitions else "",
+                column.metadata.get("comment") or "",
+            )
+            for column in self.fields
+        ]
+        return html_table(("name", "type", "nullable", "partition", "comment"), rows)
 
     def __getitem__(self, name: str) -> StructField:
         """Return the field with a name, in any case; raise `KeyError` if there is none."""

@@ -95,6 +95,12 @@ class ScanOptions(ReadOptions):
             timestamp=wire_timestamp(self.timestamp),
         )
 
+    def facts(self) -> dict[str, object]:
+        """Return the options for people, by their names."""
+        columns = None if self.columns is None else ", ".join(self.columns) or "(none)"
+        of_rows = {"filters": self.filters, "limit": self.limit}
+        return {"columns": columns, **of_rows, "version": self.version, "timestamp": self.timestamp}
+
     def request(self) -> QueryRequest:
         """Return the request for the files of the snapshot, without the hints that the filters give."""
         return QueryRequest(

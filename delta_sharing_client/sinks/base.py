@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.representation import representation
 from delta_sharing_client.sinks.incoming import CHANGE_TYPE, Incoming
+from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
     from delta_sharing_client.cdf.batch import ChangeBatch
@@ -132,8 +132,7 @@ class Sink(ABC):
 
     @representation
     def _repr_html_(self) -> str:
-        settings = html.escape(self._settings(), quote=False)
-        return f"<code>{type(self).__name__}</code> <b>{html.escape(self.target)}</b> {settings}"
+        return html_view(self, self.target, {"mode": self.mode, "keys": ", ".join(self.keys)})
 
     def _settings(self) -> str:
         keys = f", keys={list(self.keys)!r}" if self.keys else ""

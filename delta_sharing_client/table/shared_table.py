@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.table_rows import TableRows
+from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import TableInfo
 from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, format_for, formats_for
 
@@ -93,7 +93,8 @@ class SharedTable(TableRows):
 
     def schema(self, version: int | None = None, timestamp: Timestamp | None = None) -> StructType:
         """Return the table's Delta schema; ``schema["name"]`` is a field. `scan().schema` is the Arrow schema."""
-        return self.metadata(version, timestamp).schema
+        metadata = self.metadata(version, timestamp)
+        return replace(metadata.schema, partition_columns=metadata.partition_columns)
 
     @property
     def columns(self) -> list[str]:
@@ -295,4 +296,4 @@ class SharedTable(TableRows):
 
     @representation
     def _repr_html_(self) -> str:
-        return f"<code>SharedTable</code> <b>{html.escape(self.name.full_name)}</b>"
+        return html_view(self, self.name.full_name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.shared_scan import SharedScan
+from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ class TableChanges(SharedScan):
         local = LocalTable(rest, storage, self.name, Path(directory).resolve(), progress)
         return materialize_changes(local, self.options.request())
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """Return a description of what is read: versions, files by change type, and the bytes to fetch.
 
         Requests the files, and fetches the footers of those of which it reads ranges.
@@ -105,14 +105,15 @@ class TableChanges(SharedScan):
         changed = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
         total = sum(task.size for task in plan.tasks)
         requests = "request" if fetch.requests == 1 else "requests"
-        return "\n".join(
+        return Explanation.of(
             [
-                f"table    {plan.table.full_name}, {plan.protocol.response_format} format",
-                f"range    {self._range()}; {changed} changed rows",
-                f"columns  {', '.join(plan.spec.output.names)}",
-                f"files    {len(plan.tasks)} to read: {listed}",
-                f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
-            ]
+                ("table", f"{plan.table.full_name}, {plan.protocol.response_format} format"),
+                ("range", f"{self._range()}; {changed} changed rows"),
+                ("columns", ", ".join(plan.spec.output.names)),
+                ("files", f"{len(plan.tasks)} to read: {listed}"),
+                ("bytes", f"{fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}"),
+            ],
+            sorted(kinds.items()),
         )
 
     def _range(self) -> str:
@@ -130,4 +131,5 @@ class TableChanges(SharedScan):
 
     @representation
     def _repr_html_(self) -> str:
-        return f"<code>TableChanges</code> <b>{html.escape(self.name.full_name)}</b> {html.escape(self._range())}"
+        columns = None if self.options.columns is None else ", ".join(self.options.columns)
+        return html_view(self, self.name.full_name, {"range": self._range(), "columns": columns})

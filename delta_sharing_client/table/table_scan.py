@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
+from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,7 +145,7 @@ class TableScan(SharedScan):
             mirror.sync(at_version=options.version, progress=progress)
         return mirror.scan_with(options)
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """Return a description of what the scan reads: skipped and selected files, and the bytes to fetch.
 
         Requests the files, and fetches the footers of those of which it reads ranges.
@@ -157,17 +159,23 @@ class TableScan(SharedScan):
         requests = "request" if fetch.requests == 1 else "requests"
         version = "version unknown" if plan.version is None else f"version {plan.version}"
         total = sum(task.size for task in plan.tasks)
-        lines = [
-            f"table    {plan.table.full_name}, {version}, {plan.protocol.response_format} format",
-            f"columns  {', '.join(plan.spec.output.names) or '(none)'}",
-            f"files    {len(plan.tasks) + skipped} listed by the server, {skipped} skipped "
-            f"({plan.skipped.get(SkipReason.PARTITION, 0)} by partition values, "
-            f"{plan.skipped.get(SkipReason.STATS, 0)} by statistics), {len(plan.tasks)} to read",
-            f"bytes    {fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}",
+        reasons = (
+            f"{plan.skipped.get(SkipReason.PARTITION, 0)} by partition values, "
+            f"{plan.skipped.get(SkipReason.STATS, 0)} by statistics"
+        )
+        listed = f"{len(plan.tasks) + skipped} listed by the server"
+        facts = [
+            ("table", f"{plan.table.full_name}, {version}, {plan.protocol.response_format} format"),
+            ("columns", ", ".join(plan.spec.output.names) or "(none)"),
+            ("files", f"{listed}, {skipped} skipped ({reasons}), {len(plan.tasks)} to read"),
+            ("bytes", f"{fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}"),
         ]
         if fetch.ranged_files:
-            lines.append(
-                f"ranges   {fetch.ranged_files} files are read in ranges: {fetch.row_groups_skipped} of their "
-                f"{fetch.row_groups} row groups skipped"
-            )
-        return "\n".join(lines)
+            ranged = f"{fetch.ranged_files} files are read in ranges"
+            skipped_groups = f"{fetch.row_groups_skipped} of their {fetch.row_groups} row groups skipped"
+            facts.append(("ranges", f"{ranged}: {skipped_groups}"))
+        return Explanation.of(facts, [("files to read", len(plan.tasks)), ("files skipped", skipped)])
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, self.name.full_name, self.options.facts())

@@ -131,7 +131,7 @@ class TestAppend:
         with target.sink(mode="apply", keys=["id"]) as sink:
             kind = type(sink).__name__
             assert repr(sink) == f"{kind}({sink.target!r}, mode='apply', keys=['id'])"
-            assert sink._repr_html_().startswith(f"<code>{kind}</code> <b>")
+            assert sink._repr_html_().startswith(f"<div><code>{kind}</code> <b>")
 
 
 class TestDatabases:

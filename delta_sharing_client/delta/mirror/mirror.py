@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -44,6 +43,7 @@ from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.local import LocalReader
+from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.requests import check_version
 
 
@@ -80,6 +80,10 @@ class MirrorScan(Scan):
             remedy=f"the file is in the mirror in {self.directory}: sync(repair=True) fetches damaged files again",
         )
         return planner.plan(self.options)
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, self.table.full_name, {"directory": self.directory, **self.options.facts()})
 
     def _files(self) -> Iterator[AddFile]:
         """Yield the files of the mirror; their URLs are local paths."""
@@ -286,5 +290,4 @@ class Mirror:
 
     @representation
     def _repr_html_(self) -> str:
-        name, directory = html.escape(self.table.full_name), html.escape(str(self.directory))
-        return f"<code>Mirror</code> <b>{name}</b> in <code>{directory}</code>"
+        return html_view(self, self.table.full_name, {"directory": self.directory})

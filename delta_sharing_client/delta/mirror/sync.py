@@ -35,6 +35,8 @@ from delta_sharing_client.delta.table.local_table import LocalTable
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError, ProtocolError, RestError
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile
+from delta_sharing_client.representation import representation
+from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
 
@@ -68,6 +70,17 @@ class SyncResult:
     def changed(self) -> bool:
         """Whether the local table has a new version."""
         return self.commits > 0
+
+    @representation
+    def _repr_html_(self) -> str:
+        facts = {
+            "changed": "yes" if self.changed else "no",
+            "shared version": self.shared_version,
+            "local version": self.version,
+            "files": f"{self.files_added:,} added, {self.files_removed:,} removed",
+            "fetched": f"{self.bytes_fetched:,} bytes",
+        }
+        return html_view(self, facts=facts)
 
 
 @contextmanager
