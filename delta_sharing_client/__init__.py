@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         load_table_changes_as_arrow,
         load_table_changes_as_pandas,
         load_table_changes_as_spark,
+        scan_polars,
     )
     from delta_sharing_client.auth.profile import ProfileWarning
     from delta_sharing_client.cdf.batch import ChangeBatch
@@ -93,6 +94,7 @@ __all__ = [
     "load_table_changes_as_arrow",
     "load_table_changes_as_pandas",
     "load_table_changes_as_spark",
+    "scan_polars",
     "server",
     "sinks",
     "spark",
@@ -104,7 +106,7 @@ if not TYPE_CHECKING:  # type checkers would accept every misspelt name
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "api" if name.startswith(("get_", "load_")) else _MODULES.get(name, name)
+        home = "api" if name.startswith(("get_", "load_", "scan_")) else _MODULES.get(name, name)
         module = import_module(f"{__name__}.{home}")
         value = module if home == name else getattr(module, name)
         globals()[name] = value

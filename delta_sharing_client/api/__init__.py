@@ -19,6 +19,7 @@ from delta_sharing_client.api.snapshots import (
     load_as_pandas,
     load_as_polars,
     load_as_spark,
+    scan_polars,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "load_table_changes_as_arrow",
     "load_table_changes_as_pandas",
     "load_table_changes_as_spark",
+    "scan_polars",
 ]

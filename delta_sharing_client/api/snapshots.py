@@ -121,6 +121,28 @@ def load_as_polars(
         return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
 
 
+def scan_polars(
+    url: str,
+    limit: int | None = None,
+    version: int | None = None,
+    timestamp: Timestamp | None = None,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    variant: VariantForm = "struct",
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> pl.LazyFrame:
+    """Return a shared table as a polars `LazyFrame` (extra ``polars``), which reads what a query needs.
+
+    polars pushes projections, filters and limits down to the scan. Each query requests the files again. Arguments
+    are as for `load_as_pandas`.
+    """
+    profile, name = parse_table_url(url)
+    table = SharingClient(profile, options=options, credential_provider=credential_provider).table(name)
+    return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars_lazy()
+
+
 def load_as_duckdb(
     url: str,
     connection: duckdb.DuckDBPyConnection | None = None,
@@ -136,8 +158,8 @@ def load_as_duckdb(
 ) -> duckdb.DuckDBPyRelation:
     """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
 
-    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes neither its
-    projection nor its filters down; pass `columns` and `filters`. The other arguments are as for `load_as_pandas`.
+    The relation belongs to `connection`, by default DuckDB's default connection. DuckDB pushes its projections and
+    filters down to the scan. The other arguments are as for `load_as_pandas`.
     """
     profile, name = parse_table_url(url)
     table = SharingClient(profile, options=options, credential_provider=credential_provider).table(name)

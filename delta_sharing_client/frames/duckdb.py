@@ -1,14 +1,21 @@
-"""Scans as DuckDB relations, through the Arrow C stream: read when DuckDB runs them, in bounded memory."""
+"""Scans as DuckDB relations: datasets with pushdown, and Arrow C streams, read when DuckDB runs them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from delta_sharing_client.errors import ColumnError, MissingDependencyError
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+
+    from delta_sharing_client.frames.dataset import SharedDataset
+
+_NO_COLUMNS: Final = (
+    "a DuckDB relation needs at least one column; the scan has none: name one with columns=[...], or count the "
+    "rows with count()"
+)
 
 
 class Rows(Protocol):
@@ -30,24 +37,43 @@ def to_duckdb(source: Rows, connection: duckdb.DuckDBPyConnection | None = None)
         ColumnError: the source has no columns; DuckDB requires one.
         DeltaSharingError: `source` raised it. When the relation runs, DuckDB raises its own error with the text.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingDependencyError(package="duckdb", extra="duckdb", purpose="Loading into DuckDB") from None
+    opened = _connection(connection)
+    import duckdb
+
     stream = _Stream(source)
     try:
-        relation: duckdb.DuckDBPyRelation = (connection or duckdb.default_connection()).from_arrow(stream)
+        relation: duckdb.DuckDBPyRelation = opened.from_arrow(stream)
     except duckdb.Error:
         # DuckDB reads the schema here, and keeps only the text of an exception.
         if stream.error is not None:
             raise stream.error from None
         if stream.without_columns:
-            raise ColumnError(
-                "a DuckDB relation needs at least one column; the scan has none: name one with columns=[...], or "
-                "count the rows with count()"
-            ) from None
+            raise ColumnError(_NO_COLUMNS) from None
         raise
     return relation
+
+
+def dataset_relation(
+    dataset: SharedDataset, connection: duckdb.DuckDBPyConnection | None = None
+) -> duckdb.DuckDBPyRelation:
+    """Return a relation over a dataset, into which DuckDB pushes projections and filters down.
+
+    Raises:
+        MissingDependencyError: DuckDB is not installed.
+        ColumnError: the dataset has no columns; DuckDB requires one.
+    """
+    opened = _connection(connection)
+    if not dataset.schema.names:
+        raise ColumnError(_NO_COLUMNS)
+    return opened.from_arrow(dataset)
+
+
+def _connection(connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingDependencyError(package="duckdb", extra="duckdb", purpose="Loading into DuckDB") from None
+    return connection or duckdb.default_connection()
 
 
 class _Stream:

@@ -117,8 +117,8 @@ class Scan(ABC):
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the rows (extra ``duckdb``).
 
-        The rows are fetched each time DuckDB runs the relation. DuckDB pushes down no projection and no filter, so
-        set them in the scan. An error while DuckDB reads is raised by DuckDB, with the message of this package.
+        The rows are fetched each time DuckDB runs the relation. DuckDB pushes no projection and no filter down. An
+        error while DuckDB reads is raised by DuckDB, with the message of this package.
 
         Args:
             connection: the connection of the relation; DuckDB's default connection if None.

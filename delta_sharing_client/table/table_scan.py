@@ -13,6 +13,7 @@ from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
+    import duckdb
     import polars as pl
     import pyarrow as pa
 
@@ -74,6 +75,25 @@ class TableScan(SharedScan):
         from delta_sharing_client.table.pushdown import ScanSource
 
         return SharedDataset(ScanSource.of(self))
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Return a DuckDB relation over the scan, with projection and filter pushdown (extra ``duckdb``).
+
+        Requests the table's metadata. Each run of the relation requests the files again, and reads the columns,
+        files and row groups that it needs. An error while DuckDB reads is raised by DuckDB, with the message of
+        this package.
+
+        Args:
+            connection: the connection of the relation; DuckDB's default connection if None.
+
+        Raises:
+            MissingDependencyError: DuckDB is not installed.
+            ColumnError: the scan has no columns; DuckDB has no such relations.
+            DeltaSharingError: the metadata cannot be requested, or the scan does not fit the table.
+        """
+        from delta_sharing_client.frames.duckdb import dataset_relation
+
+        return dataset_relation(self.to_dataset(), connection)
 
     def to_polars_lazy(self) -> pl.LazyFrame:
         """Return the scan as a polars `LazyFrame`, with projection, filter and limit pushdown (extra ``polars``).

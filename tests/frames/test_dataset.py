@@ -404,3 +404,13 @@ def test_other_columns_do_not_prevent_pushdown(name):
             dataset.count_rows(filter=F(field.name) == pa.scalar("1").cast(field.type))
             queries = [request.body for request in server.requests if request.body is not None]
             assert json.dumps(field.name)[1:-1] in queries[-1]["jsonPredicateHints"]
+
+
+def test_relations_push_down(wide):
+    server, scan = wide
+    full, _, _ = fetched(server, scan.to_arrow)
+    with duckdb.connect() as connection:
+        relation = scan.to_duckdb(connection)
+        size, files, rows = fetched(server, relation.filter("day = 7").aggregate("count(*), min(c2)").fetchall)
+    assert (files, rows[0][0]) == (1, 60_000)
+    assert size < full / 100

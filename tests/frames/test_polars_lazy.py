@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pushdown_tables import NAME, POOLS, write
 
+import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.server import SharingServer
@@ -163,3 +164,12 @@ def test_errors_of_a_load_are_raised_as_they_are(tmp_path):
         for engine in ("in-memory", "streaming"):
             with pytest.raises(StorageError):
                 lazy.collect(engine=engine)
+
+
+def test_scan_polars_takes_a_table_url(tmp_path):
+    path = write(tmp_path / "mixed")
+    with SharingServer({NAME: path}) as server:
+        profile = server.write_profile(tmp_path / "config.share")
+        lazy = ds.scan_polars(f"{profile}#{NAME}", columns=["id", "i"], filters=[("i", "=", 2)])
+        assert lazy.collect_schema().names() == ["id", "i"]
+        assert set(lazy.filter(C("id") > 100).collect()["i"]) == {2}

@@ -132,6 +132,8 @@ def scans(orders: SharedTable) -> None:
         assert_type(file.size, int)
     assert_type(scan.to_polars(), pl.DataFrame)
     assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
+    assert_type(scan.to_polars_lazy(), pl.LazyFrame)
+    assert_type(scan.to_dataset().scanner(columns=["order_id"]).count_rows(), int)
     table = scan.to_arrow()
     print(table.num_rows)
     for batch in scan.to_record_batch_reader():
@@ -212,6 +214,7 @@ def functions() -> None:
     )
     print(load_as_arrow(URL, columns=["order_id"]).schema)
     assert_type(load_as_polars(URL, limit=10), pl.DataFrame)
+    assert_type(scan_polars(URL, columns=["order_id"]), pl.LazyFrame)
     assert_type(load_as_duckdb(URL, duckdb.connect(), columns=["order_id"]), duckdb.DuckDBPyRelation)
     assert_type(get_table_version(URL), int)
     assert_type(get_table_metadata(URL), Metadata)
