@@ -19,7 +19,7 @@ from delta_sharing_client.server import SharingServer
 
 DOCS = ROOT / "docs"
 #: Pages whose blocks no other test runs; Spark's are run in tests/spark.
-PAGES = ("index", "first_table", "filters", "types")
+PAGES = ("index", "first_table", "filters", "types", "arrow_ecosystem")
 
 
 def close(namespace: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ from delta_sharing_client import (
     load_as_polars,
     load_table_changes_as_arrow,
     load_table_changes_as_pandas,
+    scan_polars,
     sinks,
 )
 from delta_sharing_client.server import RecordedRequest, ServerOptions, SharingServer, write_sample_tables
