@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.model.actions import Metadata, Protocol
     from delta_sharing_client.model.names import Schema, Share, Table
     from delta_sharing_client.model.profile import Profile
+    from delta_sharing_client.official import install_as_delta_sharing
     from delta_sharing_client.options import TransportOptions
     from delta_sharing_client.table.shared_table import SharedTable
     from delta_sharing_client.table.table_changes import TableChanges
@@ -62,6 +63,7 @@ _MODULES = {
     "TableChanges": "table.table_changes",
     "TableScan": "table.table_scan",
     "TransportOptions": "options",
+    "install_as_delta_sharing": "official",
 }
 
 __all__ = [
@@ -86,6 +88,7 @@ __all__ = [
     "get_table_metadata",
     "get_table_protocol",
     "get_table_version",
+    "install_as_delta_sharing",
     "load_as_arrow",
     "load_as_duckdb",
     "load_as_pandas",

@@ -1,6 +1,6 @@
 """Known differences from other clients: what differs, for which client and tables, and an assessment.
 
-`docs/differences.md` contains them as a table, which a test compares with this module;
+`docs/migration.md` contains them as a table, which a test compares with this module;
 `python known_differences.py` prints it. Values are called correct if Spark reads the same ones (`tests/golden`).
 """
 

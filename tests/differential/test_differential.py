@@ -45,7 +45,7 @@ def test_known_differences_name_loads_that_run() -> None:
 
 
 def test_the_page_lists_the_known_differences() -> None:
-    page = (ROOT / "docs" / "differences.md").read_text("utf-8")
+    page = (ROOT / "docs" / "migration.md").read_text("utf-8")
     assert page.partition("<!-- differences -->\n")[2].partition("<!-- /differences -->")[0] == markdown_table()
     assert f" {len({job.table for job in JOBS if '.' not in job.table})} tables written by Spark" in page
     versions = {
