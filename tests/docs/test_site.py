@@ -19,7 +19,7 @@ from delta_sharing_client.server import SharingServer
 
 DOCS = ROOT / "docs"
 #: Pages whose blocks no other test runs; Spark's are run in tests/spark.
-PAGES = ("index", "first_table", "filters", "types", "arrow_ecosystem")
+PAGES = ("index", "first_table", "types", "arrow_ecosystem")
 
 
 def close(namespace: dict[str, Any]) -> None:
@@ -32,6 +32,15 @@ def close(namespace: dict[str, Any]) -> None:
 def test_its_blocks_run_twice(page: str, workplace: SharingServer) -> None:
     for _ in range(2):
         close(run_blocks(DOCS / f"{page}.md"))
+
+
+def test_the_page_about_filters_runs_twice(workplace: SharingServer) -> None:
+    for _ in range(2):
+        namespace = run_blocks(DOCS / "filters.md")
+        assert len(namespace["before"]) == 10_000
+        assert len(namespace["after"]) == 59_990
+        assert set(namespace["europe"]["region"]) == {"Europe", "Asia", "Africa"}
+        close(namespace)
 
 
 def test_blocks_that_are_not_run_are_python() -> None:
