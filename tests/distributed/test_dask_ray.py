@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pandas.testing import assert_frame_equal
 from pushdown_tables import NAME, write
+from waiting import HANG
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import FilterError, MissingDependencyError, StorageError
@@ -126,9 +127,8 @@ def test_ray_has_the_rows_of_the_scan(server, table, tmp_path):
     ray.shutdown()
     print("rows are equal")
     """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(job)], capture_output=True, text=True, timeout=600, check=False
-    )
+    command = [sys.executable, "-c", textwrap.dedent(job)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert "rows are equal" in run.stdout, run.stderr[-3000:]
 
 
