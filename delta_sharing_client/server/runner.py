@@ -14,13 +14,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import MissingDependencyError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.server.catalog import Catalog
+from delta_sharing_client.server.faults import Faults
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.recording import RecordedRequest, Recorder
 
@@ -86,10 +87,11 @@ class SharingServer:
         self._token = token
         self._expires = expires
         self._catalog = catalog
-        self._recorder = Recorder(api.application(), limit=options.recorded_requests)
+        self._faults = Faults(api.application())
+        self._recorder = Recorder(self._faults, limit=options.recorded_requests)
         self._port = options.port
 
-    def start(self) -> SharingServer:
+    def start(self) -> Self:
         """Start the server, and return when it answers requests.
 
         Raises:
@@ -142,7 +144,7 @@ class SharingServer:
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(timeout=0.2)
 
-    def __enter__(self) -> SharingServer:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -200,6 +202,11 @@ class SharingServer:
         The server keeps the last `ServerOptions.recorded_requests`.
         """
         return self._recorder.requests
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of the server: none, until a test adds some."""
+        return self._faults
 
     def reset_requests(self) -> None:
         """Delete the recorded requests."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _PACKAGE: Final = "delta_sharing_client"
 #: Subpackages that no worker needs.
-_LEFT_OUT: Final = frozenset({"api", "cli", "distributed", "frames", "official", "server", "sinks"})
+_LEFT_OUT: Final = frozenset({"api", "cli", "distributed", "frames", "official", "server", "sinks", "testing"})
 #: The time of each entry, so that equal files make equal zips.
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 #: The folder of a zip, and the file in it that is locked while the process runs.
