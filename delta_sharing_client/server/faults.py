@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable
@@ -136,6 +135,8 @@ class Faults:
         """
 
         async def reply(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+            import asyncio  # slow to import, and needed by a running server only
+
             await asyncio.sleep(seconds)
             await app(scope, receive, send)
 
