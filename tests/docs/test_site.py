@@ -15,11 +15,12 @@ from script_modules import load_script
 from test_readme import ROOT, TEXTS, run_blocks
 
 import delta_sharing_client as ds
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 from delta_sharing_client.server import SharingServer
 
 DOCS = ROOT / "docs"
 #: Pages whose blocks no other test runs; Spark's are run in tests/spark.
-PAGES = ("index", "first_table", "types", "arrow_ecosystem")
+PAGES = ("index", "first_table", "types", "arrow_ecosystem", "large_tables", "network", "incremental_pulls")
 
 
 def close(namespace: dict[str, Any]) -> None:
@@ -66,6 +67,18 @@ def test_the_navigation_lists_pages_that_exist() -> None:
     assert len(listed) == len(set(listed))
     assert set(listed) - added <= written
     assert added <= set(listed)
+
+
+def test_the_protocol_page_names_every_reader_feature_and_tests_that_exist() -> None:
+    text = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    table = text.split("## Reader features")[1].split("## ")[0]
+    features = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert {name.lower() for name in features} == SUPPORTED_FEATURES
+    fields = text.split("## Reader features")[0]
+    for field, tests in re.findall(r"^\| `(\w+)`.*\| `(tests/[^`]+)` \|$", fields, re.MULTILINE):
+        assert field in (ROOT / tests).read_text(encoding="utf-8"), (field, tests)
+    for tests in re.findall(r"`(tests/[^`]+)`", text):
+        assert (ROOT / tests).exists(), tests
 
 
 @pytest.mark.slow
