@@ -25,7 +25,8 @@
     │   └── VersionMismatchError        the answer is for another version than the requested one
     ├── UnsupportedTableError           this release cannot read the table
     │   ├── UnsupportedFeatureError     unsupported reader features
-    │   └── UnsupportedTypeError        unsupported column type
+    │   ├── UnsupportedTypeError        unsupported column type
+    │   └── ViewChangesError            the changes of a view have no versions
     ├── DirectoryAccessError            a table shared by directory only cannot be read that way
     ├── SchemaChangedError              a column is renamed, dropped or retyped within a range of changes
     ├── ChangesGoneError                changes that a poller needs are no longer available
@@ -256,6 +257,10 @@ class UnsupportedTypeError(UnsupportedTableError):
     def __init__(self, message: str, *, type_name: str = "") -> None:
         super().__init__(message)
         self.type_name = type_name
+
+
+class ViewChangesError(UnsupportedTableError):
+    """The changes of a shared view were requested by versions, or for something that needs versions."""
 
 
 class DirectoryAccessError(DeltaSharingError):

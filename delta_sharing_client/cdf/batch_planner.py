@@ -71,7 +71,7 @@ class BatchPlanner:
 
     def _plan(self, batch_range: BatchRange) -> ChangesPlan:
         """Plan a batch, if possible in the response format of the checkpoint, which determines the file order."""
-        planner = ChangeFeedPlanner(self.rest, self.table)
+        planner = ChangeFeedPlanner(self.rest, self.table, views=False)
         plan: Callable[[ChangeOptions], ChangesPlan] = planner.plan
         options = self.options
         if batch_range.kind == "snapshot":

@@ -26,7 +26,8 @@ DELETE: Final = "delete"
 class ChangeTasks:
     """Makes the tasks of the files of a table's changes.
 
-    A task's constants are `_commit_version` and `_commit_timestamp`, and `_change_type` unless the file has one.
+    A task's constants are `_commit_version` (not for a view) and `_commit_timestamp`, and `_change_type` unless the
+    file has one.
 
     Args:
         what: the table, for messages.
@@ -39,7 +40,7 @@ class ChangeTasks:
         self._first = first if query.starting_version is None else query.starting_version
         self._micros = query.commit_timestamp == "timestamp"
         # The files of one kind of change in a version share one mapping.
-        self._constants: dict[tuple[str | None, int, int | None], Mapping[str, str | int | None]] = {}
+        self._constants: dict[tuple[str | None, int | None, int | None], Mapping[str, str | int | None]] = {}
 
     def of_changes(self, files: Sequence[FileAction]) -> list[FileScanTask]:
         """Return the tasks of the files of changes, by version, within a version in the server's order.
@@ -58,6 +59,15 @@ class ChangeTasks:
                 )
             versions.setdefault(file.version, []).append(file)
         return [task for version in sorted(versions) for task in self._of_version(versions[version])]
+
+    def of_view(self, files: Sequence[FileAction]) -> list[FileScanTask]:
+        """Return the tasks of the files of a view's changes, by time; each file has the final rows of its kind."""
+        kinds = {AddFile: INSERT, RemoveFile: DELETE}
+        rows = (file for file in files if file.data_change or isinstance(file, CdcFile))
+        return [
+            self._task(file, kinds.get(type(file)), None)
+            for file in sorted(rows, key=lambda file: file.timestamp or 0)
+        ]
 
     def of_snapshot(self, files: Sequence[FileAction], version: int) -> list[FileScanTask]:
         """Return the tasks of the files of a whole table, each row as one inserted by a version."""
@@ -128,13 +138,13 @@ class ChangeTasks:
         vector_of: FileAction | None = None,
         selection: SelectionVector | None = None,
     ) -> FileScanTask:
-        key = (change, file.version or 0, file.timestamp)
+        key = (change, file.version, file.timestamp)
         constants = self._constants.get(key)
         if constants is None:
             time = file.timestamp
             constants = self._constants[key] = {
                 **({} if change is None else {CHANGE_TYPE: change}),
-                COMMIT_VERSION: file.version,
+                **({} if file.version is None else {COMMIT_VERSION: file.version}),
                 COMMIT_TIMESTAMP: time * 1000 if self._micros and time is not None else time,
             }
         return FileScanTask(

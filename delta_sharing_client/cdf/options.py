@@ -70,8 +70,11 @@ class ChangeOptions(ReadOptions):
             ending_timestamp=wire_timestamp(self.ending_timestamp),
         )
 
-    def request(self) -> ChangesRequest:
+    def request(self, *, views: bool = False) -> ChangesRequest:
         """Return the request for the files of the changes.
+
+        Args:
+            views: accept the changes of a view, which have no versions.
 
         Raises:
             ValueError: the range has no start.
@@ -84,6 +87,7 @@ class ChangeOptions(ReadOptions):
             ending_timestamp=self.ending_timestamp,
             include_historical_metadata=True,
             include_historical_protocol="delta" in self.formats,
+            views=views,
         )
 
 

@@ -37,27 +37,38 @@ class ChangesPlan(ScanPlan):
 
 @dataclass(frozen=True)
 class ChangeFeedPlanner:
-    """Plans the reading of a table's changes."""
+    """Plans the reading of a table's changes.
+
+    Attributes:
+        rest: the server.
+        table: the table.
+        views: accept the changes of a view, which have no versions.
+    """
 
     rest: RestClient = field(repr=False)
     table: Table
+    views: bool = True
 
     def plan(self, options: ChangeOptions) -> ChangesPlan:
         """Request the files of the changes, and plan what to read of them: one request.
 
         The rows have the table's columns at the end of the range. A column that was added in the range is null
-        before that.
+        before that. The changes of a view have no `_commit_version`.
 
         Raises:
+            ViewChangesError: the changes are those of a view, and their versions were requested.
             SchemaChangedError: within the range a column was renamed or dropped, or changed its type.
             UnsupportedTableError: the table needs something that this release cannot read.
             ColumnError: the projection does not fit the table.
             DeltaSharingError: the request failed, or its answer cannot be used.
         """
-        answer = self.rest.table_changes(self.table, options.request())
+        answer = self.rest.table_changes(self.table, options.request(views=self.views))
         history = TableHistory.of(answer, options.ending_version, self._what)
         history.check(options.columns, self._what)
-        tasks = ChangeTasks(self._what, options, answer.version).of_changes(answer.items)
+        maker = ChangeTasks(self._what, options, answer.version)
+        if answer.of_view:
+            return self._plan(answer, history, maker.of_view(answer.items), options, None)
+        tasks = maker.of_changes(answer.items)
         request = answer.request
         versions = [int(task.constants[COMMIT_VERSION] or 0) for task in tasks]
         if versions and options.ending_version is None and options.ending_timestamp is None:
@@ -84,13 +95,14 @@ class ChangeFeedPlanner:
         options: ChangeOptions,
         version: int | None,
     ) -> ChangesPlan:
-        spec = change_spec(options, history.protocol, history.last, self._what)
+        spec = change_spec(options, history.protocol, history.last, self._what, of_view=answer.of_view)
         return ChangesPlan(
             table=self.table,
             version=version,
             protocol=history.protocol,
             metadata=history.last,
-            spec=replace(spec, mapping=history.mapping),
+            # The server has resolved the column mapping of a view.
+            spec=replace(spec, mapping="none" if answer.of_view else history.mapping),
             tasks=tasks,
             skipped={},
             limit=None,
@@ -104,27 +116,35 @@ class ChangeFeedPlanner:
         return f"table {self.table.full_name}"
 
 
-def change_columns(schema: StructType, options: ChangeOptions, what: str = "the table") -> StructType:
+def change_columns(
+    schema: StructType, options: ChangeOptions, what: str = "the table", *, of_view: bool = False
+) -> StructType:
     """Return the columns of change rows: those of the table that the options name, and those of changes.
+
+    The changes of a view have no `_commit_version`.
 
     Raises:
         ColumnError: the options name unknown columns.
         UnsupportedTableError: the table has a column with a name that its changes need.
     """
     columns = project(schema, options.columns)
-    taken = [name for name in columns.names if name.lower() in CHANGE_COLUMNS]
+    types = dict(zip(CHANGE_COLUMNS, ("string", "long", options.commit_timestamp), strict=True))
+    if of_view:
+        del types[COMMIT_VERSION]
+    taken = [name for name in columns.names if name.lower() in types]
     if taken:
         raise UnsupportedTableError(
             f"{what} has a column {taken[0]!r} of its own, a name that its changes need; "
             "choose the others with columns=[...]"
         )
-    types = ("string", "long", options.commit_timestamp)
-    added = (StructField(name, PrimitiveType(kind)) for name, kind in zip(CHANGE_COLUMNS, types, strict=True))
+    added = (StructField(name, PrimitiveType(kind)) for name, kind in types.items())
     return StructType((*columns.fields, *added))
 
 
-def change_spec(options: ChangeOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
+def change_spec(
+    options: ChangeOptions, protocol: Protocol, metadata: Metadata, what: str, *, of_view: bool = False
+) -> ReadSpec:
     """Return what to read of the files of changes; raises as `change_columns`."""
     spec = read_spec(metadata, options.columns, None, options.variant, protocol)
-    output = change_columns(metadata.schema, options, what)
+    output = change_columns(metadata.schema, options, what, of_view=of_view)
     return replace(spec, output=output, unmapped=frozenset(CHANGE_COLUMNS))

@@ -12,7 +12,9 @@ from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 HEADER: Final = "delta-sharing-capabilities"
 
 
-def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: bool = False) -> str:
+def request_capabilities(
+    formats: Sequence[ResponseFormat], *, asynchronous: bool = False, views: bool = False
+) -> str:
     """Return the header's value for a request that accepts these response formats, best first.
 
     The EndStreamAction is always requested: it distinguishes a complete answer from a truncated one.
@@ -20,6 +22,7 @@ def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: boo
     Args:
         formats: the response formats.
         asynchronous: whether the server may answer asynchronously.
+        views: whether the changes of a view may be returned, which have no versions.
     """
     parts = [f"responseformat={','.join(formats)}"]
     if "delta" in formats:
@@ -27,6 +30,8 @@ def request_capabilities(formats: Sequence[ResponseFormat], *, asynchronous: boo
     parts.append("includeendstreamaction=true")
     if asynchronous:
         parts.append("asyncquery=true")
+    if views:
+        parts.append("cdfonviews=true")
     return ";".join(parts)
 
 
@@ -38,11 +43,13 @@ class ResponseCapabilities:
         response_format: the format of the lines; None if the header does not state it.
         end_stream_action: whether the header promises an EndStreamAction as the last line.
         asynchronous: whether the server answers asynchronously, and keeps the parameters of the query.
+        changes_of_view: whether the answer lists the changes of a view.
     """
 
     response_format: ResponseFormat | None = None
     end_stream_action: bool = False
     asynchronous: bool = False
+    changes_of_view: bool = False
 
 
 _FORMATS: Final[Mapping[str | None, ResponseFormat]] = {"delta": "delta", "parquet": "parquet"}
@@ -56,4 +63,5 @@ def parse_capabilities(value: str | None) -> ResponseCapabilities:
         _FORMATS.get(known.get("responseformat")),
         known.get("includeendstreamaction") == "true",
         known.get("asyncquery") == "true",
+        known.get("cdfonviews") == "true",
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
-from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.capabilities import HEADER, parse_capabilities, request_capabilities
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
@@ -121,19 +120,23 @@ class Caller:
     def get_actions(
         self,
         resource: Resource,
-        formats: tuple[ResponseFormat, ...],
-        params: Mapping[str, str],
+        request: QueryRequest | ChangesRequest,
         read: Callable[[Response, Iterator[Decoded]], T],
     ) -> T:
         """Send a GET request with capabilities and return what `read` makes of the actions of its answer."""
+        views = isinstance(request, ChangesRequest) and request.views
 
         def decode(response: Response) -> T:
-            capabilities, what = parse_capabilities(response.headers.get(HEADER)), resource.what
-            return read(
-                response, decode_actions(response.chunks(), formats=formats, capabilities=capabilities, what=what)
+            actions = decode_actions(
+                response.chunks(),
+                formats=request.formats,
+                capabilities=parse_capabilities(response.headers.get(HEADER)),
+                what=resource.what,
             )
+            return read(response, actions)
 
-        return self.call("GET", resource, decode, params=params, headers={HEADER: request_capabilities(formats)})
+        headers = {HEADER: request_capabilities(request.formats, views=views)}
+        return self.call("GET", resource, decode, params=request.params(), headers=headers)
 
     def items(
         self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None

@@ -14,6 +14,7 @@ from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
 from delta_sharing_client.errors import ProtocolError, RestError
 from delta_sharing_client.model.actions import FileAction, ResponseFormat
+from delta_sharing_client.model.capabilities import HEADER, parse_capabilities
 from delta_sharing_client.model.names import Schema, Share, Table
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials, need_urls
@@ -52,6 +53,7 @@ from delta_sharing_client.wire.requests import (
     format_timestamp,
 )
 from delta_sharing_client.wire.time_travel import check_time_travel
+from delta_sharing_client.wire.view_changes import check_view_changes
 
 T = TypeVar("T")
 ChangeRequest: TypeAlias = ChangesRequest | VersionsRequest
@@ -224,7 +226,7 @@ class RestClient:
             )
             return read_metadata(actions, version=answered, what=what)
 
-        return self._caller.get_actions(resource.at("metadata"), formats, request.params(), read)
+        return self._caller.get_actions(resource.at("metadata"), request, read)
 
     @overload
     def query_table(self, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]: ...
@@ -279,13 +281,16 @@ class RestClient:
 
         def fetch(wanted: R, duplicates: DuplicateFiles) -> Page[Any]:
             def read(response: Response, actions: Iterator[Decoded]) -> Page[Any]:
-                version, ending_version = version_of(response), None
+                version, ending_version, of_view = version_of(response), None, False
                 if isinstance(wanted, QueryRequest):
                     actions = check_time_travel(
                         actions, version=wanted.version, timestamp=wanted.timestamp, answered=version, what=what
                     )
                 else:
                     ending_version = wanted.ending_version
+                    of_view = parse_capabilities(response.headers.get(HEADER)).changes_of_view
+                    if of_view:
+                        actions = check_view_changes(actions, request=wanted, answered=version, what=what)
                 return read_page(
                     actions,
                     version=version,
@@ -294,10 +299,11 @@ class RestClient:
                     duplicates=duplicates,
                     changes=changes,
                     ending_version=ending_version,
+                    of_view=of_view,
                 )
 
             if isinstance(wanted, ChangesRequest):
-                return self._caller.get_actions(resource.at("changes"), wanted.formats, wanted.params(), read)
+                return self._caller.get_actions(resource.at("changes"), wanted, read)
             return query.page(wanted, read)
 
         page = self._caller.all_pages(request, fetch, what, changes=changes)
@@ -306,7 +312,7 @@ class RestClient:
             request = request.without_hints()
         request = request.in_format(protocol.response_format)
         history = tuple(page.historical), tuple(page.protocols)
-        return Answer(page.version, protocol, metadata, page.items, page.end, request, *history)
+        return Answer(page.version, protocol, metadata, page.items, page.end, request, *history, page.of_view)
 
     def temporary_credentials(self, table: Table, location: str | None = None) -> TemporaryCredentials:
         """Return temporary credentials for a table's directory ("temporary-table-credentials").

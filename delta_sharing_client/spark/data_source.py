@@ -97,7 +97,7 @@ def _batch_or_stream(given: Mapping[str, str], settings: SourceSettings) -> Sour
 
 
 def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int | None]:
-    """Return the columns of a query and the version that they belong to; lists files only for an ended range."""
+    """Return the columns of a query and the version that they belong to; lists files only for an ended range, or times."""
     if isinstance(options, StreamOptions):
         return describe_stream(rest, options)
     table, query = options.table, options.query
@@ -105,7 +105,8 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
         info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
         info.protocol.check_readable(options.what)
         return project(info.metadata.schema, query.columns), info.version
-    if query.ending_version is not None or query.ending_timestamp is not None:
+    ended = query.ending_version is not None or query.ending_timestamp is not None
+    if ended or query.starting_version is None:  # a range of times may be that of a view, which has no versions
         return ChangeFeedPlanner(rest, table).plan(query).spec.output, None
     info = rest.table_metadata(table, query.formats)
     info.protocol.check_readable(options.what)

@@ -53,11 +53,17 @@ class TableChanges(SharedScan):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows; requests the table's metadata at the end of the range."""
+        """The Arrow schema of the rows; requests the table's metadata at the end of the range.
+
+        For a range of times it lists the files: only their answer shows whether this is a view, which has no
+        versions.
+        """
         from delta_sharing_client.cdf.planner import change_columns
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         options = self.options
+        if options.starting_version is None and options.ending_version is None:
+            return arrow_schema(self.plan().spec.output, options.variant)
         metadata = self.table.metadata(
             options.ending_version, options.ending_timestamp, response_format=options.response_format
         )
@@ -99,16 +105,20 @@ class TableChanges(SharedScan):
 
         plan = self.plan()
         fetch = estimate_plan(*self._connections(), plan)
-        versions = sorted({int(task.constants[COMMIT_VERSION] or 0) for task in plan.tasks})
+        versions = sorted({int(task.constants.get(COMMIT_VERSION) or 0) for task in plan.tasks})
         kinds = Counter(str(task.constants.get(CHANGE_TYPE, "change data")) for task in plan.tasks)
         listed = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())) or "none"
-        changed = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
+        changed = (
+            f"; versions {versions[0]} to {versions[-1]} changed rows" if versions else "; no version changed rows"
+        )
+        if COMMIT_VERSION not in plan.spec.output.names:
+            changed = " of a view"
         total = sum(task.size for task in plan.tasks)
         requests = "request" if fetch.requests == 1 else "requests"
         return Explanation.of(
             [
                 ("table", f"{plan.table.full_name}, {plan.protocol.response_format} format"),
-                ("range", f"{self._range()}; {changed} changed rows"),
+                ("range", f"{self._range()}{changed}"),
                 ("columns", ", ".join(plan.spec.output.names)),
                 ("files", f"{len(plan.tasks)} to read: {listed}"),
                 ("bytes", f"{fetch.bytes:,} to fetch of {total:,}, in {fetch.requests} {requests}"),

@@ -61,6 +61,7 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
             ids depend, and without hints if the server refused them.
         historical: the metadata of later versions of changes that changed it, each with its `version`.
         protocols: the protocols of later versions of changes that changed it.
+        of_view: whether the changes are those of a view; its files have no versions.
     """
 
     items: list[T] = field(repr=False)
@@ -68,6 +69,7 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
     request: AnyRequest = field(repr=False)
     historical: tuple[Metadata, ...] = ()
     protocols: tuple[Protocol, ...] = ()
+    of_view: bool = False
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:
@@ -94,6 +96,7 @@ class Page(Generic[T]):
     end: EndStreamAction | None = None
     historical: list[Metadata] = field(default_factory=list)
     protocols: list[Protocol] = field(default_factory=list)
+    of_view: bool = False
 
     @property
     def next_token(self) -> str | None:
@@ -136,6 +139,8 @@ class Page(Generic[T]):
                 expected=self.version,
                 actual=page.version,
             )
+        if page.of_view != self.of_view:
+            raise ProtocolError(f"{what}: only some pages of the answer are marked as the changes of a view")
         if page.protocol not in (None, self.protocol) or page.metadata not in (None, self.metadata):
             part = "metadata" if page.protocol in (None, self.protocol) else "protocol"
             raise ProtocolError(f"{what}: the table's {part} changed between two pages of the answer")
@@ -160,6 +165,7 @@ def read_page(
     duplicates: DuplicateFiles,
     changes: bool = False,
     ending_version: int | None = None,
+    of_view: bool = False,
 ) -> Page[T]:
     """Read one page of an answer to /query or /changes to its end.
 
@@ -171,11 +177,12 @@ def read_page(
         duplicates: the files of the pages before.
         changes: whether changes were requested; a snapshot has only added files.
         ending_version: the last version; files of later versions are dropped.
+        of_view: whether the changes are those of a view.
 
     Raises:
         ProtocolError: an action has no place in the answer.
     """
-    page: Page[T] = Page(version)
+    page: Page[T] = Page(version, of_view=of_view)
     duplicates.begin_page()
     make: Callable[[FileBlock], list[T]] | None = None
     others = 0

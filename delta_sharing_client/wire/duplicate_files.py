@@ -14,7 +14,8 @@ from delta_sharing_client.wire.file_block import FileBlock
 class DuplicateFiles:
     """The files that an answer has listed so far.
 
-    A snapshot has one entry per id; changes have one per action, id, deletion vector and version.
+    A snapshot has one entry per id; changes have one per action, id, deletion vector and version, or time if they
+    have no versions.
 
     Args:
         what: the requested object, for messages.
@@ -51,7 +52,8 @@ class DuplicateFiles:
         """
         keys: Sequence[Hashable] = files.ids
         if self._changes:
-            keys = list(zip(repeat(files.kind), files.ids, files.vector_ids, files.versions, strict=False))
+            commits = files.timestamps if None in files.versions else files.versions
+            keys = list(zip(repeat(files.kind), files.ids, files.vector_ids, commits, strict=False))
         listed: tuple[Sequence[Any], ...] = (keys, files.sizes, files.partition_values, _identities(files))
         before = len(self._keys)
         self._keys.update(keys)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, ResponseFormatError
 from delta_sharing_client.model.actions import ResponseFormat
@@ -93,6 +93,10 @@ def check_version(value: int | None, name: str) -> int | None:
     return number
 
 
+#: Fields of requests that are sent in headers.
+_IN_HEADERS: Final = frozenset({"formats", "views"})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """Base of the requests for files.
@@ -112,7 +116,7 @@ class Request:
         body: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name == "formats" or value is None or value is False or value == ():
+            if item.name in _IN_HEADERS or value is None or value is False or value == ():
                 continue
             first, *words = item.name.split("_")
             if item.name.endswith("timestamp"):
@@ -175,6 +179,7 @@ class ChangesRequest(Request):
         ending_version, ending_timestamp: where to end, inclusive; at most one, the latest version without.
         include_historical_metadata: request the metadata of each version that changed it.
         include_historical_protocol: request the protocol of each version that changed it (delta format).
+        views: accept the changes of a view, which have no versions.
     """
 
     starting_version: int | None = None
@@ -183,6 +188,7 @@ class ChangesRequest(Request):
     ending_timestamp: Timestamp | None = None
     include_historical_metadata: bool = False
     include_historical_protocol: bool = False
+    views: bool = False
 
     def __post_init__(self) -> None:
         if (self.starting_version is None) == (self.starting_timestamp is None):
