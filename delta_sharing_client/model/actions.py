@@ -116,6 +116,7 @@ class Metadata:
         version: the version this metadata is for, if given.
         size, num_files: bytes and number of the table's files, if given.
         created_time: milliseconds since the epoch, if given.
+        location, auxiliary_locations, access_modes: as of a listed `Table`; only in an answer.
         raw: the action as written in a log; empty for an answer.
     """
 
@@ -130,6 +131,9 @@ class Metadata:
     size: int | None = None
     num_files: int | None = None
     created_time: int | None = None
+    location: str | None = field(default=None, repr=False)
+    auxiliary_locations: tuple[str, ...] = field(default=(), repr=False)
+    access_modes: tuple[str, ...] = field(default=(), repr=False)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from delta_sharing_client.model.actions import ResponseFormat
-from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
+from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES
 
 HEADER: Final = "delta-sharing-capabilities"
+#: The header by which a client requests the ids of files in the scheme of one format ("File ID Hash Header").
+FILE_ID_HASH: Final = "fileidhash"
 
 
 def request_capabilities(
@@ -26,7 +28,7 @@ def request_capabilities(
     """
     parts = [f"responseformat={','.join(formats)}"]
     if "delta" in formats:
-        parts.append(f"readerfeatures={','.join(sorted(SUPPORTED_FEATURES))}")
+        parts.append(f"readerfeatures={','.join(sorted(ADVERTISED_FEATURES))}")
     parts.append("includeendstreamaction=true")
     if asynchronous:
         parts.append("asyncquery=true")

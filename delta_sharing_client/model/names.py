@@ -100,6 +100,7 @@ class Table:
         name, share, schema: the three names.
         id, share_id: immutable ids, if the server sends them.
         location: the table's directory in cloud storage, if the server sends it.
+        auxiliary_locations: further directories with files of the table, if the server sends them.
         access_modes: `url` (pre-signed files) or `dir` (temporary credentials); none means `url`.
     """
 
@@ -110,6 +111,7 @@ class Table:
     share_id: str | None = field(default=None, compare=False, kw_only=True, repr=False)
     location: str | None = field(default=None, compare=False, kw_only=True, repr=False)
     access_modes: tuple[str, ...] = field(default=(), compare=False, kw_only=True, repr=False)
+    auxiliary_locations: tuple[str, ...] = field(default=(), compare=False, kw_only=True, repr=False)
 
     def __str__(self) -> str:
         return self.full_name
@@ -117,7 +119,6 @@ class Table:
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Table:
         """Build a table from an item of a listing; unknown fields are ignored."""
-        modes = item.get("accessModes")
         return cls(
             _required(item, "name", "table"),
             _required(item, "share", "table"),
@@ -125,7 +126,8 @@ class Table:
             id=_optional(item, "id"),
             share_id=_optional(item, "shareId"),
             location=_optional(item, "location"),
-            access_modes=tuple(str(mode) for mode in modes) if isinstance(modes, list) else (),
+            access_modes=_texts(item, "accessModes"),
+            auxiliary_locations=_texts(item, "auxiliaryLocations"),
         )
 
     @classmethod
@@ -242,3 +244,8 @@ def _required(item: Mapping[str, Any], key: str, kind: str) -> str:
 def _optional(item: Mapping[str, Any], key: str) -> str | None:
     value = item.get(key)
     return value if isinstance(value, str) and value else None
+
+
+def _texts(item: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = item.get(key)
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -8,13 +8,21 @@ from typing import Final
 NEWEST_READER: Final = {"delta": 3, "parquet": 1}
 #: Reader features without an effect on reading listed files.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
-#: Reader features that this release reads; the capabilities header advertises exactly these.
+#: Reader features that this release reads.
 SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
     "columnmapping",
     "deletionvectors",
     "typewidening",
     "varianttype",
     "variantshredding",
+}
+
+#: The supported features, and their names of previews, which some servers compare literally; for the capabilities header.
+ADVERTISED_FEATURES: Final = SUPPORTED_FEATURES | {
+    "catalogowned-preview",
+    "typewidening-preview",
+    "variantshredding-preview",
+    "varianttype-preview",
 }
 
 #: Names of preview features that changed by more than their ending.

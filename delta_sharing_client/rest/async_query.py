@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, QueryError
-from delta_sharing_client.model.capabilities import HEADER, parse_capabilities, request_capabilities
+from delta_sharing_client.model.capabilities import HEADER, parse_capabilities
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.rest.calls import Caller
+from delta_sharing_client.rest.calls import Caller, check_file_ids, request_headers
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import parse_retry_after
@@ -135,7 +135,8 @@ class TableQuery:
             )
             if isinstance(actions, QueryStatus):
                 return replace(actions, retry_after=parse_retry_after(response.headers))
+            check_file_ids(response, request, self._table.what)
             return read(response, actions)
 
-        headers = {HEADER: request_capabilities(request.formats, asynchronous=self._asynchronous)}
+        headers = request_headers(request, asynchronous=self._asynchronous)
         return self._caller.call("POST", resource, read_or_wait, headers=headers, body=body)

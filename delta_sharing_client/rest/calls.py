@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from delta_sharing_client.errors import ProtocolError, QueryError
-from delta_sharing_client.model.capabilities import HEADER, parse_capabilities, request_capabilities
+from delta_sharing_client.model.capabilities import FILE_ID_HASH, HEADER, parse_capabilities, request_capabilities
 from delta_sharing_client.rest.resources import Resource
 from delta_sharing_client.rest.status_errors import error_for
 from delta_sharing_client.transport.response import Response
@@ -124,7 +124,6 @@ class Caller:
         read: Callable[[Response, Iterator[Decoded]], T],
     ) -> T:
         """Send a GET request with capabilities and return what `read` makes of the actions of its answer."""
-        views = isinstance(request, ChangesRequest) and request.views
 
         def decode(response: Response) -> T:
             actions = decode_actions(
@@ -133,10 +132,10 @@ class Caller:
                 capabilities=parse_capabilities(response.headers.get(HEADER)),
                 what=resource.what,
             )
+            check_file_ids(response, request, resource.what)
             return read(response, actions)
 
-        headers = {HEADER: request_capabilities(request.formats, views=views)}
-        return self.call("GET", resource, decode, params=request.params(), headers=headers)
+        return self.call("GET", resource, decode, params=request.params(), headers=request_headers(request))
 
     def items(
         self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None
@@ -198,6 +197,26 @@ class Caller:
         raise ProtocolError(
             f"{what}: listing the files takes longer than their URLs are valid, twice in a row; read fewer "
             "files at once, or ask the provider for URLs that are valid for longer"
+        )
+
+
+def request_headers(
+    request: QueryRequest | ChangesRequest | VersionsRequest, *, asynchronous: bool = False
+) -> dict[str, str]:
+    """Return the headers of a request for actions."""
+    views = isinstance(request, ChangesRequest) and request.views
+    headers = {HEADER: request_capabilities(request.formats, asynchronous=asynchronous, views=views)}
+    return headers if request.file_id_hash is None else {**headers, FILE_ID_HASH: request.file_id_hash}
+
+
+def check_file_ids(
+    response: Response, request: QueryRequest | ChangesRequest | VersionsRequest, what: str
+) -> None:
+    """Raise `ProtocolError` if the ids of files are in another scheme than requested; older servers state none."""
+    answered = response.headers.get(FILE_ID_HASH)
+    if request.file_id_hash is not None and answered and answered.lower() != request.file_id_hash:
+        raise ProtocolError(
+            f"{what}: requested {FILE_ID_HASH}={request.file_id_hash}, the server answered with {answered[:40]!r}"
         )
 
 

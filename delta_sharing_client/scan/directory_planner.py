@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.checkpoint_reader import sidecars
@@ -33,7 +35,6 @@ from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
-from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files
 from delta_sharing_client.transport.exception_mapping import with_message
@@ -56,7 +57,7 @@ class DirectoryPlanner:
         """Replay the log and plan a scan.
 
         Raises:
-            DirectoryAccessError: the directory cannot be opened, or names files outside it.
+            DirectoryAccessError: the directory cannot be opened, or names files that no credentials open.
             VersionNotFoundError: the table does not have that version (any more).
             UnsupportedTableError: the table needs something that this release cannot read.
             ColumnError, FilterError: the projection or the filter does not fit the table.
@@ -65,9 +66,10 @@ class DirectoryPlanner:
         """
         what = f"table {self.table.full_name}"
         files = DirectoryFiles(
-            lambda: self.rest.temporary_credentials(self.table),
+            partial(self.rest.temporary_credentials, self.table),
             self.rest.options,
             endpoint_is_loopback=is_loopback(self.rest.profile.endpoint),
+            auxiliary=self.table.auxiliary_locations,
         )
         reader = directory_reader(files, self.rest.options)
         snapshot = _snapshot(files, reader, options, what)
@@ -176,7 +178,7 @@ class _LogCopies:
         if known is None:
             raise DeltaLogError(f"the file {relative} of the log is missing")
         size, changed = known
-        url = self._files.url(self._files.directory().join(relative))
+        url = self._files.url(quote(relative))
         data = self._reader.fetch(url, relative, size, Transfers(renewal=self._files.renewed)) if size else b""
         path.write_bytes(memoryview(data) if data else b"")
         os.utime(path, (changed, changed))
@@ -194,13 +196,9 @@ def _milliseconds(timestamp: Timestamp) -> int:
 
 def _shared_files(snapshot: Snapshot, files: DirectoryFiles) -> Iterator[AddFile]:
     """Yield the files of a version as files of an answer; their ids are hashes of their paths."""
-    directory = files.directory()
-
-    def url_of(uri: str) -> SecretUrl:
-        return files.url(directory.path_of(uri))
-
     for file in snapshot.files_as_written:
-        yield located(file, url_of, file_id=_short_hash(directory.path_of(file.path)))
+        path = files.system_and_path(files.url(file.path))[1]
+        yield located(file, files.url, file_id=_short_hash(path))
 
 
 def _short_hash(path: str) -> str:

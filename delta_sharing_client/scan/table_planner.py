@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.errors import BadRequestError, ForbiddenError, RestError
-from delta_sharing_client.model.names import Table
+from delta_sharing_client.errors import DeltaSharingError, RestError
+from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
@@ -15,18 +15,16 @@ from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
-#: Texts of errors of servers that offer a table by its directory only.
-_DIRECTORY_ONLY: Final = re.compile(
-    r"access.?modes?|temporary.{0,20}credential|\bdir\b|directory.based", re.IGNORECASE
-)
+#: Statuses by which a server may refuse a query of a table that it offers by its directory only.
+_REFUSED: Final = frozenset({400, 403, 404, 405, 501})
 
 
 @dataclass(frozen=True)
 class TablePlanner:
     """Plans scans of a shared table: by URLs if the server offers them, and by the table's directory otherwise.
 
-    A table that was named, not listed, is queried first. If the server refuses because the table is offered
-    by its directory, the directory is read.
+    A table that was named, not listed, is queried first. If the server refuses, the access modes in its metadata,
+    or else in the listing of its schema, determine whether the directory is read.
     """
 
     rest: RestClient = field(repr=False)
@@ -40,24 +38,39 @@ class TablePlanner:
             DeltaSharingError: as `ServerPlanner.plan`.
         """
         if offers_directory_alone(self.table.access_modes):
-            return self._plan_directory(options)
+            return self._plan_directory(self.table, options)
         try:
             return ServerPlanner(self.rest, self.table).plan(options)
-        except (BadRequestError, ForbiddenError) as error:
-            if self.table.access_modes or not _is_directory_only(error):
+        except RestError as error:
+            if self.table.access_modes or error.status not in _REFUSED:
                 raise
             refused = error
+        described = self._described()
+        if described is None or not offers_directory_alone(described.access_modes):
+            raise refused
         try:
-            return self._plan_directory(options)
+            return self._plan_directory(described, options)
         except RestError:
             raise refused from None
 
-    def _plan_directory(self, options: ScanOptions) -> ScanPlan:
+    def _described(self) -> Table | None:
+        """Return the table with its access modes and locations; None if the server does not describe it."""
+        with contextlib.suppress(DeltaSharingError):
+            metadata = self.rest.table_metadata(self.table).metadata
+            return replace(
+                self.table,
+                access_modes=metadata.access_modes,
+                location=metadata.location,
+                auxiliary_locations=metadata.auxiliary_locations,
+            )
+        name = self.table.name.lower()
+        with contextlib.suppress(DeltaSharingError):
+            tables = self.rest.list_tables(Schema(self.table.schema, self.table.share))
+            return next((table for table in tables if table.name.lower() == name), None)
+        return None
+
+    def _plan_directory(self, table: Table, options: ScanOptions) -> ScanPlan:
         # Few tables are offered by their directory; the imports take as long as a request.
         from delta_sharing_client.scan.directory_planner import DirectoryPlanner
 
-        return DirectoryPlanner(self.rest, self.table).plan(options)
-
-
-def _is_directory_only(error: RestError) -> bool:
-    return _DIRECTORY_ONLY.search(f"{error.error_code or ''} {error.server_message or ''}") is not None
+        return DirectoryPlanner(self.rest, table).plan(options)

@@ -140,8 +140,8 @@ class UrlRenewer(UrlRenewal):
         try:
             return self._urls_of(request)
         except (BadRequestError, ResponseFormatError):
-            # The table may now need the other format, in which ids of files may differ.
-            return self._urls_of(replace(request, formats=ANY_FORMAT))
+            # The table may now need the other format, in which older servers form other ids of files.
+            return self._urls_of(replace(request, formats=ANY_FORMAT, file_id_hash=request.formats[0]))
 
     def _urls_of(self, request: QueryRequest) -> dict[str, SecretUrl]:
         version = self._listing.version

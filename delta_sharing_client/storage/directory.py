@@ -1,6 +1,6 @@
 """Transport for the files of a table's directory, over pyarrow's file systems with temporary credentials.
 
-A file's "URL" is its path in the store and the number of its credentials, so that `Download` serves these files
+A file's "URL" is its path in the store and the number of its location and credentials, so that `Download` serves these files
 too: a renewal of the URL renews the credentials.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, Self
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
@@ -20,7 +20,7 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.download import DownloadReader
-from delta_sharing_client.storage.file_systems import Directory, open_directory
+from delta_sharing_client.storage.file_systems import Directory, is_within, open_directory
 from delta_sharing_client.storage.file_transport import FileResponse
 from delta_sharing_client.transport.cancellation import Cancellation
 
@@ -41,13 +41,35 @@ _GONE = re.compile(r"NO_SUCH_KEY|NO_SUCH_BUCKET|NoSuchKey|BlobNotFound|Container
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
+class _Grant:
+    """One location, opened with the credentials of the server for it.
+
+    Attributes:
+        location: the requested location; None for the table's directory.
+        number: how often it was opened.
+        directory: the opened location.
+        expires: the expiration of the credentials in milliseconds since the epoch, if known.
+        ahead: seconds before the expiration at which the credentials are renewed.
+    """
+
+    def __init__(self, location: str | None) -> None:
+        self.location = location
+        self.number = 0
+        self.directory: Directory | None = None
+        self.expires: int | None = None
+        self.ahead = 0.0
+
+
 class DirectoryFiles:
-    """A table's directory, opened with temporary credentials that are renewed. Several threads may use it.
+    """A table's directory and auxiliary locations, opened with temporary credentials that are renewed.
+
+    Several threads may use it. An auxiliary location is opened when the first file in it is located.
 
     Args:
-        fetch_credentials: requests credentials of the sharing server.
+        fetch_credentials: requests credentials of the sharing server for a location, without one for the directory.
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine.
+        auxiliary: the table's auxiliary locations.
         now: returns the seconds since the epoch.
 
     Raises:
@@ -57,10 +79,11 @@ class DirectoryFiles:
 
     def __init__(
         self,
-        fetch_credentials: Callable[[], TemporaryCredentials],
+        fetch_credentials: Callable[[str | None], TemporaryCredentials],
         options: TransportOptions,
         *,
         endpoint_is_loopback: bool,
+        auxiliary: Sequence[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._fetch_credentials = fetch_credentials
@@ -68,26 +91,46 @@ class DirectoryFiles:
         self._endpoint_is_loopback = endpoint_is_loopback
         self._now = now
         self._lock = threading.Lock()
-        self._number = 0
-        self._open()
+        self._grants = [_Grant(location) for location in (None, *auxiliary)]
+        self.directory()
 
     @representation
     def __repr__(self) -> str:
-        return f"DirectoryFiles({self._directory.location!r})"
+        opened = self._grants[0].directory
+        return f"DirectoryFiles({opened.location if opened is not None else None!r})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("the credentials of a directory cannot be pickled")
 
-    def directory(self) -> Directory:
-        """Return the directory, with credentials that do not expire soon."""
+    def directory(self, place: int = 0) -> Directory:
+        """Return the directory, or an auxiliary location, with credentials that do not expire soon."""
+        grant = self._grants[place]
         with self._lock:
-            if self._expires is not None and self._expires / 1000 - self._now() < self._ahead:
-                self._open()
-            return self._directory
+            directory = grant.directory
+            if directory is None or (
+                grant.expires is not None and grant.expires / 1000 - self._now() < grant.ahead
+            ):
+                directory = self._open(grant)
+            return directory
 
-    def url(self, path: str) -> SecretUrl:
-        """Return the URL of a file by its path in the file system."""
-        return SecretUrl(f"{path}#{self._number}")
+    def url(self, uri: str) -> SecretUrl:
+        """Return the URL of a file by its path relative to the table's directory, or its URL in the store.
+
+        Raises:
+            DirectoryAccessError: no credentials open it, or its path is unusable.
+            DeltaSharingError: the server returns no credentials.
+        """
+        place = 0
+        if not is_within(uri, self.directory().location):
+            auxiliary = enumerate(self._grants[1:], 1)
+            place = next((n for n, grant in auxiliary if is_within(uri, str(grant.location))), 0)
+        path = self.directory(place).path_of(uri)
+        return SecretUrl(f"{path}#{place}.{self._grants[place].number}")
+
+    def system_and_path(self, url: SecretUrl) -> tuple[Any, str]:
+        """Return the file system of a file by its URL, and its path there."""
+        path, _, opened = url.reveal().rpartition("#")
+        return self.directory(int(opened.partition(".")[0])).system, path
 
     def renewed(self, file_id: str, url: SecretUrl) -> SecretUrl:
         """Return the URL of a file with other credentials than the refused ones in `url`.
@@ -95,22 +138,25 @@ class DirectoryFiles:
         Raises:
             DeltaSharingError: the server returns no credentials.
         """
-        rest, _, number = url.reveal().rpartition("#")
+        path, _, opened = url.reveal().rpartition("#")
+        place, _, number = opened.partition(".")
+        grant = self._grants[int(place)]
         with self._lock:
-            if number == str(self._number):
-                self._open()
-            return SecretUrl(f"{rest}#{self._number}")
+            if number == str(grant.number):
+                self._open(grant)
+            return SecretUrl(f"{path}#{place}.{grant.number}")
 
-    def _open(self) -> None:
-        credentials = self._fetch_credentials()
-        self._directory = open_directory(
+    def _open(self, grant: _Grant) -> Directory:
+        credentials = self._fetch_credentials(grant.location)
+        grant.directory = open_directory(
             credentials, self._options, endpoint_is_loopback=self._endpoint_is_loopback
         )
-        self._expires = credentials.expires
+        grant.expires = credentials.expires
         left = 0.0 if credentials.expires is None else credentials.expires / 1000 - self._now()
         # Without this bound short-lived credentials would be renewed for each file.
-        self._ahead = min(_MIN_REMAINING, max(left, 0.0) / 5)
-        self._number += 1
+        grant.ahead = min(_MIN_REMAINING, max(left, 0.0) / 5)
+        grant.number += 1
+        return grant.directory
 
 
 class DirectoryTransport:
@@ -148,14 +194,14 @@ class DirectoryTransport:
 
     def _file(self, url: SecretUrl) -> Any:
         """The open file of a URL. To open one takes a request, so the last used ones stay open."""
-        system = self._files.directory().system
+        system, path = self._files.system_and_path(url)
         key = (id(system), url.reveal())
         with self._open_lock:
             known = self._open.pop(key, None)
             if known is not None:
                 self._open[key] = known
                 return known[1]
-        file = system.open_input_file(url.reveal().rpartition("#")[0])
+        file = system.open_input_file(path)
         with self._open_lock:
             self._open[key] = (system, file)
             while len(self._open) > _KEPT_OPEN:

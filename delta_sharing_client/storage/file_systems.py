@@ -54,10 +54,10 @@ class Directory:
         path = uri
         if "://" in uri:
             prefix = _normalized(self.location) + "/"
-            if not _normalized(uri).startswith(prefix):
+            if not is_within(uri, self.location):
                 raise DirectoryAccessError(
-                    "the table has files outside its directory, which the credentials do not open; ask the "
-                    "provider to share it by URL",
+                    "the table has files outside its directory and outside its auxiliary locations, which the "
+                    "credentials do not open; ask the provider to share it by URL",
                     location=self.location,
                 )
             path = _normalized(uri)[len(prefix) :]
@@ -72,6 +72,11 @@ class Directory:
         if relative.startswith("/") or any(part in ("", ".", "..") for part in relative.split("/")):
             raise DirectoryAccessError("the table's log names a file by an unusable path", location=self.location)
         return f"{self.root}/{relative}"
+
+
+def is_within(uri: str, location: str) -> bool:
+    """Return whether a URL is below a location in the same store."""
+    return _normalized(uri).startswith(_normalized(location).rstrip("/") + "/")
 
 
 def open_directory(

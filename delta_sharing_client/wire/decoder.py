@@ -14,7 +14,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.capabilities import ResponseCapabilities
-from delta_sharing_client.model.json_fields import integer, optional_integer, optional_text, text
+from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.file_lines import FileLineDecoder
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
@@ -178,8 +178,8 @@ def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
         raise QueryError(what="the request", server_message=message)
     if "queryStatus" in item:
         raise ProtocolError("the server answers asynchronously, which was not requested")
-    names = ", ".join(sorted(map(repr, item)))[:200]
-    raise ProtocolError(f"unknown action {names}; a newer delta-sharing-client may support it")
+    kinds = ", ".join(sorted(map(repr, item)))[:200]
+    raise ProtocolError(f"unknown action {kinds}; a newer delta-sharing-client may support it")
 
 
 _END_KEYS: Final = frozenset(
@@ -211,6 +211,9 @@ def _metadata(item: Json) -> Metadata:
         version=optional_integer(item, "version"),
         size=optional_integer(item, "size"),
         num_files=optional_integer(item, "numFiles"),
+        location=optional_text(item, "location"),
+        auxiliary_locations=names(item, "auxiliaryLocations"),
+        access_modes=names(item, "accessModes"),
     )
 
 

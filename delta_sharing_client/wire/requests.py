@@ -94,7 +94,7 @@ def check_version(value: int | None, name: str) -> int | None:
 
 
 #: Fields of requests that are sent in headers.
-_IN_HEADERS: Final = frozenset({"formats", "views"})
+_IN_HEADERS: Final = frozenset({"formats", "file_id_hash", "views"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,11 +105,13 @@ class Request:
         formats: accepted response formats, best first.
         max_files: files per page; by default the server decides.
         page_token: the page to read.
+        file_id_hash: the format in whose scheme the server is to form the ids of files, if it can.
     """
 
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     max_files: int | None = None
     page_token: str | None = field(default=None, repr=False)
+    file_id_hash: ResponseFormat | None = None
 
     def body(self) -> dict[str, Any]:
         """Return the request's fields, without unset ones, under their names in the protocol."""

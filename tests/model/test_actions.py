@@ -18,7 +18,7 @@ from delta_sharing_client.model.capabilities import (
     parse_capabilities,
     request_capabilities,
 )
-from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, canonical_feature
+from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES, canonical_feature
 
 
 def delta(version, features=()):
@@ -103,10 +103,24 @@ class TestCapabilities:
         header = request_capabilities(("delta", "parquet"))
         parts = dict(part.split("=") for part in header.split(";"))
         assert parts["responseformat"] == "delta,parquet"
-        assert set(parts["readerfeatures"].split(",")) == SUPPORTED_FEATURES
+        assert set(parts["readerfeatures"].split(",")) == ADVERTISED_FEATURES
         assert parts["includeendstreamaction"] == "true"
         assert header == header.lower()
         assert " " not in header
+
+    @pytest.mark.parametrize(
+        ("preview", "final"),
+        [
+            ("typeWidening-preview", "typewidening"),
+            ("variantType-preview", "varianttype"),
+            ("variantShredding-preview", "variantshredding"),
+            ("catalogOwned-preview", "catalogmanaged"),
+        ],
+    )
+    def test_previews_are_advertised_beside_their_features(self, preview, final):
+        features = request_capabilities(("delta",)).split("readerfeatures=")[1].split(";")[0].split(",")
+        assert {preview.lower(), final} <= set(features)
+        assert delta(3, (preview,)).check_readable("table t") is None
 
     @pytest.mark.parametrize(
         ("value", "expected"),

@@ -153,11 +153,13 @@ class TestListings:
                 "id": "2",
                 "location": "s3://b/t",
                 "accessModes": ["url", "dir"],
+                "auxiliaryLocations": ["s3://b/u"],
             }
         )
         assert table == Table("t", "s", "d")
         assert (table.id, table.share_id, table.location) == ("2", "1", "s3://b/t")
         assert table.access_modes == ("url", "dir")
+        assert table.auxiliary_locations == ("s3://b/u",)
         assert Table.from_json({"name": "t", "schema": "d", "share": "s", "accessModes": None}).access_modes == ()
 
     @pytest.mark.parametrize("cls", [Share, Schema, Table])

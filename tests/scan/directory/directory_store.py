@@ -37,6 +37,9 @@ class DirectoryServer:
         self.location = f"s3://{BUCKET}/x/t"
         #: Session tokens that the store takes no more.
         self.expired: set[str] = set()
+        #: Folders of auxiliary locations, by their keys in the store, and the session tokens that open them.
+        self.auxiliary: dict[str, Path] = {}
+        self.opened: dict[str, set[str]] = {}
 
     def __enter__(self) -> DirectoryServer:
         self.api.__enter__()
@@ -73,8 +76,10 @@ class DirectoryServer:
 
     def _credentials(self, request: Request) -> Reply:
         self.given += 1
+        requested = request.json().get("location", self.location)
+        self.opened.setdefault(requested, set()).add(self.session(self.given))
         credentials: dict[str, Any] = {
-            "location": self.location,
+            "location": requested,
             "awsTempCredentials": {
                 "accessKeyId": f"AKIA{self.given}",
                 "secretAccessKey": SECRET,
@@ -96,6 +101,12 @@ class DirectoryServer:
         if request.query.get("list-type") == "2":
             return self._list(request.query.get("prefix", ""), request.query.get("delimiter"))
         key = unquote(request.path).removeprefix(f"/{BUCKET}/")
+        for place, folder in self.auxiliary.items():
+            if key.startswith(place):
+                opened = self.opened.get(f"s3://{BUCKET}/{place.rstrip('/')}", set())
+                if request.headers["x-amz-security-token"] not in opened:
+                    return refusal(403, "AccessDenied")
+                return file_reply((folder / key.removeprefix(place)).read_bytes())(request)
         file = self.path / key.removeprefix("x/t/")
         if not key.startswith("x/t/") or not file.is_file():
             return refusal(404, "NoSuchKey")

@@ -374,6 +374,85 @@ class TestFaults:
             assert client.table("s.d.t").scan().to_arrow().num_rows == 4
 
 
+class TestAuxiliaryLocations:
+    """A log may name files outside the table's directory; the server names the locations that it opens."""
+
+    def move(self, shared: DirectoryServer, place: str = "y/aux", **item: object) -> SharedTable:
+        write(shared.path, 2)
+        folder = shared.path.parent / "aux files"
+        folder.mkdir()
+        commit = shared.path / "_delta_log" / f"{1:020}.json"
+        name = re.search(r'"path":"([^"]*)"', commit.read_text())[1]
+        (shared.path / name).rename(folder / name)
+        commit.write_text(commit.read_text().replace(name, f"s3://{BUCKET}/{place}/{name}"))
+        shared.auxiliary["y/aux/"] = folder
+        shared.item |= item
+        (listed,) = SharingClient(shared.api.profile).list_all_tables()
+        return SharingClient(shared.api.profile).table(listed)
+
+    def test_a_file_there_is_read_with_credentials_for_it(self, shared: DirectoryServer) -> None:
+        table = self.move(shared, auxiliaryLocations=[f"s3://{BUCKET}/z", f"s3a://{BUCKET}/y/aux/"])
+        shared.opened[f"s3://{BUCKET}/y/aux"] = shared.opened.setdefault(f"s3a://{BUCKET}/y/aux/", set())
+        assert xs(table.scan().to_arrow()) == list(range(8))
+        bodies = [request.json() for request in shared.api.seen(f"{PATH}/temporary-table-credentials")]
+        assert bodies == [{}, {"location": f"s3a://{BUCKET}/y/aux/"}]
+
+    def test_its_credentials_are_renewed_by_themselves(self, shared: DirectoryServer) -> None:
+        table = self.move(shared, auxiliaryLocations=[f"s3://{BUCKET}/y/aux"])
+        scan = table.scan()
+        plan = scan.plan()
+        shared.expired.add(shared.session(2))
+        assert xs(pa.Table.from_batches(scan._batches(plan, None))) == list(range(8))
+        bodies = [request.json() for request in shared.api.seen(f"{PATH}/temporary-table-credentials")]
+        assert bodies == [{}, {"location": f"s3://{BUCKET}/y/aux"}, {"location": f"s3://{BUCKET}/y/aux"}]
+
+    @pytest.mark.parametrize("place", ["y/aux/../aux", "y/auxiliary", "other"])
+    def test_other_files_are_refused(self, shared: DirectoryServer, place: str) -> None:
+        table = self.move(shared, place, auxiliaryLocations=[f"s3://{BUCKET}/y/aux"])
+        with pytest.raises(DirectoryAccessError, match=r"auxiliary locations|unusable path"):
+            table.scan().to_arrow()
+
+    def test_a_named_table(self, shared: DirectoryServer) -> None:
+        self.move(shared, auxiliaryLocations=[f"s3://{BUCKET}/y/aux"])
+        with SharingClient(shared.api.profile) as client:
+            assert xs(client.table("S.D.T").scan().to_arrow()) == list(range(8))
+
+
+class TestAccessModes:
+    """A named table is recognised by the access modes that the server states, whatever its errors say."""
+
+    @pytest.mark.parametrize("status", [400, 403, 404, 405, 501])
+    @pytest.mark.parametrize("answered", ["parquet", "delta"])
+    def test_of_the_metadata(self, shared: DirectoryServer, status: int, answered: str) -> None:
+        write(shared.path)
+        shared.api.on("GET", re.compile("/tables$"), Reply(status=403))
+        shared.api.on("POST", f"{PATH}/query", Reply.of_json({"message": "no"}, status=status))
+        shared.api.on("GET", f"{PATH}/metadata", Reply.of_lines(*described(answered, ["dir"])))
+        with SharingClient(shared.api.profile) as client:
+            assert client.table("s.d.t").scan().to_arrow().num_rows == 12
+            metadata = client.table("s.d.t").metadata()
+        assert metadata.access_modes == ("dir",)
+        assert metadata.location == f"s3://{BUCKET}/x/t"
+        assert metadata.auxiliary_locations == (f"s3://{BUCKET}/y",)
+
+    @pytest.mark.parametrize("modes", [["url", "dir"], [], None])
+    def test_of_a_table_that_is_offered_by_url(self, shared: DirectoryServer, modes: list[str] | None) -> None:
+        shared.api.on("GET", f"{PATH}/metadata", Reply.of_lines(*described("parquet", modes)))
+        with SharingClient(shared.api.profile) as client, pytest.raises(BadRequestError, match="Access mode url"):
+            client.table("s.d.t").scan().to_arrow()
+        assert shared.asked == 0
+
+
+def described(answered: str, modes: list[str] | None) -> list[dict[str, object]]:
+    metadata: dict[str, object] = {"id": "m", "format": {"provider": "parquet"}, "partitionColumns": []}
+    metadata["schemaString"] = '{"type": "struct", "fields": []}'
+    protocol: dict[str, object] = {"minReaderVersion": 1}
+    if answered == "delta":
+        metadata, protocol = {"deltaMetadata": metadata}, {"deltaProtocol": protocol | {"minWriterVersion": 2}}
+    places = {"location": f"s3://{BUCKET}/x/t", "auxiliaryLocations": [f"s3://{BUCKET}/y"]}
+    return [{"protocol": protocol}, {"metaData": metadata | places | {"accessModes": modes}}]
+
+
 class TestRefusals:
     def test_what_needs_urls_says_so(self, shared: DirectoryServer, table: SharedTable, tmp_path: Path) -> None:
         def spark() -> None:
@@ -402,6 +481,7 @@ class TestRefusals:
             SharingClient(shared.api.profile).table("s.d.t").scan().to_arrow()
 
     def test_other_refusals_ask_for_no_credentials(self, shared: DirectoryServer) -> None:
+        shared.item["accessModes"] = ["url"]
         shared.api.on("POST", f"{PATH}/query", Reply.of_json({"message": "version is too old"}, status=400))
         with pytest.raises(BadRequestError, match="too old"):
             SharingClient(shared.api.profile).table("s.d.t").scan().to_arrow()
