@@ -18,7 +18,7 @@ from delta_sharing_client.model.capabilities import (
     parse_capabilities,
     request_capabilities,
 )
-from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES, canonical_feature
+from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES, SUPPORTED_FEATURES, canonical_feature
 
 
 def delta(version, features=()):
