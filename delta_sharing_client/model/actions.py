@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text, text_map
 from delta_sharing_client.model.reader_features import NEWEST_READER, SUPPORTED_FEATURES, canonical_feature
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl
@@ -231,19 +231,6 @@ class DeletionVector:
 
 #: Shared by all actions of answers.
 _NO_FIELDS: Final[Mapping[str, Any]] = {}
-
-
-class RedactedStruct(Struct, frozen=True, gc=False):
-    """A struct whose repr, and whose display by rich, omits the fields in `redacted_fields`."""
-
-    redacted_fields: ClassVar[frozenset[str]] = frozenset()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Return the fields to show, by name."""
-        return [(name, getattr(self, name)) for name in self.__struct_fields__ if name not in self.redacted_fields]
 
 
 class FileAction(RedactedStruct, frozen=True, gc=False):

@@ -24,11 +24,11 @@ from delta_sharing_client.model.actions import (
     CdcFile,
     DeletionVector,
     FileAction,
-    RedactedStruct,
     RemoveFile,
 )
 from delta_sharing_client.model.json_fields import integer
 from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.wire.file_block import FileBlock, StatsUse
 from delta_sharing_client.wire.ndjson import Json
