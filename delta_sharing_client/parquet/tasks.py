@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import msgspec
 
 from delta_sharing_client.expressions.predicates import Predicate
-from delta_sharing_client.model.actions import DeletionVector, RedactedStruct
+from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.column_mapping import MappingMode
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.secrets import SecretUrl
 

@@ -97,7 +97,7 @@ def _batch_or_stream(given: Mapping[str, str], settings: SourceSettings) -> Sour
 
 
 def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int | None]:
-    """Return the columns of a query and the version that they belong to; lists files only for an ended range, or times."""
+    """Return the columns of a query and their version; lists files only for an ended range, or one of times."""
     if isinstance(options, StreamOptions):
         return describe_stream(rest, options)
     table, query = options.table, options.query
