@@ -26,8 +26,8 @@ DELETE: Final = "delete"
 class ChangeTasks:
     """Makes the tasks of the files of a table's changes.
 
-    A task's constants are `_commit_version` (not for a view) and `_commit_timestamp`, and `_change_type` unless the
-    file has one.
+    A task's constants are `_commit_version` (not of a view) and `_commit_timestamp`, and `_change_type` unless
+    the file has one.
 
     Args:
         what: the table, for messages.
@@ -63,11 +63,9 @@ class ChangeTasks:
     def of_view(self, files: Sequence[FileAction]) -> list[FileScanTask]:
         """Return the tasks of the files of a view's changes, by time; each file has the final rows of its kind."""
         kinds = {AddFile: INSERT, RemoveFile: DELETE}
-        rows = (file for file in files if file.data_change or isinstance(file, CdcFile))
-        return [
-            self._task(file, kinds.get(type(file)), None)
-            for file in sorted(rows, key=lambda file: file.timestamp or 0)
-        ]
+        changed = (file for file in files if file.data_change or isinstance(file, CdcFile))
+        ordered = sorted(changed, key=lambda file: file.timestamp or 0)
+        return [self._task(file, kinds.get(type(file)), None) for file in ordered]
 
     def of_snapshot(self, files: Sequence[FileAction], version: int) -> list[FileScanTask]:
         """Return the tasks of the files of a whole table, each row as one inserted by a version."""

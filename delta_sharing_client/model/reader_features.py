@@ -17,7 +17,7 @@ SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
     "variantshredding",
 }
 
-#: The supported features, and their names of previews, which some servers compare literally; for the capabilities header.
+#: The features of the capabilities header: with the names of previews, which some servers compare literally.
 ADVERTISED_FEATURES: Final = SUPPORTED_FEATURES | {
     "catalogowned-preview",
     "typewidening-preview",

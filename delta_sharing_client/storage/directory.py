@@ -1,7 +1,7 @@
 """Transport for the files of a table's directory, over pyarrow's file systems with temporary credentials.
 
-A file's "URL" is its path in the store and the number of its location and credentials, so that `Download` serves these files
-too: a renewal of the URL renews the credentials.
+A file's "URL" is its path in the store, and the numbers of its location and credentials, so that `Download` serves
+these files too: a renewal of the URL renews the credentials.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DirectoryFiles:
     Several threads may use it. An auxiliary location is opened when the first file in it is located.
 
     Args:
-        fetch_credentials: requests credentials of the sharing server for a location, without one for the directory.
+        fetch_credentials: requests credentials of the sharing server; None stands for the table's directory.
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine.
         auxiliary: the table's auxiliary locations.

@@ -28,8 +28,8 @@ def check_view_changes(
     """
     if not isinstance(request, ChangesRequest) or not request.views:
         raise ViewChangesError(
-            f"{what}: it is a view, whose changes have no versions; pollers, streams, mirrors and local copies need "
-            "them: load the changes with changes(starting_timestamp=...)"
+            f"{what}: it is a view, whose changes have no versions; pollers, streams, mirrors and local copies "
+            "need them: load the changes with changes(starting_timestamp=...)"
         )
     if request.starting_version is not None or request.ending_version is not None:
         raise ViewChangesError(
