@@ -28,6 +28,7 @@ from delta_sharing_client.expressions.predicates import (
     is_float,
     joined,
 )
+from delta_sharing_client.model.collations import LOWER_CASE, collation_of
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
@@ -213,6 +214,7 @@ def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate
             return _bind_number(column, op, value)
         if name == "string" and isinstance(value, str):
             value.encode()  # raises for a lone surrogate
+            check_collation(column)
             return Compare(column, op, value)
         if name == "boolean" and isinstance(value, bool):
             return Compare(column, op, value)
@@ -229,6 +231,16 @@ def _bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate
     raise FilterError(
         f"filters: {column.name!r} is {kind}; {value!r} ({type(value).__name__}) cannot be compared with it"
     )
+
+
+def check_collation(column: StructField) -> None:
+    """Raise `FilterError` if values of a column compare by a collation that this release does not know."""
+    collation = collation_of(column)
+    if collation not in (None, LOWER_CASE):
+        raise FilterError(
+            f"filters: strings of {column.name!r} compare by the collation {collation}, which needs ICU; filter "
+            "the loaded rows instead"
+        )
 
 
 def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:

@@ -14,7 +14,17 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from delta_sharing_client.expressions.predicates import And, Constant, In, IsNull, Not, Or, Predicate, is_float
+from delta_sharing_client.expressions.predicates import (
+    And,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    is_collated,
+    is_float,
+)
 from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import StructField
 
@@ -115,7 +125,9 @@ def outcomes(predicate: Predicate, bounds_of: Callable[[StructField], Bounds | N
     bounds = bounds_of(predicate.column) or ColumnBounds(may_be_nan=is_float(predicate.column.type))
     if isinstance(predicate, IsNull):
         return bounds.has_null * TRUE | bounds.has_value * FALSE
-    if isinstance(predicate, In):
+    if is_collated(predicate.column):
+        result = TRUE | FALSE
+    elif isinstance(predicate, In):
         some, every = 0, FALSE
         for value in predicate.values:
             one = _compare("=", value, bounds, predicate.column)

@@ -41,6 +41,7 @@ from delta_sharing_client.expressions.predicates import (
     Or,
     Predicate,
     columns_of,
+    is_collated,
     is_float,
 )
 from delta_sharing_client.model.column_mapping import MappingMode, physical_name
@@ -139,6 +140,8 @@ def _hint(node: Predicate, columns: HintColumns, *, negated: bool) -> Json | Non
         hints = [_hint(part, columns, negated=negated) for part in parts]
         return _join("and" if isinstance(node, And) != negated else "or", hints)
     if isinstance(node, Constant):
+        return None
+    if is_collated(node.column) and not isinstance(node, IsNull):
         return None
     if node.column.name in columns.partitions:
         return _partition_hint(node, negated=negated, renamed=node.column.name in columns.renamed)
@@ -300,6 +303,8 @@ def _sql(node: Predicate, names: Collection[str]) -> str | None:
         return None
     name = inner.column.name
     if _value_type(inner.column.type) is None or not _PLAIN_NAME.fullmatch(name) or _NOT_A_COLUMN.fullmatch(name):
+        return None
+    if isinstance(inner, Compare) and is_collated(inner.column):
         return None
     if isinstance(inner, IsNull):
         return f"{name} IS NOT NULL" if negated else f"{name} IS NULL"

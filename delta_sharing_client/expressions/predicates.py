@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from delta_sharing_client.model.collations import collation_of
 from delta_sharing_client.model.partition_values import Value
 from delta_sharing_client.model.schema import DataType, PrimitiveType, StructField
 
@@ -85,6 +86,11 @@ def joined(kind: type[And | Or], parts: Iterable[Predicate]) -> Predicate:
         return decisive
     rest = tuple(part for part in flat if part != neutral)
     return kind(rest) if len(rest) > 1 else rest[0] if rest else neutral
+
+
+def is_collated(column: StructField) -> bool:
+    """Whether comparisons of a column follow a collation, for which the bounds of statistics have no meaning."""
+    return bool(column.metadata) and collation_of(column) is not None
 
 
 def columns_of(predicate: Predicate) -> Iterator[StructField]:

@@ -29,6 +29,7 @@ from delta_sharing_client.expressions.predicates import (
     Operator,
     Or,
     Predicate,
+    is_collated,
     joined,
 )
 from delta_sharing_client.expressions.sql_syntax import Node, SqlText, bare
@@ -164,6 +165,8 @@ class _Binder:
             raise self._source.unsupported(node, "has a column as its pattern")
         if not isinstance(column, StructField) or column.type != _STRING:
             raise self._source.unsupported(node, "has no column of strings before LIKE")
+        if is_collated(column):
+            raise self._source.unsupported(node, f"has the column {column.name!r}, which has a collation")
         if pattern is None:
             return Constant(None)
         prefix, more = _prefix(pattern, escape) if isinstance(pattern, str) else (None, False)

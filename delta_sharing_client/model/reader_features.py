@@ -8,18 +8,28 @@ from typing import Final
 NEWEST_READER: Final = {"delta": 3, "parquet": 1}
 #: Reader features without an effect on reading listed files.
 PASSIVE_FEATURES: Final = frozenset({"timestampntz", "v2checkpoint", "vacuumprotocolcheck", "catalogmanaged"})
+#: Reader features that add types which this release does not know: only their columns cannot be read.
+UNKNOWN_TYPE_FEATURES: Final = frozenset({"timestampnanos"})
 #: Reader features that this release reads.
-SUPPORTED_FEATURES: Final = PASSIVE_FEATURES | {
-    "columnmapping",
-    "deletionvectors",
-    "typewidening",
-    "varianttype",
-    "variantshredding",
-}
+SUPPORTED_FEATURES: Final = (
+    PASSIVE_FEATURES
+    | UNKNOWN_TYPE_FEATURES
+    | {
+        "columnmapping",
+        "deletionvectors",
+        "geospatial",
+        "typewidening",
+        "varianttype",
+        "variantshredding",
+    }
+)
 
 #: The features of the capabilities header: with the names of previews, which some servers compare literally.
 ADVERTISED_FEATURES: Final = SUPPORTED_FEATURES | {
     "catalogowned-preview",
+    "geospatial-dev",
+    "geospatial-preview",
+    "timestampnanos-preview",
     "typewidening-preview",
     "variantshredding-preview",
     "varianttype-preview",

@@ -36,6 +36,7 @@ PRIMITIVES: Final = frozenset(
 _ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _CHAR = re.compile(r"(?:var)?char\(\s*\d+\s*\)")
+_GEOSPATIAL = re.compile(r"geometry\(\s*([^,()]+?)\s*\)|geography\(\s*([^,()]+?)\s*,\s*(\w+)\s*\)")
 
 
 class DataType:
@@ -63,6 +64,24 @@ class DecimalType(DataType):
 
     def __str__(self) -> str:
         return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class GeospatialType(DataType):
+    """A geometry or geography; files hold it as well-known binary (WKB).
+
+    Attributes:
+        name: the type in the schema, such as ``geometry(OGC:CRS84)``.
+        crs: the coordinate reference system.
+        edges: the algorithm for the edges of a geography, such as ``spherical``; None for a geometry.
+    """
+
+    name: str
+    crs: str
+    edges: str | None = None
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +268,8 @@ def parse_type_name(name: str, column: str = "") -> DataType:
         return DecimalType(10, 0)
     elif _CHAR.fullmatch(plain):
         return PrimitiveType("string")
+    elif match := _GEOSPATIAL.fullmatch(plain):
+        return GeospatialType(name, match[1] or match[2], match[3])
     return UnknownType(name, column)
 
 
@@ -275,6 +296,8 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         )
     if kind == "udt" and "sqlType" in node:
         return _parse_type(node["sqlType"], column, depth + 1)
+    if isinstance(kind, str) and kind not in ("struct", "array", "map", "udt"):
+        return UnknownType(kind, column)
     raise ProtocolError(f"the table's schema has a malformed type at {column or 'its root'!r}")
 
 

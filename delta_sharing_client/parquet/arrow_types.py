@@ -1,12 +1,14 @@
 """Arrow types of the types of a table's schema.
 
 `timestamp` is an instant (`timestamp[us, UTC]`), `timestamp_ntz` is wall-clock time (`timestamp[us]`), `void` is
-`null`. A `variant` is a struct of its two binaries, or JSON text. All columns and fields are nullable, because
-files may break the schema's constraints.
+`null`. A `variant` is a struct of its two binaries, or JSON text. A `geometry` or `geography` is well-known binary
+with the metadata of GeoArrow. All columns and fields are nullable, because files may break the schema's
+constraints.
 """
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Final
 
@@ -17,8 +19,10 @@ from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
     DecimalType,
+    GeospatialType,
     MapType,
     PrimitiveType,
+    StructField,
     StructType,
     UnknownType,
 )
@@ -61,7 +65,9 @@ def arrow_type(data_type: DataType, variant: VariantForm = "struct") -> pa.DataT
     if isinstance(data_type, MapType):
         return pa.map_(arrow_type(data_type.key, variant), arrow_type(data_type.value, variant))
     if isinstance(data_type, StructType):
-        return pa.struct([pa.field(f.name, arrow_type(f.type, variant)) for f in data_type.fields])
+        return pa.struct([_arrow_field(f, variant) for f in data_type.fields])
+    if isinstance(data_type, GeospatialType):
+        return pa.binary()
     if isinstance(data_type, UnknownType):
         raise data_type.error()
     raise UnsupportedTypeError(f"no Arrow type for {data_type}", type_name=str(data_type))
@@ -74,4 +80,13 @@ def arrow_schema(schema: StructType, variant: VariantForm = "struct") -> pa.Sche
     Raises:
         UnsupportedTypeError: a column has a type unknown to this release.
     """
-    return pa.schema([pa.field(f.name, arrow_type(f.type, variant)) for f in schema.fields])
+    return pa.schema([_arrow_field(f, variant) for f in schema.fields])
+
+
+def _arrow_field(field: StructField, variant: VariantForm) -> pa.Field:
+    """Return the Arrow field of a column; one of geospatial values is marked as in GeoArrow."""
+    kind, metadata = field.type, None
+    if isinstance(kind, GeospatialType):
+        described = {"crs": kind.crs} if kind.edges is None else {"crs": kind.crs, "edges": kind.edges}
+        metadata = {"ARROW:extension:name": "geoarrow.wkb", "ARROW:extension:metadata": json.dumps(described)}
+    return pa.field(field.name, arrow_type(kind, variant), metadata=metadata)

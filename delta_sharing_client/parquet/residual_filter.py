@@ -17,6 +17,7 @@ from delta_sharing_client.expressions.predicates import (
     Not,
     Or,
     Predicate,
+    is_collated,
     is_float,
 )
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
@@ -51,6 +52,8 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
     column = batch.column(batch.schema.get_field_index(predicate.column.name))
     if isinstance(predicate, IsNull):
         return pc.is_null(column)
+    if is_collated(predicate.column):
+        column = _lower_case(column)
     if isinstance(predicate, Compare):
         return _COMPARE[predicate.op](column, literal(predicate.value, predicate.column, column.type))
     return _is_in(predicate, column)
@@ -89,4 +92,13 @@ def literal(value: Value, column: StructField, kind: pa.DataType) -> pa.Scalar:
             return pa.scalar(value, pa.float64())
         if column.type.name in ("timestamp", "timestamp_ntz"):
             return pa.scalar(value, pa.int64()).cast(kind)
+    if is_collated(column):
+        return _lower_case(pa.array([value], kind))[0]
     return pa.scalar(value, kind)
+
+
+def _lower_case(texts: pa.Array) -> pa.Array:
+    """Return strings as the collation `UTF8_LCASE` compares them."""
+    # Lower case is that of single code points, but for these two.
+    dotted = pc.replace_substring(texts, "\u0130", "i\u0307")
+    return pc.replace_substring(pc.utf8_lower(dotted), "\u03c2", "\u03c3")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError, UnsupportedTypeError
-from delta_sharing_client.model.schema import UnknownType
+from delta_sharing_client.model.schema import GeospatialType, UnknownType
 from delta_sharing_client.sinks.base import Mode
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.sinks.sql import SqlSink, quoted
@@ -111,7 +111,10 @@ class SQLiteSink(SqlSink):
                     "with columns=[...] of the poller",
                     type_name="void",
                 )
-        return [_TYPES.get(str(field.type), "TEXT") for field in incoming.schema]
+        kinds = (
+            "binary" if isinstance(field.type, GeospatialType) else str(field.type) for field in incoming.schema
+        )
+        return [_TYPES.get(kind, "TEXT") for kind in kinds]
 
     def _insert(self, into: str, rows: pa.Table, names: Sequence[str]) -> None:
         from delta_sharing_client.sinks.sqlite_values import sqlite_values

@@ -8,6 +8,7 @@ from delta_sharing_client.errors import ColumnError, UnsupportedTypeError
 from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
+    GeospatialType,
     MapType,
     StructType,
     UnknownType,
@@ -104,6 +105,8 @@ def _json(data_type: DataType, variant: VariantForm) -> Any:
         raise data_type.error()
     if variant == "json" and is_variant(data_type):
         return "string"
+    if isinstance(data_type, GeospatialType):
+        return "binary"
     return str(data_type)
 
 
