@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.errors import DeltaSharingError, RestError
+from delta_sharing_client.errors import DeltaSharingError, NotFoundError, RestError
 from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.scan.options import ScanOptions
@@ -14,6 +15,8 @@ from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
+
+logger = logging.getLogger(__name__)
 
 #: Statuses by which a server may refuse a query of a table that it offers by its directory only.
 _REFUSED: Final = frozenset({400, 403, 404, 405, 501})
@@ -55,7 +58,7 @@ class TablePlanner:
 
     def _described(self) -> Table | None:
         """Return the table with its access modes and locations; None if the server does not describe it."""
-        with contextlib.suppress(DeltaSharingError):
+        try:
             metadata = self.rest.table_metadata(self.table).metadata
             return replace(
                 self.table,
@@ -63,6 +66,10 @@ class TablePlanner:
                 location=metadata.location,
                 auxiliary_locations=metadata.auxiliary_locations,
             )
+        except NotFoundError:
+            return None
+        except DeltaSharingError as error:
+            logger.info("%s; looking for its access modes in the listing of its schema", error)
         name = self.table.name.lower()
         with contextlib.suppress(DeltaSharingError):
             tables = self.rest.list_tables(Schema(self.table.schema, self.table.share))

@@ -16,7 +16,7 @@ from faults.server import FaultServer, Reply
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, NotFoundError, ProtocolError, RestError
-from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
+from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES
 
 SECOND = timedelta(seconds=1)
 
@@ -198,7 +198,7 @@ class TestCapabilities:
                 assert parsed["responseformat"] == formats
                 assert parsed["includeendstreamaction"] == ["true"]
                 if "delta" in formats:
-                    assert set(parsed["readerfeatures"]) == set(SUPPORTED_FEATURES)
+                    assert set(parsed["readerfeatures"]) == set(ADVERTISED_FEATURES)
                     assert {"deletionvectors", "columnmapping", "timestampntz"} <= set(parsed["readerfeatures"])
                 else:
                     assert "readerfeatures" not in parsed

@@ -71,7 +71,8 @@ def test_urls_are_renewed_in_the_format_of_their_plan(table: ChangeTable, source
     with serving(table, server, prefer_format=prefer) as again, SharingClient(again.profile) as client:
         assert read(client, plan) == [0, 1, 2, 3, 4, 5]
         asked = {request.capabilities for request in again.requests if not request.is_file}
-        assert asked == {"responseformat=parquet;includeendstreamaction=true"}
+        views = ";cdfonviews=true" if source is CHANGES else ""
+        assert asked == {f"responseformat=parquet;includeendstreamaction=true{views}"}
 
 
 @pytest.mark.parametrize("by_format", [True, False])
