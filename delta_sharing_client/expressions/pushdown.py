@@ -22,6 +22,7 @@ from delta_sharing_client.expressions.predicates import (
     Operator,
     Or,
     Predicate,
+    is_collated,
     is_float,
     joined,
 )
@@ -94,9 +95,10 @@ def otherwise_null(condition: Condition, result: Condition) -> Condition:
 def comparison(column: StructField, op: Operator, value: Any) -> Condition:
     """Return the comparison of a column with a literal that the engine has converted to the column's type.
 
-    NaN follows IEEE 754. A literal that does not fit the column gives `UNKNOWN`.
+    NaN follows IEEE 754. A literal that does not fit the column gives `UNKNOWN`, and so does a column with a
+    collation, of which the engine knows nothing.
     """
-    if value != value:
+    if value != value or is_collated(column):
         return UNKNOWN
     try:
         return exact(bind_comparison(column, op, value))
@@ -112,6 +114,8 @@ def membership(column: StructField, values: list[Any], *, null_is_false: bool) -
         values: the literals.
         null_is_false: whether the engine's result for null is false, and not NULL.
     """
+    if is_collated(column):
+        return UNKNOWN
     # Engines differ in NaN, and in whether 0.0 and -0.0 are the same value of a list.
     if any(value is None or value != value or (value == 0 and is_float(column.type)) for value in values):
         return UNKNOWN

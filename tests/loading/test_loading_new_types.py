@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from loading_tables import File, array_of, column, struct_of, write_table
@@ -158,6 +159,21 @@ class TestCollations:
         assert plan.request.json_predicate_hints is None  # type: ignore[union-attr]
         assert plan.request.predicate_hints == ()  # type: ignore[union-attr]
         assert len(plan.tasks) == len(TEXTS) - 1  # all but the null
+
+    def test_engines_compare_bytes(self, table: SharedTable) -> None:
+        """An engine that pushes its filter down does not know the collation."""
+        lazy = table.scan().to_polars_lazy()
+        assert lazy.filter(pl.col("s") == "ab").collect()["id"].to_list() == []
+        assert sorted(lazy.filter(~(pl.col("s") == "AB")).collect()["id"].to_list()) == [0, 1, 2, 3, 4, 5, 6]
+        assert sorted(lazy.filter(~pl.col("s").is_in(["AB"])).collect()["id"].to_list()) == [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+        ]
 
     def test_like_is_refused(self, table: SharedTable) -> None:
         with pytest.raises(FilterError, match="collation"):
