@@ -13,6 +13,7 @@ from delta_sharing_client.model.schema import (
     PRIMITIVES,
     ArrayType,
     DecimalType,
+    GeospatialType,
     MapType,
     PrimitiveType,
     StructField,
@@ -107,11 +108,30 @@ class TestTypes:
         assert type_of(name) == expected
 
     @pytest.mark.parametrize(
+        ("name", "crs", "edges"),
+        [
+            ("geometry(4326)", "4326", None),
+            ("geometry(OGC:CRS84)", "OGC:CRS84", None),
+            ("geography(EPSG:4326, vincenty)", "EPSG:4326", "vincenty"),
+            ("geography(srid:4326,spherical)", "srid:4326", "spherical"),
+        ],
+    )
+    def test_geospatial(self, name, crs, edges):
+        assert type_of(name) == GeospatialType(name, crs, edges)
+        assert str(type_of(name)) == name
+
+    def test_an_unknown_type_with_parameters(self):
+        found = type_of({"type": "union", "of": ["long", "string"]})
+        assert isinstance(found, UnknownType)
+        assert str(found) == "union"
+
+    @pytest.mark.parametrize(
         "name",
         [
             "geometry",
             "interval year to month",
-            "geometry(4326)",
+            "geometry()",
+            "geography(EPSG:4326)",
             "decimal(39,0)",
             "decimal(0,0)",
             "decimal(5,6)",
@@ -268,7 +288,6 @@ class TestMalformed:
             '{"type":"struct","fields":[{"name":"a","type":["long"]}]}',
             '{"type":"struct","fields":[{"name":"a","type":{"type":"array"}}]}',
             '{"type":"struct","fields":[{"name":"a","type":{"type":"map","keyType":"long"}}]}',
-            '{"type":"struct","fields":[{"name":"a","type":{"type":"union"}}]}',
             '{"type":"struct","fields":[{"name":"a","type":{"type":["x"]}}]}',
             '{"type":"array","elementType":"long"}',
         ],
@@ -279,7 +298,7 @@ class TestMalformed:
 
     def test_the_error_names_the_path(self):
         with pytest.raises(ProtocolError, match=r"'a\.element\.b'"):
-            parse(field("a", {"type": "array", "elementType": struct(field("b", {"type": "what"}))}))
+            parse(field("a", {"type": "array", "elementType": struct(field("b", {"type": "map"}))}))
 
     def test_depth_is_bounded(self):
         def nested(depth):

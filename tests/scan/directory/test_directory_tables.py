@@ -415,7 +415,7 @@ class TestAuxiliaryLocations:
     def test_a_named_table(self, shared: DirectoryServer) -> None:
         self.move(shared, auxiliaryLocations=[f"s3://{BUCKET}/y/aux"])
         with SharingClient(shared.api.profile) as client:
-            assert xs(client.table("S.D.T").scan().to_arrow()) == list(range(8))
+            assert xs(client.table("s.d.t").scan().to_arrow()) == list(range(8))
 
 
 class TestAccessModes:
