@@ -24,7 +24,7 @@ ENVIRONMENT_PREFIX: Final = "DELTA_SHARING_OPTION_"
 _OWN_HEADERS: Final = frozenset(
     (
         *("accept-encoding", "authorization", "connection", "content-length", "content-type"),
-        *("delta-sharing-capabilities", "host", "transfer-encoding", "user-agent"),
+        *("delta-sharing-capabilities", "fileidhash", "host", "transfer-encoding", "user-agent"),
     )
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -121,6 +121,9 @@ class TransportOptions:
         asynchronous_queries: allow asynchronous queries (`asyncquery=true`), which a view over a large table may
             require; off, because some servers ignore the fields of such a query. An asynchronous answer is
             accepted only from a server that announces it; otherwise the query is repeated synchronously.
+        max_files: maximum number of files per page of an answer (`maxFiles`); None, so that the server decides.
+            Smaller pages suit a server whose answers take too long; each one is a further request.
+        max_results: maximum number of items per page of a listing (`maxResults`); None, as above.
         backoff_base: upper bound of the random wait before the second attempt; each further wait may be twice as
             long. 0.2 s, because most faults are short.
         backoff_cap: maximum wait between attempts; 20 s. A longer `Retry-After` of the server is respected.
@@ -157,6 +160,8 @@ class TransportOptions:
     api_deadline: timedelta = _option("api_deadline", timedelta(seconds=120), parse_duration)
     query_deadline: timedelta = _option("query_deadline", timedelta(minutes=10), parse_duration)
     asynchronous_queries: bool = _option("asynchronous_queries", False, parse_boolean)
+    max_files: int | None = _option("max_files", None, _parse_count)
+    max_results: int | None = _option("max_results", None, _parse_count)
     backoff_base: timedelta = _option("backoff_base", timedelta(seconds=0.2), parse_duration)
     backoff_cap: timedelta = _option("backoff_cap", timedelta(seconds=20), parse_duration)
     storage_attempts: int = _option("storage_attempts", 5, _parse_count)
@@ -181,7 +186,7 @@ class TransportOptions:
                     raise TypeError(f"{name} is a timedelta, as timedelta(seconds=30), not {type(value).__name__}")
                 if value <= timedelta(0):
                     raise ValueError(f"{name} is {value}; it has to be more than zero")
-            elif item.type == "int":
+            elif item.type == "int" or (item.type == "int | None" and value is not None):
                 if isinstance(value, bool) or not isinstance(value, int):
                     raise TypeError(f"{name} is an int, not {type(value).__name__}")
                 if value < 1:

@@ -33,12 +33,14 @@ class Caller:
     Args:
         transport: sends a request.
         retrier: decides on retries.
+        max_results: items per page of a listing, unless a call states another number; None lets the server decide.
 
     Attributes:
         clock_offset: seconds that the server's clock is ahead of this machine's, from its last `Date` header.
     """
 
-    def __init__(self, transport: ApiTransport, retrier: Retrier) -> None:
+    def __init__(self, transport: ApiTransport, retrier: Retrier, max_results: int | None = None) -> None:
+        self._max_results = max_results
         self.transport = transport
         self.retrier = retrier
         self.clock_offset = 0.0
@@ -142,12 +144,15 @@ class Caller:
     ) -> Iterator[T]:
         """Yield the items of a listing, `max_results` per page; a page is requested when its first item is needed.
 
+        With 0 the server returns no items, whatever follows: the listing ends with its first page.
+
         Raises:
-            ValueError: `max_results` is less than 1.
+            ValueError: `max_results` is less than 0.
             ProtocolError: the listing is malformed or has no end.
         """
-        if max_results is not None and max_results < 1:
-            raise ValueError(f"max_results is {max_results}; it has to be at least 1")
+        max_results = self._max_results if max_results is None else max_results
+        if max_results is not None and max_results < 0:
+            raise ValueError(f"max_results is {max_results}; it has to be at least 0")
         size = {} if max_results is None else {"maxResults": str(max_results)}
 
         def fetch(token: str | None) -> tuple[list[Mapping[str, Any]], str | None]:
@@ -159,7 +164,7 @@ class Caller:
                 raise ProtocolError(f"{resource.what}: 'items' of the listing is not a list of objects")
             if following and not isinstance(following, str):
                 raise ProtocolError(f"{resource.what}: 'nextPageToken' of the listing is not a text")
-            return items, following
+            return items, None if max_results == 0 else following
 
         return (build(item) for page in iter_pages(fetch, resource.what) for item in page)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
@@ -96,7 +97,7 @@ class RestClient:
         self._transport = transport or ApiTransport(
             profile.endpoint, provider_for(profile, options, credential_provider), options
         )
-        self._caller = Caller(self._transport, retrier or Retrier(options))
+        self._caller = Caller(self._transport, retrier or Retrier(options), options.max_results)
 
     @representation
     def __repr__(self) -> str:
@@ -127,7 +128,10 @@ class RestClient:
         return timedelta(seconds=self._caller.clock_offset)
 
     def list_shares(self, *, max_results: int | None = None) -> Iterator[Share]:
-        """Yield the shares of the recipient ("List Shares"); listings request pages of `max_results` lazily."""
+        """Yield the shares of the recipient ("List Shares"); listings request pages of `max_results` lazily.
+
+        `max_results` is that of the options if it is None. With 0 a listing has no items.
+        """
         hint = {404: f"Check the endpoint in the profile: there is no sharing server at {self.profile.endpoint}"}
         return self._caller.items(Share.from_json, Resource(("shares",), "the shares", hint), max_results)
 
@@ -273,6 +277,8 @@ class RestClient:
 
     def _files(self, table: Table, request: R, convert: Convert[Any], remedy: str | None) -> Answer[Any, R]:
         need_urls(table)
+        if request.max_files is None:
+            request = replace(request, max_files=self.options.max_files)
         resource = table_resource(table).with_advice(400, remedy)
         what = resource.what
         query = TableQuery(self._caller, resource, self.options)

@@ -16,7 +16,7 @@ from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protoc
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text
 from delta_sharing_client.wire.file_block import FileBlock
-from delta_sharing_client.wire.file_lines import FileLineDecoder
+from delta_sharing_client.wire.file_lines import LINES, FileLineDecoder, known_actions
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
 
 #: What the lines of an answer are decoded into.
@@ -179,7 +179,7 @@ def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
     if "queryStatus" in item:
         raise ProtocolError("the server answers asynchronously, which was not requested")
     kinds = ", ".join(sorted(map(repr, item)))[:200]
-    raise ProtocolError(f"unknown action {kinds}; a newer delta-sharing-client may support it")
+    raise ProtocolError(f"unknown action {kinds}; {known_actions((*_DECODERS, *LINES))}")
 
 
 _END_KEYS: Final = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from delta_sharing_client._version import __version__
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.expressions.statistics import record_counts
 from delta_sharing_client.model.actions import (
@@ -148,7 +149,7 @@ class FileLineDecoder:
         Raises:
             ValueError, ProtocolError: a field is missing or malformed, or the action is unknown.
         """
-        for key in ("file", "add", "cdf", "remove"):
+        for key in LINES:
             if item.get(key) is not None:
                 line = _encode({key: lenient_file(_object(item, key))})
                 return self._block(line, _decode_lines(line), _NO_STATS)
@@ -227,6 +228,9 @@ _INTEGERS: Final = frozenset(
     {"size", "version", "timestamp", "expirationTimestamp", "sizeInBytes", "cardinality", "offset"}
 )
 _OBJECTS: Final = frozenset({"deltaSingleAction", "add", "cdc", "remove", "deletionVector"})
+#: The actions of files: of a line, and of the Delta action in a line.
+LINES: Final = ("file", "add", "cdf", "remove")
+_DELTA_ACTIONS: Final = ("add", "cdc", "remove")
 _KEPT: Final = frozenset({"url", "path", "storageType", "pathOrInlineDv"})
 
 
@@ -259,9 +263,18 @@ def lenient_file(item: Json) -> Json:
         elif name == "dataChange":
             known[name] = value is not False
     single = item.get("deltaSingleAction")
-    if single is not None and not known["deltaSingleAction"].keys() & {"add", "cdc", "remove"}:
-        raise ProtocolError(f"unknown delta action {', '.join(sorted(map(repr, single)))[:200]}")
+    if single is not None and not known["deltaSingleAction"].keys() & {*_DELTA_ACTIONS}:
+        kinds = ", ".join(sorted(map(repr, single)))[:200]
+        raise ProtocolError(f"unknown delta action {kinds}; {known_actions(_DELTA_ACTIONS)}")
     return known
+
+
+def known_actions(names: Iterable[str]) -> str:
+    """Return, for an error about an unknown action, the actions that this release knows."""
+    return (
+        f"this release, delta-sharing-client {__version__}, knows {', '.join(sorted(names))}; a later one may "
+        "know it: upgrade, or ask the provider which feature of the table needs it"
+    )
 
 
 def _object(item: Json, name: str) -> Json:

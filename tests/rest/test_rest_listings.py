@@ -32,6 +32,20 @@ SHARE = {"name": "a", "id": "1"}
 
 
 class TestPages:
+    def test_no_results_are_one_page(self, server, rest):
+        """A server may return a token with no items, for ever."""
+        server.on("GET", "/shares", Reply.of_json({"nextPageToken": "t"}))
+        assert list(rest.list_shares(max_results=0)) == []
+        assert [request.query for request in server.requests] == [{"maxResults": "0"}]
+
+    @pytest.mark.parametrize(("given", "sent"), [(None, "7"), (3, "3")])
+    def test_the_size_of_a_page_is_an_option(self, server, given, sent):
+        server.on("GET", "/shares", Reply.of_json({"items": [SHARE]}))
+        options = TransportOptions(max_results=7)
+        with RestClient(Profile.from_dict(server.profile), options) as client:
+            assert len(list(client.list_shares(max_results=given))) == 1
+        assert server.requests[0].query == {"maxResults": sent}
+
     def test_pages_are_requested_lazily(self, server, rest):
         server.on(
             "GET",
@@ -126,10 +140,9 @@ class TestPages:
         with pytest.raises(ProtocolError):
             list(rest.list_shares())
 
-    @pytest.mark.parametrize("count", [0, -1])
-    def test_max_results_is_checked_at_once(self, rest, count):
+    def test_max_results_is_checked_at_once(self, rest):
         with pytest.raises(ValueError, match="max_results"):
-            rest.list_shares(max_results=count)
+            rest.list_shares(max_results=-1)
 
 
 class TestEndpoints:

@@ -22,6 +22,9 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import AddFile, CdcFile, RemoveFile
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 TABLE = Table("t", "sh", "sc")
@@ -367,6 +370,17 @@ class TestQuery:
     def test_repeated_protocol_and_metadata_are_accepted(self, server, rest):
         server.on("POST", QUERY, Reply.of_lines(PROTOCOL, METADATA, add(1), PROTOCOL, METADATA, add(2)))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
+
+
+def test_the_number_of_files_of_a_page_is_an_option(server):
+    server.on("POST", QUERY, page(add(1), token="t"), page(add(2)), page(add(1)))
+    server.on("GET", CHANGES, page())
+    with RestClient(Profile.from_dict(server.profile), TransportOptions(max_files=4)) as client:
+        assert ids(client.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
+        client.query_table(TABLE, QueryRequest(max_files=2))
+        client.table_changes(TABLE, ChangesRequest(starting_version=0))
+    assert [request.json().get("maxFiles") for request in server.requests[:3]] == [4, 4, 2]
+    assert server.requests[3].query["maxFiles"] == "4"
 
 
 class TestCutAnswers:

@@ -23,6 +23,7 @@ from answer_lines import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delta_sharing_client._version import __version__
 from delta_sharing_client.errors import (
     DeltaSharingError,
     IncompleteResponseError,
@@ -166,9 +167,10 @@ class TestMalformed:
             decode(body(PROTOCOL, "", "", "nonsense", END))
 
     def test_an_unknown_action_raises(self):
-        with pytest.raises(ProtocolError, match=r"line 2 .*unknown action 'brandNew'"):
+        known = f"{__version__}, knows add, cdf, endStreamAction, file, metaData, protocol, remove; a later one"
+        with pytest.raises(ProtocolError, match=rf"line 2 .*unknown action 'brandNew'.*{known}"):
             decode(body(PROTOCOL, {"brandNew": {"a": 1}}, END))
-        with pytest.raises(ProtocolError, match="unknown delta action 'txn'"):
+        with pytest.raises(ProtocolError, match=r"unknown delta action 'txn'.*knows add, cdc, remove;"):
             decode(body(DELTA_PROTOCOL, {"file": {"id": "1", "deltaSingleAction": {"txn": {}}}}))
         with pytest.raises(ProtocolError, match="unknown delta action"):
             decode(body(DELTA_PROTOCOL, {"file": {"id": "1", "deltaSingleAction": {}}}))
