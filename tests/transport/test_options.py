@@ -87,6 +87,8 @@ def test_importing_them_needs_no_requests():
         ("api_deadline", "2h", timedelta(hours=2)),
         ("query_deadline", "300s", timedelta(minutes=5)),
         ("asynchronous_queries", "TRUE", True),
+        ("max_files", "100", 100),
+        ("max_results", "50", 50),
         ("backoff_base", "50ms", timedelta(milliseconds=50)),
         ("backoff_cap", "30", timedelta(seconds=30)),
         ("storage_attempts", "9", 9),
