@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.table.table_scan import Engine
 
 
 def load_as_pandas(
@@ -183,6 +184,7 @@ def load_as_spark(
     mirror: str | os.PathLike[str] | None = None,
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    engine: Engine = "arrow",
 ) -> SparkDataFrame:
     """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
 
@@ -208,6 +210,8 @@ def load_as_spark(
         options: as for `SharingClient`; by default those of the session's configuration,
             ``spark.delta.sharing.*``.
         credential_provider: as for `SharingClient`. The job has its token, and not the function.
+        engine: ``arrow`` reads the files in Python on the executors, ``native`` by Spark's own Parquet reader,
+            with projection and filter pushdown; see `TableScan.to_spark`. A mirror needs neither.
 
     Raises:
         MissingDependencyError: PySpark is not installed.
@@ -223,4 +227,6 @@ def load_as_spark(
             from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
 
             return mirror_dataframe(scan.mirrored(mirror), spark)
-        return scan.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)
+        return scan.to_spark(
+            spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
+        )

@@ -13,7 +13,7 @@ from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import Progress, estimate_fetch, read_batches
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
-from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
@@ -50,9 +50,16 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
     return estimate_fetch(_load(rest, storage, plan, None))
 
 
-def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
+def file_access(
+    rest: RestClient, storage: StorageReader, plan: ScanPlan
+) -> tuple[StorageReader, RenewUrl | None]:
+    """Return the reader of a plan's files, and what renews their URLs."""
     expirations = (task.expiration for task in plan.tasks)
-    reader, renewal = plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    return plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+
+
+def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
+    reader, renewal = file_access(rest, storage, plan)
     return Load(
         tasks=plan.tasks,
         spec=plan.spec,

@@ -28,6 +28,7 @@ class OrderedPool:
 
     def __init__(self, threads: int, name: str) -> None:
         self._most = threads
+        self._name = name
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._waiting: list[tuple[Order, int, Callable[..., object], tuple[Any, ...]]] = []
@@ -51,7 +52,7 @@ class OrderedPool:
                 return
             self._running += 1
             try:
-                self._threads.submit(self._run)
+                self._start(self._run)
             except BaseException as error:  # another thread may still run `_run`
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
@@ -66,6 +67,9 @@ class OrderedPool:
             self._waiting.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def _start(self, run: Callable[[], None]) -> None:
+        self._threads.submit(run)
+
     def _run(self) -> None:
         """Run waiting jobs until none is left, which is faster than one submission to the threads for each job."""
         while True:
@@ -79,3 +83,10 @@ class OrderedPool:
             except BaseException:  # noqa: BLE001, S110  # jobs report their own errors
                 pass
             del job, arguments  # to free their memory
+
+
+class DaemonPool(OrderedPool):
+    """An ordered pool for work that must not delay the exit of the process."""
+
+    def _start(self, run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name=self._name, daemon=True).start()

@@ -119,15 +119,22 @@ def listed_by_cores(spark: SparkSession) -> Iterator[None]:
     if is_connect(spark):
         yield
         return
-    before = spark.conf.get(_LISTING_TASKS, None)
-    spark.conf.set(_LISTING_TASKS, str(core_count(spark)))
+    with with_setting(spark, _LISTING_TASKS, str(core_count(spark))):
+        yield
+
+
+@contextmanager
+def with_setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Within this context, a setting of the session has this value."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
     try:
         yield
     finally:
         if before is None:
-            spark.conf.unset(_LISTING_TASKS)
+            spark.conf.unset(name)
         else:
-            spark.conf.set(_LISTING_TASKS, before)
+            spark.conf.set(name, before)
 
 
 def _new_session() -> SparkSession:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
-    from delta_sharing_client.table.table_scan import TableScan
+    from delta_sharing_client.table.table_scan import Engine, TableScan
 
 
 class Selection(TypedDict, total=False):
@@ -83,11 +83,12 @@ class TableRows(ABC):
         self,
         spark: SparkSession | None = None,
         *,
+        engine: Engine = "arrow",
         executor_credentials: bool = True,
         partition_size: int | None = None,
         **selection: Unpack[Selection],
     ) -> SparkDataFrame:
         """Return a Spark DataFrame over the rows; see `TableScan.to_spark`."""
         return self.scan(**selection).to_spark(
-            spark, executor_credentials=executor_credentials, partition_size=partition_size
+            spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.options import ScanOptions
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame as SparkDataFrame
+    from pyspark.sql import SparkSession
 
     from delta_sharing_client.delta.mirror.mirror import MirrorScan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized, MaterializedData
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from delta_sharing_client.model.schema import StructType
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.table.shared_table import SharedTable
+
+#: What reads the files for Spark: Python on the executors, or Spark's own Parquet reader.
+Engine: TypeAlias = Literal["arrow", "native"]
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,52 @@ class TableScan(SharedScan):
         if options.version is None or not mirror.holds(options.version):
             mirror.sync(at_version=options.version, progress=progress)
         return mirror.scan_with(options)
+
+    def to_spark(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        engine: Engine = "arrow",
+        executor_credentials: bool = True,
+        partition_size: int | None = None,
+    ) -> SparkDataFrame:
+        """Return a Spark DataFrame over the rows (extra ``spark``); needs no connector jar.
+
+        This method lists the files, so it raises the errors of the query; they are fetched each time Spark runs
+        the DataFrame. A variant has Spark's own type (Spark 4), or is text with ``variant="json"``.
+
+        Args:
+            spark: the session, classic or Connect; by default the active one, or a new local one.
+            engine: ``arrow`` reads the files in Python on the executors; Spark pushes no projection and no filter
+                down, so select columns and rows in this scan. ``native`` lets Spark's own Parquet reader read them
+                through a gateway in this process, with projection and filter pushdown; it needs a classic session
+                of Spark 4.2 or later, and a scan without `filters`.
+            executor_credentials: send the profile's credential with the job, so that executors can renew expired
+                URLs.
+            partition_size: bytes of files per partition; 128 MB by default.
+
+        Raises:
+            ValueError: `engine` is unknown, or ``native`` for a scan with filters.
+            MissingDependencyError: PySpark is not installed.
+            SparkError: Spark cannot be started, is too old, cannot use a gateway, or there are too many files for
+                one plan.
+        """
+        if engine == "arrow":
+            return super().to_spark(
+                spark, executor_credentials=executor_credentials, partition_size=partition_size
+            )
+        if engine != "native":
+            raise ValueError(f"engine is {engine!r}; it must be 'arrow' or 'native'")
+        if self.options.filters is not None:
+            raise ValueError(
+                "Spark itself filters the rows with engine='native': leave filters out, and use where() of the "
+                "DataFrame"
+            )
+        from delta_sharing_client.spark.native_dataframe import native_dataframe
+        from delta_sharing_client.spark.partition_plan import ExecutorOptions
+
+        options = ExecutorOptions(credentials=executor_credentials, partition_size=partition_size)
+        return native_dataframe(self._connections(), self.plan, spark, options, self.options.variant)
 
     def explain(self) -> Explanation:
         """Return a description of what the scan reads: skipped and selected files, and the bytes to fetch.

@@ -15,8 +15,8 @@ from delta_sharing_client.delta.log.log import EXPIRY
 from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import mirror_dataframe as spark_mirror
-from delta_sharing_client.spark.mirror_footers import VARIANT_FILES_SINCE
+from delta_sharing_client.spark import parquet_frame
+from delta_sharing_client.spark.stored_columns import VARIANT_FILES_SINCE
 
 
 def test_the_page_about_mirrors_runs(
@@ -50,8 +50,8 @@ def test_their_figures_are_the_defaults(root: Path) -> None:
     assert timedelta(days=30) == LOG_RETENTION
     assert "30 days" in logs
     assert "30 days" in mirrors
-    assert f"more than {spark_mirror._MOST_DELETED:,} deleted rows" in mirrors
-    assert f"more than {spark_mirror._MOST_GROUPS} kinds of files" in mirrors
+    assert f"more than {parquet_frame._MOST_DELETED:,} deleted rows" in mirrors
+    assert f"more than {parquet_frame._MOST_GROUPS} kinds of files" in mirrors
     assert f"before Spark {'.'.join(map(str, VARIANT_FILES_SINCE))}" in mirrors
     assert "for an hour" in logs
     for name in ("sync", "scan", "verify", "vacuum", "shared_version", "log"):

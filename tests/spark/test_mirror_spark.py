@@ -29,10 +29,10 @@ from delta_sharing_client.model.schema import PrimitiveType, StructField, Struct
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark import mirror_dataframe as spark_mirror
-from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
-from delta_sharing_client.spark.mirror_footers import read_footers, stored_columns
+from delta_sharing_client.spark import parquet_frame
+from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe, read_footers
 from delta_sharing_client.spark.session import spark_version
+from delta_sharing_client.spark.stored_columns import stored_columns
 
 TABLES = Path(__file__).parents[1] / "golden" / "tables"
 ID_MODE = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "20"}
@@ -365,7 +365,7 @@ def test_groups_and_deleted_rows_beyond_the_limits_are_read_by_the_package(
     spark: Any, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond so many kinds of files Spark's plans would be too large; the rest is read otherwise."""
-    monkeypatch.setattr(spark_mirror, "_MOST_GROUPS", 2)
+    monkeypatch.setattr(parquet_frame, "_MOST_GROUPS", 2)
     files = [
         File(rows=pa.table({"a": pa.array([n] * 10 * n, kind)}), name=f"f{n}", vector=[0])
         for n, kind in enumerate([pa.int8(), pa.int16(), pa.int32(), pa.int64()], 1)
@@ -374,7 +374,7 @@ def test_groups_and_deleted_rows_beyond_the_limits_are_read_by_the_package(
     frame = mirror_dataframe(mirror.scan(), spark)
     assert executed(frame).count("FileScan parquet") == 2
     same(frame, table.scan().to_arrow())
-    monkeypatch.setattr(spark_mirror, "_MOST_DELETED", 1)
+    monkeypatch.setattr(parquet_frame, "_MOST_DELETED", 1)
     frame = mirror_dataframe(mirror.scan(), spark)
     assert "FileScan parquet" not in executed(frame)
     same(frame, table.scan().to_arrow())

@@ -1,4 +1,4 @@
-"""The columns of a mirror's files, from their footers, in the names and types that Spark's reader must request.
+"""The columns of Parquet files, from their footers, in the names and types that Spark's reader must request.
 
 Spark finds a column of a file by its name, and reads it in about its stored type. Columns mapped by id have any
 names, and columns of a widened type other types. Files that Spark would read differently from this package, or not
@@ -8,7 +8,6 @@ at all, are recognised here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,14 +30,12 @@ from delta_sharing_client.model.type_widening import is_widening
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, holds_variant, is_variant
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zone
-from delta_sharing_client.parquet.tasks import FileScanTask
-from delta_sharing_client.storage.local import LocalSource
+from delta_sharing_client.storage.byte_source import Buffer
 
 #: The first Spark that opens Parquet files with groups annotated as variants.
 VARIANT_FILES_SINCE: Final = (4, 1)
 
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
-_THREADS: Final = 8
 _STORED: Final = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -72,15 +69,23 @@ class Footer:
     calendar: LegacyCalendar | None
 
 
-def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
-    """Read the footers of local files.
+def parse_footer(data: Buffer, file_id: str) -> Footer:
+    """Return the footer of a file; `data` is the file, or its end with the whole footer.
 
     Raises:
-        FileGoneError: a file is missing.
-        DataError: a file is damaged, or is no Parquet file.
+        DataError: the file is damaged, or is no Parquet file.
     """
-    with ThreadPoolExecutor(_THREADS, "delta-sharing-footers") as pool:
-        return list(pool.map(_footer_of, tasks))
+    try:
+        file = pq.ParquetFile(
+            pa.BufferReader(pa.py_buffer(data)),
+            coerce_int96_timestamp_unit="s",
+            thrift_string_size_limit=_THRIFT_LIMIT,
+            thrift_container_size_limit=_THRIFT_LIMIT,
+        )
+        schema, metadata = file.schema_arrow, file.metadata
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"not a readable Parquet file: {str(error)[:300]}", file_id=file_id) from None
+    return Footer(schema.remove_metadata(), LegacyCalendar.of(metadata.metadata))
 
 
 def stored_columns(
@@ -113,21 +118,6 @@ def stored_columns(
         return _struct(StructType(tuple(wanted)), fields, finder)
     except NotForSparkError:
         return None
-
-
-def _footer_of(task: FileScanTask) -> Footer:
-    data = LocalSource(task.url.reveal(), task.file_id, task.size, None).whole()
-    try:
-        file = pq.ParquetFile(
-            pa.BufferReader(pa.py_buffer(data)),
-            coerce_int96_timestamp_unit="s",
-            thrift_string_size_limit=_THRIFT_LIMIT,
-            thrift_container_size_limit=_THRIFT_LIMIT,
-        )
-        schema, metadata = file.schema_arrow, file.metadata
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"not a readable Parquet file: {str(error)[:300]}", file_id=task.file_id) from None
-    return Footer(schema.remove_metadata(), LegacyCalendar.of(metadata.metadata))
 
 
 def _struct(wanted: StructType, fields: Sequence[pa.Field], finder: FieldFinder) -> StructType:
