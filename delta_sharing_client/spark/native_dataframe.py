@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: The first Spark whose Parquet reader requests one column chunk at a time.
 NATIVE_SINCE: Final = (4, 2)
+#: Files up to this size are read by this package: each takes Spark several requests to the gateway.
+SMALLEST = WHOLE
 #: Spark would ask where the blocks of each file are.
 _LOCALITY: Final = "spark.sql.sources.ignoreDataLocality"
 
@@ -109,7 +111,7 @@ class _GatewayFiles:
         self._files: PlanFiles | None = None
 
     def accepts(self, task: FileScanTask, folders: str) -> bool:
-        return task.size > WHOLE
+        return task.size > SMALLEST
 
     def footers(self, files: Sequence[tuple[FileScanTask, str]]) -> Sequence[Footer | None]:
         if not files:
