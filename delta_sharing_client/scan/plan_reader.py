@@ -50,9 +50,7 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
     return estimate_fetch(_load(rest, storage, plan, None))
 
 
-def file_access(
-    rest: RestClient, storage: StorageReader, plan: ScanPlan
-) -> tuple[StorageReader, RenewUrl | None]:
+def file_access(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> tuple[StorageReader, RenewUrl | None]:
     """Return the reader of a plan's files, and what renews their URLs."""
     expirations = (task.expiration for task in plan.tasks)
     return plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import itertools
 import json
 import os
 import socket
@@ -274,7 +275,7 @@ def test_one_column_is_fetched_and_no_other(gateway: Gateway, store: FaultServer
 
 
 def test_the_columns_of_a_query_are_read_ahead(gateway: Gateway, store: FaultServer) -> None:
-    """Two columns of some row groups have been read: of the next ones both are fetched before they are requested."""
+    """Two columns of some row groups have been read: both are fetched of the next one before a request."""
     folder, plan = serve(gateway, store)
     layout = chunks()
     for group in range(3):
@@ -387,7 +388,7 @@ def test_wrong_footers_have_no_more_chunks_than_fit() -> None:
         pieces = list(layout.pieces(0, size))
         assert pieces[0][0] == 0
         assert pieces[-1][1] == size
-        assert all(one[1] == other[0] for one, other in zip(pieces, pieces[1:], strict=False))
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(pieces))
 
 
 @pytest.mark.parametrize("end", [b"PAR0", b"\xff\xff\xff\x7fPAR1"])
@@ -475,7 +476,7 @@ folder, plan = tests.serve(gateway, store)
 path = tests.file_path(plan, folder) + "?op=OPEN&redirected=true"
 threading.Thread(target=tests.ask, args=(gateway, path), daemon=True).start()
 gateway.cache.request(plan.files[0], [(0, 10)], ahead=False)
-tests.wait_until(lambda: len(store.requests) == 2)
+tests.wait_until(lambda: len(store.requests) >= 2)
 print("leaving")
 sys.stdout.flush()
 """
