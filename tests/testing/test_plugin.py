@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import delta_sharing_client as ds
-from delta_sharing_client.errors import DeltaTableNotFoundError
+from delta_sharing_client.errors import DeltaTableNotFoundError, MissingDependencyError
 from delta_sharing_client.testing import TableServer
 
 pytest_plugins = ["pytester"]
@@ -146,3 +147,9 @@ def test_a_listing_that_ends_early_is_recognized_by_its_end_alone(tmp_path):
             assert fault.hits == 1
             server.faults.cut(0.9)
             assert len(ds.load_as_pandas(server.url("s.s.t"))) == 4
+
+
+def test_frames_need_deltalake(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(MissingDependencyError, match=r"delta-sharing-client\[testing\]"):
+        server.share("s.s.t", {"id": [1]})
