@@ -140,3 +140,11 @@ def test_mirrors_are_measured(bench: Bench) -> None:
     assert done.returncode == 0, done.stderr
     for row in ("first sync", "1 new, changes: sync", "1 new, listing: reopened", "with a checkpoint"):
         assert row in done.stdout
+
+
+@pytest.mark.slow
+def test_plots_are_drawn(bench: Bench, tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "plots.py"), "--scale", "tiny", "--repeat", "1"]
+    done = run_program([*command, "--only", "versions,memory", "--to", str(tmp_path)], env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"performance_versions.svg", "performance_memory.svg"}
