@@ -411,9 +411,15 @@ class MissingDependencyError(DeltaSharingError, ImportError):
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         self.package = package
         self.extra = extra
-        super().__init__(
-            f"{purpose} needs {package}, which is not installed: pip install 'delta-sharing-client[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs {package}, which is not installed: {how_to_install(extra)}")
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs an extra, wherever the package itself came from."""
+    return (
+        f"pip install 'delta-sharing-client[{extra}]' (in a checkout: pip install '.[{extra}]'; from a wheel: "
+        f"pip install '<file>.whl[{extra}]')"
+    )
 
 
 def _with_table(table: str | None, sentence: str) -> str:

@@ -7,6 +7,8 @@ import importlib
 import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from email import message_from_string
 from pathlib import Path
@@ -224,6 +226,40 @@ def test_the_wheel_installs_and_imports(wheel: Path, tmp_path: Path) -> None:
     file, version, name = done.stdout.split()
     assert Path(file) == tmp_path / "delta_sharing_client" / "__init__.py"
     assert (version, name) == (ds.__version__, "load_as_pandas")
+
+
+@pytest.mark.slow
+def test_the_source_archive_has_what_the_wheel_is_built_from(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(found) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in ("delta_sharing_client/py.typed", "examples/duckdb_pipeline.py", "CITATION.cff", "Dockerfile"):
+        assert name in names
+    check = [sys.executable, "-m", "twine", "check", "--strict", str(found)]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+
+
+def test_the_citation_has_the_version() -> None:
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {ds.__version__}" in lines
+    assert "license: Apache-2.0" in lines
+
+
+def test_the_dockerfile_names_what_exists() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (extras,) = re.findall(r"\$wheel\[([a-z,]+)\]", text)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert "dist/delta_sharing_client-*-py3-none-any.whl" in text
+    assert re.findall(r'^ENTRYPOINT \["([a-z-]+)"\]', text, re.MULTILINE) == list(project["scripts"])
+    assert "!dist/*.whl" in (ROOT / ".dockerignore").read_text(encoding="utf-8")
 
 
 def test_the_license_is_complete() -> None:

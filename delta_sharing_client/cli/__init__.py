@@ -7,15 +7,14 @@ import sys
 from importlib.util import find_spec
 from typing import NoReturn
 
+from delta_sharing_client.errors import how_to_install
+
 
 def main() -> NoReturn:
     """Run the command line with the arguments of the process, and exit with its code."""
     missing = [name for name in ("click", "rich") if find_spec(name) is None]
     if missing:
-        sys.stderr.write(
-            f"Error: the command line needs {' and '.join(missing)}: pip install 'delta-sharing-client[cli]' "
-            "(in a checkout: pip install '.[cli]'; from a wheel: pip install '<file>.whl[cli]')\n"
-        )
+        sys.stderr.write(f"Error: the command line needs {' and '.join(missing)}: {how_to_install('cli')}\n")
         raise SystemExit(1)
     from delta_sharing_client.cli.app import cli
 

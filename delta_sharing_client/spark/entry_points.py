@@ -43,8 +43,8 @@ def package_module(name: str, archive: bytes = b"") -> Any:
     except ImportError as error:
         raise ImportError(
             f"Spark's worker, {sys.executable}, cannot import {error.name}: pip install "
-            f"delta-sharing-client=={_VERSION} on the workers; in local mode set PYSPARK_PYTHON to the Python "
-            "that has it before the session starts. If only the package is missing, "
+            f"delta-sharing-client=={_VERSION} (or its wheel) on the workers; in local mode set PYSPARK_PYTHON to "
+            "the Python that has it before the session starts. If only the package is missing, "
             "delta_sharing_client.spark.register(spark) on the driver gives it to the workers"
         ) from None
     raise importlib.import_module(f"{package}.errors").SparkError(

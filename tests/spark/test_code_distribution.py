@@ -122,7 +122,10 @@ def test_a_missing_library_is_named_in_the_error(bare_python: str, tmp_path: Pat
     output = run(bare_python, tmp_path, "sys.modules['tenacity'] = None")
     last = output.strip().splitlines()[-1]
     assert last.startswith("ImportError: Spark's worker, ")
-    assert f"cannot import tenacity: pip install delta-sharing-client=={__version__} on the workers" in last
+    assert (
+        f"cannot import tenacity: pip install delta-sharing-client=={__version__} (or its wheel) on the workers"
+        in last
+    )
 
 
 def test_the_error_without_package_and_zip_names_the_remedy(bare_python: str, tmp_path: Path) -> None:
