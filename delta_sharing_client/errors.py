@@ -57,6 +57,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from delta_sharing_client.extras import how_to_install
 from delta_sharing_client.secrets import SecretUrl, redact_text, redact_url
 
 #: Characters of a server's message that are kept.
@@ -412,14 +413,6 @@ class MissingDependencyError(DeltaSharingError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{purpose} needs {package}, which is not installed: {how_to_install(extra)}")
-
-
-def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, wherever the package itself came from."""
-    return (
-        f"pip install 'delta-sharing-client[{extra}]' (in a checkout: pip install '.[{extra}]'; from a wheel: "
-        f"pip install '<file>.whl[{extra}]')"
-    )
 
 
 def _with_table(table: str | None, sentence: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import NoReturn
 
-from delta_sharing_client.errors import how_to_install
+from delta_sharing_client.extras import how_to_install
 
 
 def main() -> NoReturn:
