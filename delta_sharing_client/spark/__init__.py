@@ -12,9 +12,44 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.auth.credential_provider import CredentialProvider
+    from delta_sharing_client.auth.profile import ProfileSource
     from delta_sharing_client.options import TransportOptions
 
-__all__ = ["register"]
+__all__ = ["create_views", "register"]
+
+
+def create_views(
+    spark: SparkSession | None = None,
+    profile: ProfileSource = None,
+    *,
+    share: str | None = None,
+    database: str | None = None,
+    options: TransportOptions | None = None,
+    credential_provider: CredentialProvider | None = None,
+) -> list[str]:
+    """Create a temporary view of each shared table, named as the table, and return the names.
+
+    Spark's own Parquet reader reads the views where it can (``engine="native"``: a classic local session of Spark
+    4.2 or later), so that queries are pruned; else Python on the executors. This function lists the files of all
+    tables, in parallel, because a temporary view has a fixed schema, and Spark lists its files at once. A view
+    keeps the version of the table that was the latest then. A table that cannot be loaded is logged and left out.
+
+    Args:
+        spark: the session, classic or Connect; if None the active one, or a new local one.
+        profile: the profile, as for `SharingClient`.
+        share: only tables of this share.
+        database: only tables of the schemas with this name.
+        options: as for `SharingClient`; by default those of the session's configuration.
+        credential_provider: as for `SharingClient`.
+
+    Raises:
+        ValueError: two tables have the same name: choose with `share` and `database`.
+        MissingDependencyError: PySpark is not installed.
+        DeltaSharingError: the tables cannot be listed.
+    """
+    from delta_sharing_client.spark.views import create_views
+
+    return create_views(spark, profile, share, database, options, credential_provider)
 
 
 def register(
