@@ -28,6 +28,8 @@ from delta_sharing_client.expressions.predicates import (
 )
 from delta_sharing_client.model.schema import StructField
 
+#: Lists of more values become a range, because row filters compare each value with every batch.
+_MAX_VALUES: Final = 1000
 #: The operator after the operands of a comparison are exchanged.
 EXCHANGED: Final[dict[Operator, Operator]] = {
     "=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
@@ -120,6 +122,10 @@ def membership(column: StructField, values: list[Any], *, null_is_false: bool) -
     if any(value is None or value != value or (value == 0 and is_float(column.type)) for value in values):
         return UNKNOWN
     try:
+        if len(values) > _MAX_VALUES:
+            ends: list[tuple[Operator, Any]] = [(">=", min(values)), ("<=", max(values))]
+            within = joined(And, [bind_comparison(column, op, value) for op, value in ends])
+            return Condition(within, Constant(True))
         found = bind_membership(column, values)
     except FilterError:
         return UNKNOWN

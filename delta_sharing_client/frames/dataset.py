@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias
+from itertools import accumulate
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,9 @@ from delta_sharing_client.model.schema import StructType
 #: Names of columns, or expressions by the names of their results.
 Projection: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
 
-_NOT_READABLE = "a shared table; read it with its own scanner(), to_table() or to_batches()"
+#: pyarrow writes each operand of AND and OR twice, so a message doubles with each level of nesting.
+_MAX_NESTING: Final = 12
+_NOT_READABLE: Final = "a shared table; read it with its own scanner(), to_table() or to_batches()"
 
 
 class PushdownSource(Protocol):
@@ -200,8 +203,8 @@ class SharedScanner:
                 )
 
     def _predicate(self) -> Predicate | None:
-        """Return what can be pushed down; None if Substrait cannot express the filter."""
-        if self._expression is None:
+        """Return what can be pushed down; None if Substrait cannot express the filter, or is too large for it."""
+        if self._expression is None or _nesting(str(self._expression)) > _MAX_NESTING:
             return None
         # Without the other columns, because Substrait lacks some types.
         needed = _names_in([self._expression], self.dataset_schema.names)
@@ -221,6 +224,11 @@ def _names_in(expressions: Iterable[pc.Expression], names: Sequence[str]) -> set
     if "FieldPath" in text:  # columns by their numbers
         return set(names)
     return {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)}
+
+
+def _nesting(text: str) -> int:
+    """Return the depth of parentheses."""
+    return max(accumulate((character == "(") - (character == ")") for character in text), default=0)
 
 
 def _table(dataset: Any) -> pa.Table:

@@ -48,7 +48,10 @@ def pushed_predicate(expression: pl.Expr, columns: StructType, schema: pl.Schema
         columns: the columns that it may name, as the table's schema has them.
         schema: the types of the same columns in polars.
     """
-    tree = json.loads(expression.meta.serialize(format="json"))
+    try:
+        tree = json.loads(expression.meta.serialize(format="json"))
+    except (RecursionError, pl.exceptions.PolarsError):  # nested too deep, or with a function of Python
+        return UNKNOWN.maybe_true
     return _Decoder(columns, schema).condition(tree, 0).maybe_true
 
 

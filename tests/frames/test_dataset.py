@@ -414,3 +414,29 @@ def test_relations_push_down(wide):
         size, files, rows = fetched(server, relation.filter("day = 7").aggregate("count(*), min(c2)").fetchall)
     assert (files, rows[0][0]) == (1, 60_000)
     assert size < full / 100
+
+
+def chain(count):
+    expression = F("id") >= 100
+    for number in range(count):
+        expression = expression & (F("id") != number * 3)
+    return expression
+
+
+@pytest.mark.parametrize("count", [8, 11, 12, 30, 300])
+def test_long_conjunctions_cost_no_more_than_their_length(dataset, server, count):
+    """A message of Substrait doubles with each level: 300 levels would fill the memory."""
+    kept = [row for row in range(100, 210) if row % 3 or row >= 3 * count]
+    assert ids(dataset.to_table(columns=["id"], filter=chain(count))) == kept
+    (body,) = [request.body for request in server.requests if request.body is not None][-1:]
+    assert ("jsonPredicateHints" in body) == (count < 12)
+
+
+def test_long_lists_become_a_range(dataset, server):
+    values = list(range(150, 10_000))
+    assert ids(dataset.to_table(columns=["id"], filter=F("id").isin(values))) == list(range(150, 210))
+    (body,) = [request.body for request in server.requests if request.body is not None][-1:]
+    assert "greaterThanOrEqual" in body["jsonPredicateHints"]
+    assert ids(dataset.to_table(columns=["id"], filter=~F("id").isin(values))) == list(range(150))
+    strings = [*map(str, range(2000)), "a"]
+    assert set(dataset.to_table(columns=["s"], filter=F("s").isin(strings))["s"].to_pylist()) == {"a"}

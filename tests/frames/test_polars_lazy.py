@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 
 import deltalake
 import polars as pl
@@ -16,6 +18,9 @@ from pushdown_tables import NAME, POOLS, write
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import StorageError
+from delta_sharing_client.expressions.predicates import Constant
+from delta_sharing_client.frames.polars_predicates import pushed_predicate
+from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.server import SharingServer
 
 C = pl.col
@@ -164,6 +169,26 @@ def test_errors_of_a_load_are_raised_as_they_are(tmp_path):
         for engine in ("in-memory", "streaming"):
             with pytest.raises(StorageError):
                 lazy.collect(engine=engine)
+
+
+def test_filters_that_cannot_be_decoded(lazy, everything):
+    for expression in (
+        C("s").map_elements(lambda text: len(text.split("x")) > 1, return_dtype=pl.Boolean),
+        pl.all_horizontal([C("id") != number for number in range(0, 200, 3)]),
+        functools.reduce(operator.and_, [C("id") != number for number in range(0, 200, 3)]),
+        C("id").rank() > 5,
+        C("id") > C("id").mean(),
+    ):
+        expected = sorted(everything.filter(expression)["id"])
+        assert sorted(lazy.filter(expression).collect()["id"]) == expected
+
+
+@pytest.mark.parametrize(("count", "pushed"), [(50, True), (2000, False)])
+def test_expressions_that_are_nested_too_deep_are_not_pushed_down(count, pushed):
+    expression = functools.reduce(operator.and_, [C("id") != number for number in range(count)])
+    columns = StructType((StructField("id", PrimitiveType("long")),))
+    predicate = pushed_predicate(expression, columns, pl.Schema({"id": pl.Int64}))
+    assert (predicate != Constant(True)) == pushed
 
 
 def test_scan_polars_takes_a_table_url(tmp_path):
