@@ -33,6 +33,13 @@ TOKEN_VARIABLE: Final = "DELTA_SHARING_BEARER_TOKEN"  # noqa: S105  # the name o
 ProfileSource: TypeAlias = "Profile | str | os.PathLike[str] | Mapping[str, Any] | IO[str] | IO[bytes] | None"
 
 _MAX_SIZE: Final = 1024 * 1024
+#: Extras of fsspec, by the scheme of a URL.
+_FSSPEC_EXTRAS: Final = {
+    **dict.fromkeys(("http", "https"), "http"),
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gcs"),
+    **dict.fromkeys(("abfs", "abfss", "adl", "az"), "abfs"),
+}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")  # a single letter is a drive of Windows
 
 
@@ -209,7 +216,9 @@ def _from_url(url: str) -> _Text:
         with fsspec.open(url, "rb") as file:
             content = file.read(_MAX_SIZE + 1)
     except ImportError as error:  # fsspec names the package that the scheme needs
-        raise ProfileError(f"fsspec cannot read it: {error}", source=shown) from None
+        extra = _FSSPEC_EXTRAS.get(url.partition(":")[0].lower())
+        remedy = f"; pip install 'fsspec[{extra}]'" if extra else ""
+        raise ProfileError(f"fsspec cannot read it: {error}{remedy}", source=shown) from None
     except FileNotFoundError:
         raise ProfileError("there is no such file", source=shown) from None
     except Exception as error:  # noqa: BLE001  # each backend of fsspec raises its own errors

@@ -51,7 +51,14 @@ def _listing(client: ds.SharingClient, name: str, recursive: bool) -> list[dict[
         schema = None
     # A share name may hold dots, so a name with a dot is a share if there is such a share.
     if schema is not None and name.lower() not in {share.name.lower() for share in client.iter_shares()}:
-        return _tables(client.list_tables(schema))
+        try:
+            return _tables(client.list_tables(schema))
+        except ds.errors.NotFoundError as error:
+            if name.count(".") < 2:
+                raise
+            raise click.UsageError(
+                f"{name} is no share and no schema: ls takes SHARE or SHARE.SCHEMA; schema and show take a table"
+            ) from error
     if recursive:
         return _tables(client.list_all_tables(name))
     return [{"share": schema.share, "schema": schema.name} for schema in client.iter_schemas(name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -22,6 +23,29 @@ EXIT_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((errors.TransportError, errors.ServerError, errors.RateLimitError), 5),
     ((ValueError, TypeError), 2),
 )
+#: What messages say for Python, and what the command line has instead; the first match of a place counts.
+_FOR_PYTHON: Final = {
+    "SharingClient(...).list_all_tables()": "delta-sharing ls PROFILE --recursive",
+    "list_all_tables()": "delta-sharing ls PROFILE --recursive",
+    "list_schemas()": "delta-sharing ls PROFILE#SHARE",
+    "table.version()": "that of delta-sharing show",
+    "sync(repair=True)": "delta-sharing mirror --repair",
+    "sync(at_version=...)": "delta-sharing mirror --version",
+    "sync()": "delta-sharing mirror",
+    "pass TransportOptions(allow_http=True)": "give --option allow_http=true",
+    "TransportOptions(allow_http=True)": "--option allow_http=true",
+    "TransportOptions(ca_bundle=...)": "--option ca_bundle=FILE",
+    "TransportOptions(proxies=...)": "--option proxies=JSON",
+    "TransportOptions.": "--option ",
+    "starting_version='snapshot'": "--start snapshot",
+    "starting_version='latest'": "--start latest",
+    "mode='apply'": "--mode apply",
+    "mode='append'": "--mode append",
+    "columns=[...]": "--columns",
+    "columns names": "--columns names",
+    "filters names": "--filter names",
+}
+_PYTHON: Final = re.compile("|".join(map(re.escape, _FOR_PYTHON)))
 _DEBUG: Final = "delta_sharing_client.debug"
 _BROKEN_PIPE: Final = 141
 _INTERRUPTED: Final = 130
@@ -89,11 +113,16 @@ class CommandGroup(click.Group):
 def _fail(context: click.Context, error: Exception) -> NoReturn:
     if context.find_root().meta.get(_DEBUG):
         click.echo(traceback.format_exc(), err=True, nl=False)
-    message = _one_line(str(error) or type(error).__name__)
+    message = for_command_line(_one_line(str(error) or type(error).__name__))
     if not isinstance(error, errors.DeltaSharingError | OSError | ValueError):
         message = f"unexpected {type(error).__name__}: {message} (--debug shows the traceback)"
     click.echo(f"Error: {message}", err=True)
     context.exit(next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), 1))
+
+
+def for_command_line(message: str) -> str:
+    """Return a message with the options and commands for the Python calls that it names."""
+    return _PYTHON.sub(lambda match: _FOR_PYTHON[match[0]], message)
 
 
 def _one_line(text: str) -> str:

@@ -11,7 +11,14 @@ import click
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command, examples
-from delta_sharing_client.cli.options import FORMATS, ServerCommand, open_table, output_option, table_argument
+from delta_sharing_client.cli.options import (
+    FORMATS,
+    ServerCommand,
+    open_table,
+    output_option,
+    refuse,
+    table_argument,
+)
 from delta_sharing_client.cli.output import show_facts, show_records
 
 
@@ -41,7 +48,14 @@ from delta_sharing_client.cli.output import show_facts, show_records
 @click.option("--keys", metavar="NAME,...", help="Key columns, for --mode apply.")
 @click.option("--format", "file_format", type=click.Choice(FORMATS), default="parquet", show_default=True)
 @output_option
-def pull(table_url: str, checkpoint: str, start: str, file_format: str, output: str, **target: Any) -> None:
+def pull(
+    table_url: str,
+    checkpoint: str,
+    start: str,
+    file_format: str,
+    output: str,
+    **target: Any,
+) -> None:
     """Store the changes since the last pull, then end: for cron.
 
     Each change is stored exactly once, also if a pull was interrupted: a file has the versions of its batch in its
@@ -51,8 +65,7 @@ def pull(table_url: str, checkpoint: str, start: str, file_format: str, output: 
     chosen = [name for name in ("files", "delta", "duckdb", "sqlite") if target[name] is not None]
     if len(chosen) != 1:
         raise click.UsageError("give one of --files, --delta, --duckdb and --sqlite")
-    if target["files"] is not None and target["mode"] == "apply":
-        raise click.UsageError("--files stores changes as rows; --mode apply needs --delta, --duckdb or --sqlite")
+    _check_combination(target)
     results: list[dict[str, Any]] = []
     with open_table(table_url) as table, ExitStack() as stack:
         poller = stack.enter_context(table.poll_changes(checkpoint, starting_version=_start(start)))
@@ -70,6 +83,18 @@ def pull(table_url: str, checkpoint: str, start: str, file_format: str, output: 
         click.echo("Nothing new.")
     else:
         show_records(["first_version", "last_version", "inserted", "deleted"], results, output)
+
+
+def _check_combination(target: dict[str, Any]) -> None:
+    """Raise a usage error for an option that the chosen target does not use."""
+    if target["files"] is not None:
+        refuse(("mode", "keys", "into"), "is for --delta, --duckdb and --sqlite; --files stores changes")
+    else:
+        refuse(("file_format",), "is for --files")
+    if target["delta"] is not None:
+        refuse(("into",), "is for --duckdb and --sqlite")
+    if (target["mode"] == "apply") != bool(target["keys"]):
+        raise click.UsageError("--mode apply and --keys need each other")
 
 
 def _start(text: str) -> int | Literal["latest", "snapshot"]:

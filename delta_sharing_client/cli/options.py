@@ -6,12 +6,14 @@ import json
 import shlex
 import subprocess
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import delta_sharing_client as ds
@@ -134,6 +136,15 @@ def _token_of(command: str) -> tuple[str, datetime | None]:
     return answer["bearerToken"], None if expires is None else datetime.fromisoformat(expires)
 
 
+def refuse(names: Iterable[str], problem: str) -> None:
+    """Raise a usage error for the first of some options that is given on the command line."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if parameter.name in names and given:
+            raise click.UsageError(f"{max(parameter.opts, key=len)} {problem}")
+
+
 def connect(profile: str | None) -> ds.SharingClient:
     """Return a client for a profile, None for that of the environment, with the options of the command."""
     meta = click.get_current_context().find_root().meta
@@ -144,6 +155,11 @@ def connect(profile: str | None) -> ds.SharingClient:
 def open_table(url: str) -> Iterator[ds.SharedTable]:
     """Open the table of a URL; closes its connections at the end."""
     profile, name = ds.Table.split_url(url)
+    if profile is None and (name.endswith((".share", ".json")) or Path(name).is_file()):
+        raise click.UsageError(
+            f"{name} is a profile and names no table: give {name}#SHARE.SCHEMA.TABLE; "
+            f"delta-sharing ls {name} --recursive lists the tables"
+        )
     table = ds.Table.parse(name)
     with connect(profile) as client:
         yield client.table(table)

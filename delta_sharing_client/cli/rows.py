@@ -16,6 +16,7 @@ from delta_sharing_client.cli.options import (
     columns_option,
     open_table,
     output_option,
+    refuse,
     scan_options,
     table_argument,
 )
@@ -45,7 +46,11 @@ _overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an e
 def head(table_url: str, rows: int, output: str, **selection: Any) -> None:
     """Show the first rows of a table."""
     with open_table(table_url) as table:
-        found = table.scan(limit=rows, variant="json", **selection).to_arrow()
+        scan = table.scan(limit=rows, variant="json", **selection)
+        if output == "csv":  # written as `export` writes it
+            _save(scan, "-", "csv", overwrite=False)
+            return
+        found = scan.to_arrow()
     show_rows(found.column_names, found.to_pylist(), output)
 
 
@@ -106,6 +111,10 @@ def changes(
 
     The range includes both ends. The table must be shared with its history and have a change data feed.
     """
+    if target is None:
+        refuse(("file_format", "overwrite"), "is for a FILE")
+    else:
+        refuse(("rows", "output"), "is for changes that are shown; a FILE holds all")
     limits = {**_bound("starting", start), **({} if end is None else _bound("ending", end))}
     with open_table(table_url) as table:
         found = table.changes(columns=columns, commit_timestamp="timestamp", **limits)

@@ -219,10 +219,11 @@ class _Binder:
             hint = f" (for the column of that name write `{name}`)" if column else ""
             raise self._source.unsupported(node, f"is not a column of the table, but a part of something{hint}")
         if column is None:
+            hint = self._schema.suggestion([name])
+            if name.lower() in ("nan", "infinity", "inf"):
+                hint = f"the number is written '{name}', in quotes; no value equals NaN"
             raise ColumnError(
-                f"filters names the column {name!r}, which the table does not have; "
-                f"{self._schema.suggestion([name])}",
-                columns=[name],
+                f"filters names the column {name!r}, which the table does not have; {hint}", columns=[name]
             )
         return column
 

@@ -140,3 +140,57 @@ def test_completion(profile):
 def test_control_characters_are_escaped():
     assert printable("a\x1b[31mb\n") == "a\\x1b[31mb\\n"
     assert printable("Zürich") == "Zürich"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["head", "{profile}"], "is a profile and names no table: give {profile}#SHARE.SCHEMA.TABLE"),
+        (["head", "orders"], "(delta-sharing ls PROFILE --recursive lists them)"),
+        (["ls", "{profile}#retail.sales.orders"], "ls takes SHARE or SHARE.SCHEMA; schema and show take a table"),
+        (["count", "{profile}#retail.ops.sensor_readings", "--filter", "temperature = NaN"], "written 'NaN', in"),
+        (["head", "{profile}#retail.sales.orders", "--filter", "nope = 1"], "--filter names the column 'nope'"),
+    ],
+)
+def test_a_mistake_is_explained_for_the_command_line(profile, arguments, message):
+    result = run(*(argument.format(profile=profile) for argument in arguments), code=2)
+    assert message.format(profile=profile) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pull", "--checkpoint", "c", "--files", "d", "--keys", "order_id"], "--keys is for --delta"),
+        (["pull", "--checkpoint", "c", "--files", "d", "--into", "t"], "--into is for --delta"),
+        (["pull", "--checkpoint", "c", "--files", "d", "--mode", "append"], "--mode is for --delta"),
+        (["pull", "--checkpoint", "c", "--sqlite", "d", "--format", "csv"], "--format is for --files"),
+        (["pull", "--checkpoint", "c", "--delta", "d", "--into", "t"], "--into is for --duckdb and --sqlite"),
+        (["pull", "--checkpoint", "c", "--sqlite", "d", "--keys", "k"], "--mode apply and --keys need each other"),
+        (["pull", "--checkpoint", "c", "--sqlite", "d", "--mode", "apply"], "need each other"),
+        (["changes", "--from", "6", "--format", "csv"], "--format is for a FILE"),
+        (["changes", "--from", "6", "--overwrite"], "--overwrite is for a FILE"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(orders, arguments, message):
+    result = run(arguments[0], orders, *arguments[1:], code=2)
+    assert message in result.stderr
+
+
+def test_options_of_shown_changes_are_refused_with_a_file(orders):
+    for option in (["-n", "3"], ["--output", "json"]):
+        result = run("changes", orders, "x.csv", "--from", "6", *option, code=2)
+        assert "is for changes that are shown" in result.stderr
+
+
+def test_messages_name_options_and_commands():
+    from delta_sharing_client.cli.command import for_command_line
+
+    text = "call sync(repair=True), or sync(); raise TransportOptions.query_deadline or pass columns=[...]"
+    expected = "call delta-sharing mirror --repair, or delta-sharing mirror; raise --option query_deadline"
+    assert for_command_line(text) == f"{expected} or pass --columns"
+
+
+def test_shown_and_exported_csv_are_alike(profile):
+    table = f"{profile}#retail.ops.sensor_readings"
+    shown = run("head", table, "-n", "20", "-o", "csv").stdout_bytes
+    assert shown == run("export", table, "-", "--format", "csv", "--limit", "20").stdout_bytes

@@ -41,7 +41,7 @@ class TestHead:
 
     def test_no_rows(self, orders):
         assert json.loads(run("head", orders, "-n", "0", "-o", "json").stdout) == []
-        assert run("head", orders, "-n", "0", "--columns", "region", "-o", "csv").stdout == "region\n"
+        assert run("head", orders, "-n", "0", "--columns", "region", "-o", "csv").stdout == '"region"\n'
 
 
 def read(path: Path) -> pa.Table:
