@@ -54,7 +54,7 @@ a signed URL, and it can be pickled. An invalid argument raises `ValueError` or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delta_sharing_client.extras import how_to_install
@@ -370,11 +370,22 @@ class VersionNotFoundError(DeltaLogError):
 
 
 class CommitConflictError(DeltaLogError):
-    """Another writer committed `version` of a local table first; nothing of this commit was written."""
+    """Another writer committed `version` of a local table first; nothing of this commit was written.
 
-    def __init__(self, reason: str, *, path: str | None = None, version: int | None = None) -> None:
+    `commit_info` is the `commitInfo` of that commit, empty if unknown.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: str | None = None,
+        version: int | None = None,
+        commit_info: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(reason, path=path)
         self.version = version
+        self.commit_info = dict(commit_info or {})
 
 
 class DiskFullError(DeltaLogError):

@@ -24,6 +24,7 @@ VALUES = {
     "columns": ["a", "b.c"],
     "location": "s3://bucket/table",
     "access_modes": ["dir"],
+    "commit_info": {"operation": "WRITE"},
     "status": 503,
     "what": "table share.schema.t",
     "error_code": "INTERNAL",

@@ -59,8 +59,13 @@ ID = ("id", "integer")
 #: The commits of each table, and the result of a read: rows and columns, or an error and its reason.
 LOGS: dict[str, tuple[list[list[dict[str, Any]]], tuple[int, int] | tuple[type[DeltaSharingError], str]]] = {
     "removed_by_another_spelling": (
-        [[protocol(), bare_metadata(), add("/a/with%20space/p@%23h")], [remove("file:///a/with%20space/p@%23h")]],
-        (0, 0),
+        [[protocol(), metadata(ID), add("/a/with%20space/p@%23h")], [remove("file:///a/with%20space/p@%23h")]],
+        (0, 1),
+    ),
+    "no_schema": ([[protocol(), bare_metadata(), add("a")]], (ServerError, "lacks schemaString")),
+    "another_format": (
+        [[protocol(), metadata(ID, format={"provider": "orc"}), add("a")]],
+        (ServerError, "have the format 'orc'"),
     ),
     "removed_special_name": (
         [[protocol(), metadata(ID), add("special%20p@%23h")], [remove("special%20p@%23h")]],

@@ -105,6 +105,16 @@ class CheckpointFiles:
         paths = self.column("path")
         return len(paths) - int(paths.null_count)
 
+    def totals(self, without: Sequence[int]) -> tuple[int, int]:
+        """Return the number of the files and the sum of their sizes, without some rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        sizes = self.column("size")
+        left_out = sizes.take(pa.array(without, pa.int64()))
+        total, removed = (pc.sum(part).as_py() or 0 for part in (sizes, left_out))
+        return len(self) - len(without), total - removed
+
     @cached_property
     def has_vectors(self) -> bool:
         """Whether a file may have a deletion vector; by the statistics of the checkpoint."""

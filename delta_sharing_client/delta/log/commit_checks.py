@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from delta_sharing_client.delta.log.actions import Action, file_key, name_of
 from delta_sharing_client.delta.log.log_schema import (
     PHYSICAL_NAME,
+    check_encoding,
     maps_columns,
     partition_fields,
     schema_of,
@@ -115,6 +116,7 @@ def _check_metadata(metadata: Metadata) -> None:
     missing = [name for name in _REQUIRED_METADATA if metadata.raw.get(name) is None]
     if missing:
         raise DeltaLogError(f"the metadata lacks {', '.join(missing)}")
+    check_encoding(metadata)
     names: set[str] = set()
     schema = schema_of(metadata)
     for name in schema.names:

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Final
 
 from delta_sharing_client.delta.log.actions import Action
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
-from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
+from delta_sharing_client.delta.log.paths import check_is_local
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.delta.log.snapshot import Commit, LogState, Snapshot
 from delta_sharing_client.delta.log.table_features import check_replay
@@ -74,7 +74,11 @@ class DeltaLog:
             allow_absolute_paths: accept a log that names files outside the table's directory, by absolute
                 paths or URLs. Only for logs whose writer you trust.
             any_features: replay the log whatever reader features the table lists.
+
+        Raises:
+            DeltaLogError: the path is a URL; only local directories have the atomic commits that a log needs.
         """
+        check_is_local(path)
         key = os.path.realpath(path), allow_absolute_paths, any_features
         now = time.monotonic()
         with cls._cache_lock:
@@ -229,7 +233,7 @@ class DeltaLog:
         for version in range(start_version, end + 1):
             if version not in timestamps:
                 raise self._not_there(version, listing)
-        return (_commit(v, timestamps[v], listing) for v in range(start_version, end + 1))
+        return (Commit.read(v, timestamps[v], listing) for v in range(start_version, end + 1))
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """Return the provenance of the commits in the log, newest first, of at most `limit` commits.
@@ -243,7 +247,7 @@ class DeltaLog:
         listing = list_log(self.table_path)
         timestamps = self._timestamps(listing)
         newest = sorted(timestamps, reverse=True)[:limit]
-        return [CommitInfo.of(_commit(version, timestamps[version], listing)) for version in newest]
+        return [CommitInfo.of(Commit.read(version, timestamps[version], listing)) for version in newest]
 
     def start_transaction(self) -> OptimisticTransaction:
         """Begin a commit on top of the newest version, or the first commit of a table."""
@@ -254,6 +258,8 @@ class DeltaLog:
         actions: Iterable[ActionLike],
         operation: str = "WRITE",
         operation_parameters: Mapping[str, Any] | None = None,
+        *,
+        max_retries: int = 0,
     ) -> int:
         """Write the next version, in a transaction that starts now; see `OptimisticTransaction.commit`.
 
@@ -261,8 +267,9 @@ class DeltaLog:
             actions: the actions, or the objects of a commit's lines.
             operation: the operation, for the history.
             operation_parameters: its parameters, for the history.
+            max_retries: how often a commit that conflicts with nothing is repeated on top of other writers'.
         """
-        return self.start_transaction().commit(actions, operation, operation_parameters)
+        return self.start_transaction().commit(actions, operation, operation_parameters, max_retries=max_retries)
 
     def checkpoint(self, version: int | None = None) -> Path:
         """Write a checkpoint of a version, by default of the newest one; return its top-level file.
@@ -338,7 +345,3 @@ class DeltaLog:
             f"there is no version {version}; the log has versions {oldest} to {listing.latest_version}",
             path=str(self.table_path),
         )
-
-
-def _commit(version: int, timestamp: int, listing: LogListing) -> Commit:
-    return Commit(version=version, timestamp=timestamp, actions=tuple(read_commit(listing.commits[version])))

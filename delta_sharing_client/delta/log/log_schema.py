@@ -13,6 +13,17 @@ from delta_sharing_client.model.schema import StructField, StructType
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
+def check_encoding(metadata: Metadata) -> None:
+    """Raise `DeltaLogError` if the metadata has no schema, or the table's files are not Parquet files."""
+    if metadata.raw.get("schemaString") is None:
+        raise DeltaLogError("the metadata lacks schemaString")
+    if metadata.format.provider != "parquet":
+        raise DeltaLogError(
+            f"the table's files have the format {metadata.format.provider!r}; this release reads and writes "
+            "parquet alone"
+        )
+
+
 def schema_of(metadata: Metadata) -> StructType:
     """Return the columns of a table; raise `DeltaLogError` if `schemaString` is not a schema."""
     try:

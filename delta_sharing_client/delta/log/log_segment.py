@@ -20,6 +20,7 @@ LAST_CHECKPOINT: Final = "_last_checkpoint"
 SIDECARS: Final = "_sidecars"
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKSUM: Final = re.compile(r"(\d{20})\.crc")
 _COMPACTED: Final = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
@@ -29,6 +30,11 @@ _V2: Final = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:parquet|jso
 def commit_name(version: int) -> str:
     """Return the name of the commit file of a version."""
     return f"{version:020}.json"
+
+
+def checksum_name(version: int) -> str:
+    """Return the name of the version checksum file of a version."""
+    return f"{version:020}.crc"
 
 
 def checkpoint_name(version: int) -> str:
@@ -62,11 +68,13 @@ class LogListing:
         commits: the commit file of each version, ascending.
         checkpoints: complete checkpoints, newest first; of one version those with a single file first.
         compacted: files with the commits of a range of versions, by its first and last version.
+        checksums: the version checksum file of each version that has one.
     """
 
     commits: dict[int, Path]
     checkpoints: tuple[Checkpoint, ...]
     compacted: dict[tuple[int, int], Path] = field(default_factory=dict)
+    checksums: dict[int, Path] = field(default_factory=dict)
 
     @property
     def oldest_version(self) -> int:
@@ -95,11 +103,14 @@ def list_log(table: Path) -> LogListing:
         raise DeltaLogError(f"the log cannot be listed: {error.strerror}", path=str(table)) from error
     commits: dict[int, Path] = {}
     compacted: dict[tuple[int, int], Path] = {}
+    checksums: dict[int, Path] = {}
     single: dict[int, list[Path]] = {}
     parts: dict[tuple[int, int], dict[int, Path]] = {}
     for name in names:
         if match := _COMMIT.fullmatch(name):
             commits[int(match[1])] = log / name
+        elif match := _CHECKSUM.fullmatch(name):
+            checksums[int(match[1])] = log / name
         elif match := _COMPACTED.fullmatch(name):
             compacted[int(match[1]), int(match[2])] = log / name
         elif match := (_CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
@@ -114,4 +125,4 @@ def list_log(table: Path) -> LogListing:
     if not commits and not checkpoints:
         raise DeltaTableNotFoundError("the _delta_log here contains no commit and no checkpoint", path=str(table))
     checkpoints.sort(key=lambda checkpoint: -checkpoint.version)
-    return LogListing(commits=commits, checkpoints=tuple(checkpoints), compacted=compacted)
+    return LogListing(commits=commits, checkpoints=tuple(checkpoints), compacted=compacted, checksums=checksums)

@@ -13,8 +13,10 @@ from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
 from delta_sharing_client.delta.log.checkpoint_reader import read_checkpoint
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
+from delta_sharing_client.delta.log.log_schema import check_encoding
 from delta_sharing_client.delta.log.log_segment import Checkpoint, LogListing
 from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
+from delta_sharing_client.delta.log.version_checksum import check_state
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
 _Fingerprint: TypeAlias = tuple[int, int, int]
@@ -54,6 +56,7 @@ class Replay:
                 raise DeltaLogError(
                     f"the log up to version {version} lacks the protocol or the metadata", path=str(self._table)
                 )
+            self._check_state(version, state, listing)
             timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
             if timestamp is None:
                 timestamp = self._time_without_commit(version, listing)
@@ -70,6 +73,15 @@ class Replay:
             while len(self._snapshots) > _KEPT_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
             return snapshot
+
+    def _check_state(self, version: int, state: LogState, listing: LogListing) -> None:
+        try:
+            if state.metadata is not None:
+                check_encoding(state.metadata)
+            if (checksum := listing.checksums.get(version)) is not None:
+                check_state(checksum, state)
+        except DeltaLogError as error:
+            raise DeltaLogError(f"version {version}: {error}", path=str(self._table)) from None
 
     def _replay(self, version: int, listing: LogListing) -> LogState:
         damaged: DeltaLogError | None = None

@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from delta_sharing_client.delta.log.actions import Action, FileKey, OtherAction, Transaction, file_key
 from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
+from delta_sharing_client.delta.log.commit_reader import read_commit
+from delta_sharing_client.delta.log.log_segment import LogListing
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.model.actions import AddFile, Metadata, Protocol, RemoveFile
@@ -91,6 +93,14 @@ class LogState:
             return self.added.get(key)
         return next(iter(self.checkpoint.actions(self.checkpoint.rows_of([key]))), None)
 
+    def totals(self) -> tuple[int, int]:
+        """Return the number of the table's files and the sum of their sizes."""
+        count, size = len(self.added), sum(add.size for add in self.added.values())
+        if self.checkpoint is not None:
+            others, bytes_of_others = self.checkpoint.totals(without=self.checkpoint.rows_of(self.changed))
+            count, size = count + others, size + bytes_of_others
+        return count, size
+
     @cached_property
     def hidden_rows(self) -> list[int]:
         """The rows of the checkpoint's files that are not files of the table any more, ascending."""
@@ -121,6 +131,11 @@ class Commit:
     version: int
     timestamp: int
     actions: tuple[Action, ...]
+
+    @classmethod
+    def read(cls, version: int, timestamp: int, listing: LogListing) -> Commit:
+        """Read the commit of a version from the log; raise `DeltaLogError` if it is damaged."""
+        return cls(version=version, timestamp=timestamp, actions=tuple(read_commit(listing.commits[version])))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -195,7 +210,7 @@ class Snapshot:
     @cached_property
     def size_in_bytes(self) -> int:
         """The sum of the files' sizes."""
-        return sum(add.size for add in self.state.adds.values())
+        return self.state.totals()[1]
 
     def _no_table(self) -> DeltaTableNotFoundError:
         return DeltaTableNotFoundError("there is no Delta table here", path=str(self.table_path))

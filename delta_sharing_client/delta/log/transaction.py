@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from delta_sharing_client._version import __version__
 from delta_sharing_client.delta.log.actions import Action, make_action, name_of
 from delta_sharing_client.delta.log.commit_checks import check_commit
+from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
+from delta_sharing_client.delta.log.conflicts import conflict
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
+from delta_sharing_client.delta.log.version_checksum import write_checksum
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.model.actions import Metadata
 
@@ -85,6 +90,7 @@ class OptimisticTransaction:
         operation_parameters: Mapping[str, Any] | None = None,
         *,
         private: bool = False,
+        max_retries: int = 0,
     ) -> int:
         """Write the next version.
 
@@ -95,21 +101,40 @@ class OptimisticTransaction:
             actions: the actions, or the objects of a commit's lines.
             operation: the operation, for the history.
             operation_parameters: its parameters, for the history.
-            private: only the owner may read the commit file, and no checkpoint follows.
+            private: only the owner may read the commit file, and no checkpoint and no checksum follow.
+            max_retries: how often a commit that only adds files is repeated on top of the commits of other
+                writers, if it conflicts with none of them.
 
         Returns:
             The version written.
 
         Raises:
-            CommitConflictError: another writer committed that version first; start a new transaction.
+            CommitConflictError: another writer committed that version first; start a new transaction. The error
+                has the `commitInfo` of that commit.
             DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
             UnsupportedFeatureError: the table has features that this release cannot write.
         """
-        table = self._log.table_path
         typed = [_typed(action) for action in actions]
+        while True:
+            try:
+                return self._commit(typed, operation, operation_parameters or {}, private=private)
+            except CommitConflictError as error:
+                if max_retries <= 0:
+                    raise
+                if (reason := conflict(typed, self._log.changes(self.read_version + 1))) is not None:
+                    raise CommitConflictError(
+                        f"{error}; it is not repeated, because {reason}",
+                        version=error.version,
+                        commit_info=error.commit_info,
+                    ) from None
+                self.snapshot = self._log.snapshot()
+                max_retries -= 1
+
+    def _commit(self, typed: list[Action], operation: str, parameters: Mapping[str, Any], *, private: bool) -> int:
+        table = self._log.table_path
         metadata = check_commit(typed, self.snapshot)
         version = self.read_version + 1
-        info = self._commit_info(typed, version, operation, operation_parameters or {})
+        info = self._commit_info(typed, version, operation, parameters)
         lines = [{"commitInfo": info}]
         lines += [{name_of(action): dict(action.raw)} for action in typed if not _is_info(action)]
         text = "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
@@ -118,13 +143,19 @@ class OptimisticTransaction:
             make_directories(file.parent)
             written = put_if_absent(file, text.encode("utf-8", "surrogatepass"), private=private)
         if not written:
+            winner = _info_of(file)
+            by = " by ".join(str(winner[name]) for name in ("operation", "engineInfo") if winner.get(name))
             raise CommitConflictError(
-                f"version {version} was committed by another writer meanwhile; nothing was written: read the "
-                "table again, and commit to its newest version",
+                f"version {version} was committed by another writer meanwhile ({by or 'unknown'}); "
+                "nothing was written: read the table again, and commit to its newest version",
                 path=str(table),
                 version=version,
+                commit_info=winner,
             )
         if not private:
+            state = self.snapshot.state.copy()
+            state.apply(typed)
+            write_checksum(table, version, state, info.get("inCommitTimestamp"))
             self._log.checkpoint_if_due(self.snapshot, typed, metadata)
         return version
 
@@ -171,6 +202,13 @@ def _typed(action: ActionLike) -> Action:
         raise DeltaLogError('an action is an object with one key, such as {"add": {...}}')
     ((name, raw),) = action.items()
     return make_action(name, raw, where="the commit")
+
+
+def _info_of(file: Path) -> Mapping[str, Any]:
+    """Return the `commitInfo` of a commit file; empty if it has none, or cannot be read."""
+    with contextlib.suppress(DeltaLogError):
+        return next((dict(action.raw) for action in read_commit(file) if _is_info(action)), {})
+    return {}
 
 
 def _is_info(action: Action) -> bool:

@@ -55,9 +55,10 @@ def grow(
 
 
 def names(log: DeltaLog) -> list[str]:
-    """Return the names of the files of a log, with short version numbers."""
+    """Return the names of the files of a log but for checksums, with short version numbers."""
     found = (log.table_path / "_delta_log").iterdir()
-    return sorted(path.name.replace("0" * 18, "") for path in found if path.name[0].isdigit())
+    kept = (path.name for path in found if path.name[0].isdigit() and path.suffix != ".crc")
+    return sorted(name.replace("0" * 18, "") for name in kept)
 
 
 def held(log: DeltaLog) -> list[str]:
@@ -65,8 +66,13 @@ def held(log: DeltaLog) -> list[str]:
 
 
 def aged(tmp_path: Path, *, protocol: dict[str, Any] = PROTOCOL, **properties: str) -> DeltaLog:
-    """A log of versions 0 to 14, with checkpoints at 4, 8 and 12; up to version 9 it is more than 30 days old."""
+    """A log of versions 0 to 14, with checkpoints at 4, 8 and 12; up to version 9 it is more than 30 days old.
+
+    It has no checksums, which are removed with their commits.
+    """
     log = grow(open_log(tmp_path / "table"), range(15), protocol, **properties)
+    for checksum in (log.table_path / "_delta_log").glob("*.crc"):
+        checksum.unlink()
     for version in range(15):
         age(log, version, 45 - version if version < 10 else 24 - version)
     return log

@@ -65,6 +65,75 @@ def test_typed_actions_and_their_own_commit_info(log: DeltaLog) -> None:
     assert (log.history()[0].operation, log.history()[0].raw["mine"]) == ("MINE", 1)
 
 
+class TestRetries:
+    """A commit that conflicts with nothing is repeated on top of those of other writers."""
+
+    def test_appends_of_two_writers(self, log: DeltaLog) -> None:
+        first, second = log.start_transaction(), log.start_transaction()
+        first.commit([add("a"), {"txn": {"appId": "one", "version": 1}}])
+        log.commit([add("b")])
+        log.commit([remove("b")])
+        actions = [add("c"), {"txn": {"appId": "two", "version": 1}}]
+        assert second.commit(actions, max_retries=1) == 4
+        assert names(log) == ["a", "c"]
+        assert log.history(limit=1)[0].raw["readVersion"] == 3
+
+    def test_many_writers(self, log: DeltaLog) -> None:
+        def write(writer: int) -> None:
+            for number in range(5):
+                log.commit([add(f"{writer}-{number}")], max_retries=1000)
+
+        threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(names(log)) == 20
+        assert log.latest_version() == 20
+
+    @pytest.mark.parametrize(
+        ("theirs", "ours", "reason"),
+        [
+            ([add("x")], [remove("old")], "it removes files"),
+            ([add("x")], [metadata()], "it changes the protocol or the metadata"),
+            ([metadata(a="b")], [add("y")], "version 2 changed the protocol or the metadata"),
+            ([add("y")], [add("y")], "version 2 has the same file 'y'"),
+            ([remove("old")], [add("old", size=11)], "version 2 has the same file 'old'"),
+            (
+                [{"txn": {"appId": "app", "version": 1}}],
+                [add("y"), {"txn": {"appId": "app", "version": 1}}],
+                "version 2 has the same application 'app'",
+            ),
+        ],
+    )
+    def test_conflicts(self, log: DeltaLog, theirs: list[Any], ours: list[Any], reason: str) -> None:
+        log.commit([add("old")])
+        transaction = log.start_transaction()
+        log.commit(theirs)
+        before = log.latest_version()
+        with pytest.raises(CommitConflictError, match=f"it is not repeated, because {reason}") as caught:
+            transaction.commit(ours, max_retries=3)
+        assert caught.value.version == 2
+        assert caught.value.commit_info["operation"] == "WRITE"
+        assert log.latest_version() == before
+
+    def test_the_retries_are_counted(self, log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each new snapshot is overtaken by another writer again."""
+        transaction, snapshot = log.start_transaction(), log.snapshot
+        log.commit([add("other")])
+
+        def overtaken() -> Any:
+            found = snapshot()
+            name = f"{found.version + 1:020}.json"
+            (log.table_path / "_delta_log" / name).write_text(json.dumps(add(f"other-{found.version}")) + "\n")
+            return found
+
+        monkeypatch.setattr(log, "snapshot", overtaken)
+        with pytest.raises(CommitConflictError, match=r"\(unknown\)") as caught:
+            transaction.commit([add("mine")], max_retries=2)
+        assert (caught.value.version, caught.value.commit_info) == (3, {})
+
+
 def test_two_writers(log: DeltaLog) -> None:
     first, second = log.start_transaction(), log.start_transaction()
     assert first.commit([add("a")]) == 1
@@ -72,6 +141,10 @@ def test_two_writers(log: DeltaLog) -> None:
         second.commit([add("b")])
     assert caught.value.version == 1
     assert pickle.loads(pickle.dumps(caught.value)).version == 1
+    (winner,) = log.history(limit=1)
+    assert caught.value.commit_info == winner.raw
+    assert pickle.loads(pickle.dumps(caught.value)).commit_info["operation"] == "WRITE"
+    assert "WRITE by delta-sharing-client/" in str(caught.value)
     assert names(log) == ["a"]
 
 
@@ -137,6 +210,8 @@ def protocol(reader: int, writer: int, **features: list[str]) -> dict[str, Any]:
         ([described(schemaString="{}")], "schemaString is not a schema"),
         ([described(configuration=None)], "the metadata lacks configuration"),
         ([described(partitionColumns=["b"])], "partition column 'b' is not in the schema"),
+        ([described(schemaString=None)], "lacks schemaString"),
+        ([described(format={"provider": "orc"})], "have the format 'orc'"),
         ([described(partitionColumns=["a"])], "every column is a partition column"),
         ([described(schemaString=TWO_COLUMNS.replace('"P"', '"A"'))], "column 'A' twice"),
         ([described(configuration={"delta.enableDeletionVectors": "true"})], "require deletionVectors"),

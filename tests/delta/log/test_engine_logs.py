@@ -18,7 +18,6 @@ from delta_sharing_client.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from delta_sharing_client.model.schema import parse_schema
 
 
 def open_log(table: Path, **options: Any) -> DeltaLog:
@@ -64,16 +63,30 @@ def test_empty_deletion_vector_is_null(writer: LogWriter, vector: Any) -> None:
         open_log(writer.table).snapshot()
 
 
-def test_metadata_without_schema_has_no_columns(writer: LogWriter) -> None:
+def test_metadata_without_schema_is_refused(writer: LogWriter) -> None:
     bare = metadata()
     del bare["metaData"]["schemaString"]
     writer.commit(0, [bare, PROTOCOL, add("a")])
-    log = open_log(writer.table)
-    assert paths(log) == ["a"]
-    assert len(parse_schema(log.snapshot().schema_string)) == 0
-    log.checkpoint()
-    (writer.log / f"{0:020}.json").unlink()
-    assert paths(open_log(writer.table)) == ["a"]
+    with pytest.raises(DeltaLogError, match="version 0: the metadata lacks schemaString"):
+        open_log(writer.table).snapshot()
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/t", "abfss://c@a.dfs.core.windows.net/t?sig=secret", "file:///tmp/t"]
+)
+def test_a_url_is_refused(url: str) -> None:
+    with pytest.raises(DeltaLogError, match="in a local directory only") as caught:
+        open_log(url)  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("provider", ["orc", "iceberg", "Parquet"])
+def test_files_of_another_format_are_refused(writer: LogWriter, provider: str) -> None:
+    other = metadata()
+    other["metaData"]["format"] = {"provider": provider}
+    writer.commit(0, [other, PROTOCOL, add("a")])
+    with pytest.raises(DeltaLogError, match=f"version 0: the table's files have the format '{provider}'"):
+        open_log(writer.table).snapshot()
 
 
 ONE_FILE = [
