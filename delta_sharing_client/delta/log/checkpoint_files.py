@@ -5,9 +5,11 @@ An action for each of 300,000 files takes seconds to make. A commit on top of a 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,11 +109,10 @@ class CheckpointFiles:
 
     def totals(self, without: Sequence[int]) -> tuple[int, int]:
         """Return the number of the files and the sum of their sizes, without some rows."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         sizes = self.column("size")
-        left_out = sizes.take(pa.array(without, pa.int64()))
+        left_out = sizes.take(_integers(without))
         total, removed = (pc.sum(part).as_py() or 0 for part in (sizes, left_out))
         return len(self) - len(without), total - removed
 
@@ -128,14 +129,13 @@ class CheckpointFiles:
 
     def rows_of(self, keys: Iterable[FileKey]) -> list[int]:
         """Return the rows of the files that have these keys."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         wanted = set(keys)
         if not wanted:
             return []
         paths = self.column("path")
-        among = pc.is_in(paths, pa.array({path for path, _ in wanted}, pa.string()))
+        among = pc.is_in(paths, _strings({path for path, _ in wanted}))
         rows = pc.indices_nonzero(pc.and_(among, pc.is_valid(paths)))
         found = paths.take(rows).to_pylist()
         vectors: list[Any] = [None] * len(rows)
@@ -196,6 +196,23 @@ class CheckpointFiles:
         import pyarrow.parquet as pq
 
         return pq.ParquetFile(pa.BufferReader(self._data))
+
+
+def _strings(texts: Iterable[str]) -> Any:
+    """Return an Arrow array; `pyarrow.array` imports pandas, which takes longer than a commit."""
+    import pyarrow as pa
+
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    offsets = array("i", accumulate(map(len, encoded), initial=0))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+def _integers(numbers: Sequence[int]) -> Any:
+    """Return an Arrow array, as `_strings`."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(array("q", numbers))])
 
 
 def _unique_id(vector: dict[str, Any] | None) -> str:
