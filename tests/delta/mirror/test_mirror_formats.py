@@ -191,6 +191,7 @@ def forget(mirror: Mirror) -> None:
             line.get("add", {}).get("tags", {}).pop("deltaSharing.location", None)
             line.get("metaData", {}).get("configuration", {}).pop("deltaSharing.responseFormat", None)
         commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        commit.with_suffix(".crc").unlink(missing_ok=True)
 
 
 def test_mirror_of_the_first_releases_syncs(
