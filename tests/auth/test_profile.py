@@ -269,6 +269,19 @@ class TestSources:
         with pytest.raises(ProfileError, match="no such file"):
             load_profile("memory://profiles/nothing.share")
 
+    @pytest.mark.parametrize(
+        ("scheme", "extra"), [("s3", "s3"), ("https", "http"), ("abfss", "abfs"), ("gs", "gcs")]
+    )
+    def test_an_error_names_the_package_that_the_scheme_needs(self, monkeypatch, scheme, extra):
+        import fsspec
+
+        def without_package(*arguments):
+            raise ImportError("Install the package of that scheme")
+
+        monkeypatch.setattr(fsspec, "open", without_package)
+        with pytest.raises(ProfileError, match=rf"that scheme; pip install 'fsspec\[{extra}\]'"):
+            load_profile(f"{scheme}://host/config.share")
+
     def test_without_fsspec_the_error_names_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "fsspec", None)
         with pytest.raises(MissingDependencyError, match=r"delta-sharing-client\[remote\]") as caught:
