@@ -3,6 +3,7 @@
     python benchmarks/spark.py                    all cases, some ten minutes
     python benchmarks/spark.py --scale quick      small tables, a minute or two; shows trends only
     python benchmarks/spark.py --only full,sum    some cases
+    python benchmarks/spark.py --slow             a store that delays each response by 60 ms, for all cases
     python benchmarks/spark.py --json out.json    also writes each measurement to a file
 
 Needs the extra `spark` and Java (`make java`). The cases, and the cost that each shows:
@@ -15,15 +16,19 @@ Needs the extra `spark` and Java (`make java`). The cases, and the cost that eac
     small      400 small files from a store that delays each response by 60 ms: packed into one task per core,
                and with one task per file
 
-The methods are `load_as_spark` and `format("deltaSharing")`, with and without selected columns, and Spark's own
-reader on the same local files, which are in the page cache and which the JVM decodes. All use one session on all
+The methods are `load_as_spark` and `format("deltaSharing")`, with and without selected columns, `load_as_spark`
+with `engine="native"` without any, which leaves the selection to Spark, and Spark's own reader on the same local files,
+which are in the page cache and which the JVM decodes. All use one session on all
 cores and take turns (A, B, C, A, B, C, ...); the report contains medians. A measurement includes the load: the
-request to the server and the reading of footers. Counts and sums are compared with those of the data.
+request to the server and the reading of footers. Processor seconds are those of this process, of the JVM and of
+Spark's Python workers; bytes are those of data files, counted by the store. Counts and sums are compared with
+those of the data.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import runpy
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 LOCAL = "Spark, local files"
+NATIVE = 'load_as_spark, engine="native"'
 
 #: An action on a DataFrame; its result is compared with the manifest.
 Action = Callable[["DataFrame"], "int | None"]
@@ -77,6 +83,8 @@ class Case:
         methods: the methods, the local reader last.
         slow: whether the store delays responses and limits connections.
         seconds: measurements by method.
+        processor: processor seconds by method.
+        fetched: bytes of data files that the store sent, by method.
     """
 
     title: str
@@ -85,6 +93,8 @@ class Case:
     methods: tuple[Method, ...]
     slow: bool = False
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    processor: dict[str, list[float]] = field(default_factory=dict)
+    fetched: dict[str, list[float]] = field(default_factory=dict)
 
 
 def write(frame: DataFrame) -> None:
@@ -140,6 +150,11 @@ class Methods:
         url = f"{self._profile}#bench.default.{table}"
         return Method(name, lambda: ds.load_as_spark(url, spark=self._spark, **options), goal)
 
+    def native(self, table: str, where: str | None = None) -> Method:
+        """Use `load_as_spark` with Spark's own reader, which selects columns and rows itself."""
+        load = self.load_as_spark("", table, engine="native").load
+        return Method(NATIVE, lambda: load().where(where) if where else load())
+
     def source(self, name: str, table: str, goal: float | None = None, **options: str) -> Method:
         """Use `format("deltaSharing")`."""
         url = f"{self._profile}#bench.default.{table}"
@@ -165,13 +180,19 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
     last = first + large["rows"] // 400
     call, source = "load_as_spark", 'format("deltaSharing")'
     local = methods.local("large")
+    where = f"event_id >= {first} AND event_id < {last}"
     filters = [("event_id", ">=", first), ("event_id", "<", last)]
     return {
         "full": Case(
             f"{sizes.large[0]} large files to the noop sink",
             write,
             None,
-            (methods.load_as_spark(call, "large", 1.7), methods.source(source, "large"), local),
+            (
+                methods.load_as_spark(call, "large", 1.7),
+                methods.native("large"),
+                methods.source(source, "large"),
+                local,
+            ),
         ),
         "count": Case(
             "count(*)",
@@ -179,6 +200,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             large["rows"],
             (
                 methods.load_as_spark(f"{call}, columns=[]", "large", columns=[]),
+                methods.native("large"),
                 methods.load_as_spark(call, "large"),
                 methods.source(source, "large"),
                 local,
@@ -190,6 +212,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             large["sums"]["quantity"],
             (
                 methods.load_as_spark(f"{call}, columns=", "large", 3.0, columns=["quantity"]),
+                methods.native("large"),
                 methods.load_as_spark(call, "large"),
                 methods.source(f"{source}, columns", "large", 3.0, columns="quantity"),
                 methods.source(source, "large"),
@@ -202,7 +225,8 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             None,
             (
                 methods.load_as_spark(f"{call}, filters=", "large", filters=filters),
-                methods.local("large", f"event_id >= {first} AND event_id < {last}"),
+                methods.native("large", where),
+                methods.local("large", where),
             ),
         ),
         "mirror": Case(
@@ -217,6 +241,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             small["sums"]["event_id"],
             (
                 methods.load_as_spark(call, "small"),
+                methods.native("small"),
                 methods.load_as_spark(f"{call}, one file per task", "small", partition_size=1),
                 methods.local("small"),
             ),
@@ -225,27 +250,51 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
     }
 
 
-def run(chosen: dict[str, Case], running: store.RunningStore, repeat: int) -> None:
+def processor_seconds() -> float:
+    """Return the processor seconds of this process, and of the processes that it started."""
+    ticks, waiting = 0, [os.getpid()]
+    while waiting:
+        folder = Path(f"/proc/{waiting.pop()}")
+        with contextlib.suppress(OSError):  # it has ended
+            ticks += sum(map(int, (folder / "stat").read_text().rpartition(")")[2].split()[11:15]))
+            for thread in (folder / "task").iterdir():
+                waiting += map(int, (thread / "children").read_text().split())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def fetched_bytes(running: store.RunningStore) -> int:
+    """Return the bytes of data files that the store has sent since the last call."""
+    sent = store.counters(running.base, reset=True)["bytes"]
+    return sum(size for kind, size in sent.items() if kind != "api")
+
+
+def run(chosen: dict[str, Case], running: store.RunningStore, repeat: int, *, slow: bool) -> None:
     """Measure every method of every case `repeat` times, in turns, after one run that is not measured."""
     for name, case in chosen.items():
-        running.settings(*((store.LATENCY, store.BANDWIDTH) if case.slow else (0.0, None)))
+        running.settings(*((store.LATENCY, store.BANDWIDTH) if slow or case.slow else (0.0, None)))
         for turn in range(repeat + 1):
             for method in case.methods:
                 if turn == 0 and "one file per task" in method.name:
                     continue  # slow, and the JVM is warm already
-                start = time.perf_counter()
+                fetched_bytes(running)
+                processor, start = processor_seconds(), time.perf_counter()
                 result = case.action(method.load())
-                seconds = time.perf_counter() - start
+                seconds, processor = time.perf_counter() - start, processor_seconds() - processor
                 if case.expected is not None and result != case.expected:
                     raise RuntimeError(f"{name}, {method.name}: {result}, not {case.expected}")
                 if turn:
                     case.seconds.setdefault(method.name, []).append(seconds)
+                    case.processor.setdefault(method.name, []).append(processor)
+                    case.fetched.setdefault(method.name, []).append(fetched_bytes(running))
                     print(f"{name} {turn}/{repeat} {method.name:40} {seconds:8.2f} s", file=sys.stderr)
 
 
 def report(chosen: dict[str, Case]) -> str:
     """Return the results as Markdown."""
-    lines = ["| case | method | seconds | times the local reader | goal |", "|---|---|---:|---:|---:|"]
+    lines = [
+        "| case | method | seconds | times the local reader | goal | processor seconds | MB fetched |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
     for case in chosen.values():
         local = statistics.median(case.seconds[LOCAL])
         for number, method in enumerate(case.methods):
@@ -254,7 +303,10 @@ def report(chosen: dict[str, Case]) -> str:
             spread = f" ({min(runs):.2f} to {max(runs):.2f})" if len(runs) > 1 else ""
             goal = "" if method.goal is None else f"{method.goal:.1f}"
             title = f"**{case.title}**" if number == 0 else ""
-            lines.append(f"| {title} | {method.name} | {median:.2f}{spread} | {median / local:.2f} | {goal} |")
+            processor = statistics.median(case.processor[method.name])
+            fetched = statistics.median(case.fetched[method.name]) / 1e6
+            row = (title, method.name, f"{median:.2f}{spread}", f"{median / local:.2f}", goal)
+            lines.append(f"| {' | '.join(row)} | {processor:.2f} | {fetched:.1f} |")
     return "\n".join(lines)
 
 
@@ -289,6 +341,7 @@ def main() -> int:
     )
     parser.add_argument("--only", metavar="CASE,...", help="cases: full, count, sum, rows, mirror, small")
     parser.add_argument("--repeat", type=int, default=3, help="default: %(default)s")
+    parser.add_argument("--slow", action="store_true", help="delay the responses in all cases")
     parser.add_argument("--scale", choices=sorted(data.SCALES), default="full", help="default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement to this file")
     options = parser.parse_args()
@@ -308,7 +361,7 @@ def main() -> int:
             if unknown := set(names) - set(known):
                 parser.error(f"unknown case {', '.join(sorted(unknown))}; cases: {', '.join(known)}")
             chosen = {name: known[name] for name in names}
-            run(chosen, running, options.repeat)
+            run(chosen, running, options.repeat, slow=options.slow)
             versions = {"PySpark": spark.version, **measure.versions("ours")}
         finally:
             spark.stop()
