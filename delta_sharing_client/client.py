@@ -18,11 +18,13 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.table.shared_table import SharedTable
+from delta_sharing_client.tracebacks import public_class, public_items
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.views import html_view
 
 
+@public_class
 class SharingClient:
     """Client of a Delta Sharing server for one profile.
 
@@ -55,7 +57,7 @@ class SharingClient:
         options: TransportOptions | None = None,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
-        self._profile = load_profile(profile, external=credential_provider is not None, stacklevel=3)
+        self._profile = load_profile(profile, external=credential_provider is not None, stacklevel=4)
         if options is not None and not isinstance(options, TransportOptions):
             raise TypeError(f"options takes a TransportOptions, not {type(options).__name__}")
         options = options or TransportOptions()
@@ -80,7 +82,7 @@ class SharingClient:
 
     def iter_shares(self) -> Iterator[Share]:
         """Yield the shares; pages are requested lazily, as by all `iter_` methods."""
-        return self._rest.list_shares()
+        return public_items(self._rest.list_shares())
 
     def get_share(self, name: str) -> Share:
         """Return one share ("Get Share").
@@ -96,7 +98,7 @@ class SharingClient:
 
     def iter_schemas(self, share: Share | str) -> Iterator[Schema]:
         """Yield the schemas of a share."""
-        return self._rest.list_schemas(_share(share))
+        return public_items(self._rest.list_schemas(_share(share)))
 
     def list_tables(self, schema: Schema | str) -> list[Table]:
         """Return the tables of a schema, a `Schema` or ``share.schema`` ("List Tables in a Schema")."""
@@ -104,7 +106,7 @@ class SharingClient:
 
     def iter_tables(self, schema: Schema | str) -> Iterator[Table]:
         """Yield the tables of a schema."""
-        return self._rest.list_tables(schema if isinstance(schema, Schema) else Schema.parse(schema))
+        return public_items(self._rest.list_tables(schema if isinstance(schema, Schema) else Schema.parse(schema)))
 
     def list_all_tables(self, share: Share | str | None = None) -> list[Table]:
         """Return the tables of all schemas of all shares, or of one share ("List all Tables in a Share").
@@ -116,8 +118,8 @@ class SharingClient:
     def iter_all_tables(self, share: Share | str | None = None) -> Iterator[Table]:
         """Yield the tables of all schemas of all shares, or of one share."""
         if share is None:
-            return chain.from_iterable(map(self._rest.list_all_tables, self.iter_shares()))
-        return self._rest.list_all_tables(_share(share))
+            return public_items(chain.from_iterable(map(self._rest.list_all_tables, self.iter_shares())))
+        return public_items(self._rest.list_all_tables(_share(share)))
 
     def tables(self, share: Share | str | None = None) -> list[SharedTable]:
         """Return the tables of all schemas of all shares, or of one share, ready to be read."""

@@ -10,6 +10,7 @@ from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.tracebacks import public
 from delta_sharing_client.wire.requests import Timestamp, format_for
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
 
 
+@public
 def load_table_changes_as_pandas(
     url: str,
     starting_version: int | None = None,
@@ -78,6 +80,7 @@ def load_table_changes_as_pandas(
         )
 
 
+@public
 def load_table_changes_as_arrow(
     url: str,
     starting_version: int | None = None,
@@ -101,6 +104,7 @@ def load_table_changes_as_arrow(
         return changes.to_arrow(progress=progress)
 
 
+@public
 def load_table_changes_as_spark(
     url: str,
     starting_version: int | None = None,

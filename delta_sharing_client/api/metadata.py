@@ -6,9 +6,11 @@ from delta_sharing_client.api.opening import open_table
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.tracebacks import public
 from delta_sharing_client.wire.requests import Timestamp
 
 
+@public
 def get_table_version(
     url: str,
     starting_timestamp: Timestamp | None = None,
@@ -21,6 +23,7 @@ def get_table_version(
         return table.version(starting_timestamp)
 
 
+@public
 def get_table_metadata(
     url: str,
     use_delta_format: bool = True,
@@ -40,6 +43,7 @@ def get_table_metadata(
         return table.metadata(use_delta_format=use_delta_format)
 
 
+@public
 def get_table_protocol(
     url: str,
     use_delta_format: bool = True,

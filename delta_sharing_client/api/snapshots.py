@@ -14,6 +14,7 @@ from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.names import parse_table_url
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.tracebacks import public
 from delta_sharing_client.wire.requests import Timestamp, format_for
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.table_scan import Engine
 
 
+@public
 def load_as_pandas(
     url: str,
     limit: int | None = None,
@@ -81,6 +83,7 @@ def load_as_pandas(
         )
 
 
+@public
 def load_as_arrow(
     url: str,
     limit: int | None = None,
@@ -105,6 +108,7 @@ def load_as_arrow(
         return rows.to_arrow(progress=progress)
 
 
+@public
 def load_as_polars(
     url: str,
     limit: int | None = None,
@@ -144,6 +148,7 @@ def scan_polars(
     return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars_lazy()
 
 
+@public
 def load_as_duckdb(
     url: str,
     connection: duckdb.DuckDBPyConnection | None = None,
@@ -167,6 +172,7 @@ def load_as_duckdb(
     return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_duckdb(connection)
 
 
+@public
 def load_as_spark(
     url: str,
     version: int | None = None,

@@ -9,6 +9,7 @@ from delta_sharing_client.cdf.checkpoint import BatchRange
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, FileGoneError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.storage.byte_source import StorageReader
 
 
+@public_class
 class ChangeBatch(Scan):
     """The changes of a range of versions, or the whole table as a poller's first batch.
 

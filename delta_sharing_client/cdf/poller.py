@@ -16,6 +16,7 @@ from delta_sharing_client.cdf.options import MIN_INTERVAL, PollOptions
 from delta_sharing_client.errors import FutureVersionError, SchemaChangedError
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.representation import representation
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.views import html_view
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.storage.byte_source import StorageReader
 
 
+@public_class
 class ChangePoller:
     """Follows a table's changes, batch by batch; see `SharedTable.poll_changes`.
 

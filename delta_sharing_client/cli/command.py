@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 import warnings
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import click
@@ -58,6 +59,9 @@ def examples(*lines: str) -> str:
 
 def _remember_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
+        logger = logging.getLogger("delta_sharing_client")  # at this level errors keep the frames of the package
+        context.find_root().call_on_close(partial(logger.setLevel, logger.level))
+        logger.setLevel(logging.DEBUG)
         context.find_root().meta[_DEBUG] = True
 
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.import_ahead import import_ahead
+from delta_sharing_client.tracebacks import public_class, public_items
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _SMALL_BUDGET: Final = 64 * 1024 * 1024
 
 
+@public_class
 class Scan(ABC):
     """Rows that can be loaded repeatedly."""
 
@@ -99,7 +101,7 @@ class Scan(ABC):
         plan = self.plan()
         from delta_sharing_client.frames.arrow import to_reader
 
-        return to_reader(self._batches(plan, None), plan.spec.output, plan.spec.variant)
+        return to_reader(public_items(self._batches(plan, None)), plan.spec.output, plan.spec.variant)
 
     def to_polars(self) -> pl.DataFrame:
         """Read the rows into a polars frame, batch by batch, without a copy (extra ``polars``).

@@ -11,6 +11,7 @@ from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.representation import representation
 from delta_sharing_client.sinks.incoming import CHANGE_TYPE, Incoming
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class WriteResult:
     deleted: int = 0
 
 
+@public_class
 class Sink(ABC):
     """Stores the batches of a poller, each exactly once.
 

@@ -16,6 +16,7 @@ from delta_sharing_client.errors import CommitConflictError, MissingDependencyEr
 from delta_sharing_client.model.actions import AddFile, CdcFile
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult
 from delta_sharing_client.sinks.incoming import Incoming
+from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 
 
+@public_class
 class DeltaSink(Sink):
     """Stores batches in a local Delta table, written by deltalake (extra ``delta``); creates a missing table.
 

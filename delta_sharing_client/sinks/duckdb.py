@@ -12,6 +12,7 @@ from delta_sharing_client.errors import MissingDependencyError, UnsupportedTypeE
 from delta_sharing_client.sinks.base import Mode
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.sinks.sql import SqlSink, quoted
+from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,6 +23,7 @@ _NO_TYPE: Final = re.compile(r"(?<!not )\bnull(?=[>,]|$)|struct<>")
 _CHUNK: Final = "_delta_sharing_chunk"
 
 
+@public_class
 class DuckDBSink(SqlSink):
     """Stores batches in a table of a DuckDB database (extra ``duckdb``); creates a missing table.
 

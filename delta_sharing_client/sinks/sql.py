@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from delta_sharing_client.errors import SinkError, SinkKeyError
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns
 from delta_sharing_client.sinks.incoming import Incoming
+from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@public_class
 class SqlSink(Sink):
     """A sink in a database with transactions; the arguments are those of the public classes."""
 

@@ -13,6 +13,7 @@ from delta_sharing_client.model.schema import GeospatialType, UnknownType
 from delta_sharing_client.sinks.base import Mode
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.sinks.sql import SqlSink, quoted
+from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,7 @@ _ROWS: Final = 10_000
 _WAIT_SECONDS: Final = 60.0
 
 
+@public_class
 class SQLiteSink(SqlSink):
     """Stores batches in a table of a SQLite database; creates a missing table.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from delta_sharing_client.tracebacks import public
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,6 +54,7 @@ def create_views(
     return create_views(spark, profile, share, database, options, credential_provider)
 
 
+@public
 def register(
     spark: SparkSession | None = None,
     *,

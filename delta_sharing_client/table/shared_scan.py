@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.shared_table import SharedTable
 
 
+@public_class
 class SharedScan(Scan):
     """Rows of a shared table: a scan, or changes.
 

@@ -15,6 +15,7 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.table_rows import TableRows
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import TableInfo
 from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, format_for, formats_for
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.table_scan import TableScan
 
 
+@public_class
 @dataclass(frozen=True)
 class SharedTable(TableRows):
     """A table of a share, made by `SharingClient.table`.

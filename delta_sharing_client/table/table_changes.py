@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.shared_scan import SharedScan
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.table.shared_table import SharedTable
 
 
+@public_class
 @dataclass(frozen=True, repr=False)
 class TableChanges(SharedScan):
     """The changes of a table in a range of versions; see `SharedTable.changes` for the options.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.wire.requests import RequestedFormat, Timestamp
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Selection(TypedDict, total=False):
     variant: VariantForm
 
 
+@public_class
 class TableRows(ABC):
     """Methods that take the arguments of `scan`, and load the rows of that scan."""
 

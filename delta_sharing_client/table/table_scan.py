@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Engine: TypeAlias = Literal["arrow", "native"]
 
 
+@public_class
 @dataclass(frozen=True)
 class TableScan(SharedScan):
     """A scan of a table; see `SharedTable.scan` for the options.

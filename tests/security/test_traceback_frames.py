@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +29,13 @@ QUICK = {
 }
 FILES = [File(f"f{n}", rows(100 * n, 20), parquet(rows(100 * n, 20))) for n in range(3)]
 PACKAGE = str(Path(ds.__file__).parent)
+
+
+@pytest.fixture(autouse=True)
+def whole_tracebacks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Keep the frames below public calls."""
+    with caplog.at_level(logging.DEBUG, "delta_sharing_client"):
+        yield
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, O
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.representation import representation
+from delta_sharing_client.tracebacks import public_class
 
 _CHECKPOINT_INTERVAL: Final = 10
 #: Number of actions after which a checkpoint is written at once.
@@ -39,6 +40,7 @@ _CACHED_LOGS: Final = 1_000
 logger = logging.getLogger(__name__)
 
 
+@public_class
 class DeltaLog:
     """The transaction log of one local Delta table; safe to use from several threads.
 

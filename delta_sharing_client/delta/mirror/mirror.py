@@ -43,10 +43,12 @@ from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.local import LocalReader
+from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.requests import check_version
 
 
+@public_class
 @dataclass(frozen=True)
 class MirrorScan(Scan):
     """A scan of a mirror; it sends no request to the server."""
@@ -101,6 +103,7 @@ class MirrorScan(Scan):
         return self._rest, self._storage
 
 
+@public_class
 @dataclass(frozen=True)
 class Mirror:
     """A local Delta table that follows a shared one. Made by `SharedTable.mirror`.
