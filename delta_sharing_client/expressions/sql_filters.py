@@ -216,7 +216,11 @@ class _Binder:
         name = ".".join(part.name for part in names)
         column = self._schema.find(name)
         if len(names) > 1:
-            hint = f" (for the column of that name write `{name}`)" if column else ""
+            hint = (
+                f" (for the column of that name write `{name}`)"
+                if column
+                else f"; {self._schema.suggestion([name])}"
+            )
             raise self._source.unsupported(node, f"is not a column of the table, but a part of something{hint}")
         if column is None:
             hint = self._schema.suggestion([name])

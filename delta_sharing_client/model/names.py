@@ -17,7 +17,7 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import redact_url
 from delta_sharing_client.views import html_view
 
-_MAX_NAME = 255
+MAX_NAME = 255
 #: A whole name in backticks.
 _QUOTED: Final = re.compile(r"(?:^|(?<=[.#]))`(?:[^`]|``)*`(?=\.|$)")
 
@@ -193,8 +193,8 @@ def check_name(name: str, kind: str) -> str:
         raise TypeError(f"a {kind} name is a str, not {type(name).__name__}")
     if not name:
         raise TableNameError(f"the {kind} name is empty")
-    if len(name) > _MAX_NAME:
-        raise TableNameError(f"the {kind} name has {len(name)} characters; at most {_MAX_NAME} are allowed")
+    if len(name) > MAX_NAME:
+        raise TableNameError(f"the {kind} name has {len(name)} characters; at most {MAX_NAME} are allowed")
     if name in {".", ".."} or "/" in name or any(unicodedata.category(c) == "Cc" for c in name):
         raise TableNameError(f"{name!r} cannot be a {kind} name: no slash, path step or control character")
     return name

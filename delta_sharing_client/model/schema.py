@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -210,12 +210,20 @@ class StructType(DataType):
         found = [field for field in self.fields if field.name.lower() == lower]
         return next((field for field in found if field.name == name), found[0] if found else None)
 
-    def suggestion(self, unknown: Iterable[str]) -> str:
+    def suggestion(self, unknown: Collection[str]) -> str:
         """Return, for an error message, the names of the fields and those most similar to unknown names."""
         known = {name.lower(): name for name in self.names}
         close = [known[match] for name in unknown for match in get_close_matches(name.lower(), known, 1)]
         hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-        return f"it has {', '.join(self.names)}{hint}"
+        return f"it has {', '.join(self.names)}{hint}{''.join(map(self._of_struct, unknown))}"
+
+    def _of_struct(self, unknown: str) -> str:
+        """Return a hint for an unknown name that begins with the name of a struct."""
+        name, dot, rest = unknown.partition(".")
+        found = self.find(name) if dot else None
+        if found is None or not isinstance(found.type, StructType):
+            return ""
+        return f"; name the whole struct {found.name!r}: {found.type.suggestion([rest])}"
 
 
 def nested_types(data_type: DataType) -> Iterator[DataType]:

@@ -6,7 +6,7 @@ A request is retried as a whole: an answer is used only after it has been decode
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
@@ -23,6 +23,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
 from delta_sharing_client.rest.calls import VERSION_HEADER, Caller, version_of
+from delta_sharing_client.rest.missing_names import listed, names_checked
 from delta_sharing_client.rest.resources import (
     Resource,
     changes_advice,
@@ -132,16 +133,15 @@ class RestClient:
 
         `max_results` is that of the options if it is None. With 0 a listing has no items.
         """
-        hint = {404: f"Check the endpoint in the profile: there is no sharing server at {self.profile.endpoint}"}
-        return self._caller.items(Share.from_json, Resource(("shares",), "the shares", hint), max_results)
+        return self._items(Share.from_json, Resource(("shares",), "the shares", {}), max_results)
 
     def list_schemas(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Schema]:
         """Yield the schemas of a share ("List Schemas in a Share")."""
-        return self._caller.items(Schema.from_json, share_resource(share).at("schemas"), max_results)
+        return self._items(Schema.from_json, share_resource(share).at("schemas"), max_results)
 
     def list_tables(self, schema: Schema, *, max_results: int | None = None) -> Iterator[Table]:
         """Yield the tables of a schema ("List Tables in a Schema")."""
-        return self._caller.items(Table.from_json, schema_resource(schema).at("tables"), max_results)
+        return self._items(Table.from_json, schema_resource(schema).at("tables"), max_results)
 
     def list_all_tables(self, share: str | Share, *, max_results: int | None = None) -> Iterator[Table]:
         """Yield the tables of all schemas of a share ("List all Tables in a Share").
@@ -165,10 +165,16 @@ class RestClient:
         for schema in self.list_schemas(share, max_results=max_results):
             yield from self.list_tables(schema, max_results=max_results)
 
+    def _items(
+        self, build: Callable[[Mapping[str, Any]], T], resource: Resource, max_results: int | None
+    ) -> Iterator[T]:
+        return listed(self._caller, self.options, resource, self._caller.items(build, resource, max_results))
+
     def get_share(self, name: str) -> Share:
         """Return one share by its name, in any case ("Get Share")."""
         resource = share_resource(name)
-        share = self._caller.call_json("GET", resource).get("share")
+        with names_checked(self._caller, self.options, resource):
+            share = self._caller.call_json("GET", resource).get("share")
         if not isinstance(share, dict):
             raise ProtocolError(f"{resource.what}: the answer has no object 'share'")
         return Share.from_json(share)
@@ -186,19 +192,23 @@ class RestClient:
             params["startingTimestamp"] = time = format_timestamp(starting_timestamp)
             remedy = f"The first version at or after {time} was requested: request an earlier time"
             resource = resource.with_advice(400, remedy)
-        try:
-            version = self._caller.call("GET", resource.at("version"), version_of, params=params)
-        except RestError as error:
-            if starting_timestamp is not None or error.status not in _NO_ENDPOINT:
-                raise
-            version = None
-            with contextlib.suppress(RestError):  # servers without GET .../version answer HEAD
-                version = self._caller.call("HEAD", resource, version_of)
-            if version is None:
-                raise
+        with names_checked(self._caller, self.options, resource):
+            version = self._version(resource, params)
         if version is None:
             raise ProtocolError(f"{resource.what}: the answer has no usable {VERSION_HEADER} header")
         return version
+
+    def _version(self, resource: Resource, params: dict[str, str]) -> int | None:
+        try:
+            return self._caller.call("GET", resource.at("version"), version_of, params=params)
+        except RestError as error:
+            if params or error.status not in _NO_ENDPOINT:
+                raise
+            with contextlib.suppress(RestError):  # servers without GET .../version answer HEAD
+                version = self._caller.call("HEAD", resource, version_of)
+                if version is not None:
+                    return version
+            raise
 
     def table_metadata(
         self,
@@ -230,7 +240,8 @@ class RestClient:
             )
             return read_metadata(actions, version=answered, what=what)
 
-        return self._caller.get_actions(resource.at("metadata"), request, read)
+        with names_checked(self._caller, self.options, resource):
+            return self._caller.get_actions(resource.at("metadata"), request, read)
 
     @overload
     def query_table(self, table: Table, request: QueryRequest) -> Answer[FileAction, QueryRequest]: ...
@@ -312,7 +323,8 @@ class RestClient:
                 return self._caller.get_actions(resource.at("changes"), wanted, read)
             return query.page(wanted, read)
 
-        page = self._caller.all_pages(request, fetch, what, changes=changes)
+        with names_checked(self._caller, self.options, resource):
+            page = self._caller.all_pages(request, fetch, what, changes=changes)
         protocol, metadata = page.head(what)
         if query.hints_refused and isinstance(request, QueryRequest):
             request = request.without_hints()
@@ -329,5 +341,6 @@ class RestClient:
         """
         resource = table_resource(table)
         body = {} if location is None else {"location": location}
-        answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
+        with names_checked(self._caller, self.options, resource):
+            answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
         return TemporaryCredentials.from_json(answer, resource.what)

@@ -33,6 +33,14 @@ _UNSUPPORTED_REMEDY: Final = (
     "The server does not support this request for this table, with any release of the client: read the latest "
     "snapshot, with scan() or mirror()"
 )
+#: Messages of servers for a table without a change data feed.
+_NO_CHANGE_FEED: Final = re.compile(
+    r"(?i)(change data feed|\bcdf\b).*\b(not enabled|disabled)|enableChangeDataFeed"
+)
+_NO_CHANGE_FEED_REMEDY: Final = (
+    "The table has no change data feed for these versions: ask the provider to set the table's property "
+    "delta.enableChangeDataFeed to true. Changes are recorded from then on, so request later versions"
+)
 _MAX_MESSAGE: Final = 1000
 _MAX_EXCERPT: Final = 200
 
@@ -47,13 +55,18 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
         retried and the server sent `Retry-After`.
     """
     code, message = error_in(response.excerpt())
+    remedy = hints.get(response.status)
+    if response.status < 500 and _NO_CHANGE_FEED.search(message or ""):
+        remedy = _NO_CHANGE_FEED_REMEDY
+    elif code == _UNSUPPORTED:
+        remedy = _UNSUPPORTED_REMEDY
     kind = _CLASSES.get(response.status, ServerError if response.status >= 500 else RestError)
     error = kind(
         status=response.status,
         what=what,
         error_code=response.scrub(code) if code else None,
         server_message=response.scrub(message) if message else None,
-        hint=_UNSUPPORTED_REMEDY if code == _UNSUPPORTED else hints.get(response.status),
+        hint=remedy,
     )
     if response.status in RETRYABLE_STATUSES:
         seconds = parse_retry_after(response.headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, SupportsIndex
+from typing import Any, Literal, Self, SupportsIndex, TypeAlias
 
 from delta_sharing_client.errors import FilterError
 from delta_sharing_client.expressions.binding import Filters, freeze_filters
@@ -19,6 +19,9 @@ from delta_sharing_client.wire.requests import (
     formats_for,
     wire_timestamp,
 )
+
+#: What to do about a time after the last commit.
+OnFuture: TypeAlias = Literal["raise", "latest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,7 @@ class ScanOptions(ReadOptions):
         limit: rows to return at the most.
         version, timestamp: the snapshot to read; at most one of them, the latest without.
         json_predicate_hints: a JSON predicate for the server alone; it skips files and filters no rows.
+        on_future: ``raise`` an error for a time after the last commit, or read the ``latest`` version.
     """
 
     filters: Filters | None = None
@@ -82,11 +86,14 @@ class ScanOptions(ReadOptions):
     version: int | None = None
     timestamp: Timestamp | None = None
     json_predicate_hints: str | None = field(default=None, repr=False)
+    on_future: OnFuture = "raise"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.version is not None and self.timestamp is not None:
             raise ValueError("version and timestamp cannot be given together")
+        if self.on_future not in ("raise", "latest"):
+            raise ValueError(f"on_future is {self.on_future!r}; it takes 'raise' or 'latest'")
         _check_json_hints(self.json_predicate_hints)
         self._set(
             filters=freeze_filters(self.filters),

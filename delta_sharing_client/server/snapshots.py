@@ -6,6 +6,8 @@ Serves "Query Table Version", "Query Table Metadata" and "Read Data from a Table
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from delta_sharing_client.delta.log import Snapshot
 from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.parameters import PointInTime, QueryBody, parse_timestamp
@@ -81,8 +83,13 @@ def _find_snapshot(request: TableRequest, version: int | None, timestamp: str | 
         return log.snapshot_at(version), True
     moment = parse_timestamp(timestamp, "timestamp")
     latest = log.latest_version()
-    if moment > log.commit_timestamp(latest):
+    committed = log.commit_timestamp(latest)
+    if moment > committed:
+        time = (
+            datetime.fromtimestamp(committed / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        )
         raise bad_request(
-            f"The timestamp {timestamp} is after the latest version ({latest}) of table {request.table.full_name}."
+            f"The timestamp {timestamp} is after the latest version ({latest}) of table "
+            f"{request.table.full_name}, committed at {time}."
         )
     return log.snapshot_at(timestamp=moment), True

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
+    from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.storage.byte_source import StorageReader
     from delta_sharing_client.table.history import VersionChanges
     from delta_sharing_client.table.table_changes import TableChanges
@@ -147,6 +148,7 @@ class SharedTable(TableRows):
         *,
         json_predicate_hints: str | None = None,
         variant: VariantForm = "struct",
+        on_future: OnFuture = "raise",
     ) -> TableScan:
         """Return a scan of the table; sends no request.
 
@@ -163,6 +165,8 @@ class SharedTable(TableRows):
             json_predicate_hints: a JSON predicate by which the server skips files; it filters no rows.
             variant: ``struct`` for variants as structs of their binaries `metadata` and `value`, ``json`` for
                 JSON text (times in UTC).
+            on_future: ``raise`` an error for a `timestamp` after the last commit, as servers do; ``latest`` reads
+                the latest version then, which takes three more requests.
 
         Raises:
             ValueError: an argument is out of range, or version and timestamp are both given.
@@ -180,6 +184,7 @@ class SharedTable(TableRows):
             response_format=response_format,
             json_predicate_hints=json_predicate_hints,
             variant=variant,
+            on_future=on_future,
         )
         return TableScan(self, options)
 

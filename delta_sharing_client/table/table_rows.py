@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.table.table_scan import Engine, TableScan
 
 
@@ -34,6 +35,7 @@ class Selection(TypedDict, total=False):
     response_format: RequestedFormat
     json_predicate_hints: str | None
     variant: VariantForm
+    on_future: OnFuture
 
 
 @public_class

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
@@ -23,9 +26,16 @@ if TYPE_CHECKING:
     from delta_sharing_client.delta.mirror.mirror import MirrorScan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized, MaterializedData
     from delta_sharing_client.frames.dataset import SharedDataset
+    from delta_sharing_client.model.actions import Metadata
     from delta_sharing_client.model.schema import StructType
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.table.shared_table import SharedTable
+    from delta_sharing_client.wire.requests import Timestamp
+
+T = TypeVar("T")
+
+#: A time before every commit.
+_FIRST_TIME: Final = "1970-01-01T00:00:00Z"
 
 #: What reads the files for Spark: Python on the executors, or Spark's own Parquet reader.
 Engine: TypeAlias = Literal["arrow", "native"]
@@ -51,7 +61,31 @@ class TableScan(SharedScan):
         """Request the files and skip those that cannot match; fetches none of them."""
         from delta_sharing_client.scan.table_planner import TablePlanner
 
-        return TablePlanner(self.table._rest, self.table.name).plan(self.options)
+        return self._in_time(TablePlanner(self.table._rest, self.table.name).plan)
+
+    def _in_time(self, run: Callable[[ScanOptions], T]) -> T:
+        """Return what a function returns for the options; with the latest version for a time after its commit."""
+        options = self.options
+        try:
+            return run(options)
+        except BadRequestError:
+            if options.timestamp is None or options.on_future != "latest":
+                raise
+            version = self._latest_before(options.timestamp)
+            if version is None:
+                raise
+        return run(options.replace(version=version, timestamp=None))
+
+    def _latest_before(self, time: Timestamp) -> int | None:
+        """Return the latest version if its commit is before a time; None if not, or if the server cannot tell."""
+        latest = self.table.version()
+        try:
+            self.table.version(time)
+        except BadRequestError:
+            with contextlib.suppress(BadRequestError):  # a server without history refuses every time
+                self.table.version(_FIRST_TIME)
+                return latest
+        return None
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,10 +97,12 @@ class TableScan(SharedScan):
 
     def table_schema(self) -> StructType:
         """Return the Delta schema of the table in the scan's version; requests the table's metadata."""
-        options = self.options
-        return self.table.metadata(
-            options.version, options.timestamp, response_format=options.response_format
-        ).schema
+
+        def metadata(options: ScanOptions) -> Metadata:
+            form = options.response_format
+            return self.table.metadata(options.version, options.timestamp, response_format=form)
+
+        return self._in_time(metadata).schema
 
     def to_dataset(self) -> SharedDataset:
         """Return the scan as a `pyarrow.dataset.Dataset`, with projection, filter and limit pushdown.

@@ -6,6 +6,7 @@ nor as a cause. What is kept is the kind of failure and the system's own words f
 
 from __future__ import annotations
 
+import errno
 import http.client
 import ssl
 from typing import Final, TypeVar
@@ -46,6 +47,7 @@ _BAD_URLS = (
     urllib3.exceptions.LocationValueError,
     UnicodeError,
 )
+_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 _CUT = (urllib3.exceptions.ProtocolError, http.client.HTTPException)
 #: Parts of OpenSSL's messages for permanent errors.
 _NON_RETRYABLE_TLS = (
@@ -109,6 +111,8 @@ def translate(
             return TransportError("the host's name cannot be resolved" + remedy, url=url)
         if isinstance(link, ConnectionRefusedError):
             return TransportError("connection refused" + remedy, url=url)
+        if isinstance(link, OSError) and link.errno in _UNREACHABLE:
+            return TransportError((detail or "the host cannot be reached") + remedy, url=url)
     return TransportError(detail or "the connection was closed before an answer came", url=url)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from faults.server import FaultServer, Reply
 from loading_tables import File, column, write_table
 
 import delta_sharing_client as ds
 from delta_sharing_client import errors
-from delta_sharing_client.server import SharingServer
+from delta_sharing_client.server import ServerOptions, SharingServer
 
 LOADERS = [ds.load_as_pandas, ds.load_as_arrow, ds.load_as_polars]
 
@@ -124,8 +126,44 @@ def test_a_url_without_a_table(served: tuple[SharingServer, Path]) -> None:
 def test_tables_that_are_not_shared(served: tuple[SharingServer, Path], name: str) -> None:
     server, profile = served
     server.reset_requests()
-    mistaken(f"{profile}#{name}", errors.NotFoundError, f"table {name}", "404", "list_all_tables()")
-    assert len(server.requests) == len(LOADERS), "a 404 is not tried again"
+    mistaken(f"{profile}#{name}", errors.NotFoundError, f"table {name}", "404", "list_all_tables()", "There is no")
+    paths = [request.path for request in server.requests]
+    assert len(set(paths)) == len(paths) / len(LOADERS), "a 404 is not tried again"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shop.sales.order", "There is no table 'order'; did you mean 'orders'?"),
+        ("shop.sale.orders", "There is no schema 'sale'; did you mean 'sales'?"),
+        ("shp.sales.orders", "There is no share 'shp'; did you mean 'shop'?"),
+        ("SHOP.Sales.0rders", "There is no table '0rders'; did you mean 'orders'?"),
+        ("nope.nope.nope", "There is no share 'nope'. Check the name"),
+    ],
+)
+def test_similar_names_are_suggested(served: tuple[SharingServer, Path], name: str, words: str) -> None:
+    mistaken(f"{served[1]}#{name}", errors.NotFoundError, words)
+
+
+def test_similar_shares_and_schemas_are_suggested(served: tuple[SharingServer, Path]) -> None:
+    with ds.SharingClient(str(served[1])) as client:
+        with pytest.raises(errors.NotFoundError, match="There is no share 'shopp'; did you mean 'shop'"):
+            client.list_schemas("shopp")
+        with pytest.raises(errors.NotFoundError, match="There is no schema 'sles'; did you mean 'sales'"):
+            client.list_tables("shop.sles")
+        with pytest.raises(errors.NotFoundError, match="did you mean 'shop'"):
+            client.list_all_tables("shoop")
+        with pytest.raises(errors.NotFoundError, match="did you mean 'orders'"):
+            client.table("shop.sales.ordrs").version()
+
+
+def test_a_listing_that_fails_adds_nothing(faults: FaultServer) -> None:
+    faults.on("*", re.compile(r".*"), Reply.of_json({"errorCode": "NONE"}, status=404))
+    faults.on("GET", re.compile(r".*/schemas/s/tables$"), Reply(status=500))
+    with ds.SharingClient(faults.profile) as client, pytest.raises(errors.NotFoundError) as caught:
+        client.table("s.s.t").version()
+    assert str(caught.value).endswith("Check the name with list_all_tables()")
+    assert len(faults.seen("/shares/s/schemas/s/tables")) == 1
 
 
 def test_a_wrong_token(served: tuple[SharingServer, Path], tmp_path: Path) -> None:
@@ -161,13 +199,48 @@ def test_an_expired_token(
             {"timestamp": "1999-01-01T00:00:00Z"},
             ["newer than the timestamp", "The version at 1999-01-01T00:00:00Z was requested: request a time"],
         ),
-        ({"timestamp": "2999-01-01T00:00:00Z"}, ["after the latest version"]),
+        (
+            {"timestamp": "2999-01-01T00:00:00Z"},
+            ["after the latest version", "committed at 20", "on_future='latest'"],
+        ),
     ],
 )
 def test_missing_versions_raise(
     served: tuple[SharingServer, Path], arguments: dict[str, Any], words: list[str]
 ) -> None:
     mistaken(f"{served[1]}#shop.sales.orders", errors.BadRequestError, "400", *words, **arguments)
+
+
+class TestTimesAfterTheLastCommit:
+    LATER = "2999-01-01T00:00:00Z"
+
+    def test_the_latest_version_on_request(self, served: tuple[SharingServer, Path]) -> None:
+        with ds.SharingClient(str(served[1])) as client:
+            table = client.table("shop.sales.orders")
+            scan = table.scan(timestamp=self.LATER, on_future="latest")
+            assert scan.to_arrow().equals(table.to_arrow())
+            assert scan.schema == table.scan().schema
+            assert table.count(timestamp=self.LATER, on_future="latest", filters=[("id", "=", 1)]) == 1
+            with pytest.raises(errors.BadRequestError, match="newer than the timestamp"):
+                table.scan(timestamp="1999-01-01T00:00:00Z", on_future="latest").to_arrow()
+            with pytest.raises(ValueError, match="on_future is 'now'"):
+                table.scan(on_future="now")
+
+    def test_not_without_history(self, tmp_path: Path, serve: Callable[..., SharingServer]) -> None:
+        table = write_table(
+            tmp_path / "t", [column("id", "long")], [File(rows=pa.table({"id": [1]}), name="a.parquet")]
+        )
+        server = serve({"shop.sales.orders": table}, options=ServerOptions(history=False))
+        with ds.SharingClient(server.profile) as client:
+            for time in (self.LATER, "2020-01-01T00:00:00Z"):
+                scan = client.table("shop.sales.orders").scan(timestamp=time, on_future="latest")
+                with pytest.raises(errors.BadRequestError, match="history is not shared"):
+                    scan.to_arrow()
+
+
+def test_a_table_without_a_change_data_feed(served: tuple[SharingServer, Path]) -> None:
+    with pytest.raises(errors.BadRequestError, match=r"ask the provider to set .*delta\.enableChangeDataFeed"):
+        ds.load_table_changes_as_pandas(f"{served[1]}#shop.sales.orders", starting_version=0)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +288,9 @@ def test_endpoint_of_another_service_raises(served: tuple[SharingServer, Path], 
     server, _ = served
     elsewhere = server.profile | {"endpoint": server.endpoint.replace("/delta-sharing", "/wiki")}
     with ds.SharingClient(elsewhere) as client:
-        with pytest.raises(errors.NotFoundError) as caught:
+        for call in (client.table("shop.sales.orders").version, client.table("shop.sales.orders").to_arrow):
+            with pytest.raises(errors.NotFoundError, match="Check the endpoint in the profile: there is"):
+                call()
+        with pytest.raises(errors.NotFoundError, match="Check the endpoint in the profile") as caught:
             client.list_shares()
         assert "404" in str(caught.value)

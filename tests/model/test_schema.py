@@ -40,6 +40,15 @@ def type_of(kind):
     return parse(field("c", kind)).fields[0].type
 
 
+def test_fields_of_structs_are_suggested():
+    schema = parse(field("address", struct(field("city", "string"), field("postcode", "string"))))
+    assert schema["Address"].type["CITY"].name == "city"
+    for call in (lambda: schema["address.ctiy"], lambda: schema["address"].type["ctiy"]):
+        with pytest.raises(KeyError, match="did you mean 'city'"):
+            call()
+    assert "name the whole struct 'address'" in schema.suggestion(["address.ctiy"])
+
+
 def to_json(data_type):
     """The type as Spark writes it."""
     if isinstance(data_type, StructType):

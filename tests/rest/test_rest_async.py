@@ -253,9 +253,10 @@ class TestFailures:
 
     def test_unknown_query_id_raises(self, server, rest):
         server.on("POST", QUERY, pending())
+        server.on("GET", QUERY.removesuffix("/t/query"), Reply.of_json({"items": [{"name": "T"}]}))
         with pytest.raises(NotFoundError, match="run it again"):
             rest.query_table(TABLE, QueryRequest())
-        assert len(server.requests) == 2
+        assert [request.method for request in server.requests] == ["POST", "POST", "GET"]
 
     def test_server_error_while_polling_raises(self, server, rest):
         server.on("POST", QUERY, pending())

@@ -87,7 +87,7 @@ def test_other_statuses_do_not_repeat_the_query(server, rest):
     server.on("POST", QUERY, Reply(status=404))
     with pytest.raises(NotFoundError):
         rest.query_table(TABLE, hinted())
-    assert len(server.requests) == 1
+    assert len(server.seen(QUERY)) == 1
 
 
 def test_query_errors_of_other_statuses_raise(server, rest):

@@ -1,5 +1,6 @@
 """REST and storage transports over real sockets: requests, redirects, proxies, refusals, errors."""
 
+import errno
 import gc
 import gzip
 import http.server
@@ -25,7 +26,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.log_redaction import redacted
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import is_retryable
@@ -346,6 +347,13 @@ class TestFaults:
             pytest.raises(TransportError, match="connection refused; check the endpoint in the profile"),
         ):
             api.request("GET", ("shares",))
+
+    @pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
+    def test_a_host_without_a_route_names_the_remedy(self, number):
+        error = OSError(number, os.strerror(number))
+        translated = translate(error, url=SecretUrl("https://h/x"), remedy="; check the endpoint")
+        assert str(translated) == f"https://h/x: {os.strerror(number).lower()}; check the endpoint"
+        assert is_retryable(translated)
 
     def test_a_name_that_does_not_resolve(self, monkeypatch):
         def unresolved(*args, **kwargs):
