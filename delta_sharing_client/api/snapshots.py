@@ -126,6 +126,7 @@ def load_as_polars(
         return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
 
 
+@public
 def scan_polars(
     url: str,
     limit: int | None = None,
