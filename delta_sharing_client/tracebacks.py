@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import isfunction, isgeneratorfunction
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError
@@ -74,5 +73,5 @@ def _shorten(error: DeltaSharingError) -> None:
     trace = error.__traceback__
     if trace is None or trace.tb_next is None or _LOGGER.isEnabledFor(logging.DEBUG):
         return
-    own = trace.tb_next
-    error.__traceback__ = TracebackType(None, own.tb_frame, own.tb_lasti, own.tb_lineno)
+    error.__traceback__ = trace.tb_next
+    error.__traceback__.tb_next = None

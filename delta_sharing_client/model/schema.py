@@ -213,9 +213,11 @@ class StructType(DataType):
     def suggestion(self, unknown: Collection[str]) -> str:
         """Return, for an error message, the names of the fields and those most similar to unknown names."""
         known = {name.lower(): name for name in self.names}
-        close = [known[match] for name in unknown for match in get_close_matches(name.lower(), known, 1)]
+        of_structs = {name: hint for name in unknown if (hint := self._of_struct(name))}
+        plain = [name for name in unknown if name not in of_structs]
+        close = [known[match] for name in plain for match in get_close_matches(name.lower(), known, 1)]
         hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-        return f"it has {', '.join(self.names)}{hint}{''.join(map(self._of_struct, unknown))}"
+        return f"it has {', '.join(self.names)}{hint}{''.join(of_structs.values())}"
 
     def _of_struct(self, unknown: str) -> str:
         """Return a hint for an unknown name that begins with the name of a struct."""
@@ -223,7 +225,7 @@ class StructType(DataType):
         found = self.find(name) if dot else None
         if found is None or not isinstance(found.type, StructType):
             return ""
-        return f"; name the whole struct {found.name!r}: {found.type.suggestion([rest])}"
+        return f"; {found.name!r} is a struct, which is read as a whole: {found.type.suggestion([rest])}"
 
 
 def nested_types(data_type: DataType) -> Iterator[DataType]:

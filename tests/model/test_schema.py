@@ -46,7 +46,7 @@ def test_fields_of_structs_are_suggested():
     for call in (lambda: schema["address.ctiy"], lambda: schema["address"].type["ctiy"]):
         with pytest.raises(KeyError, match="did you mean 'city'"):
             call()
-    assert "name the whole struct 'address'" in schema.suggestion(["address.ctiy"])
+    assert "'address' is a struct, which is read as a whole" in schema.suggestion(["address.ctiy"])
 
 
 def to_json(data_type):
