@@ -175,7 +175,13 @@ class ForbiddenError(RestError):
 
 
 class NotFoundError(RestError):
-    """Status 404: the server has no such share, schema, table or endpoint."""
+    """Status 404: the server has no such share, schema, table or endpoint.
+
+    Attributes:
+        missing: which of these four is missing, by the listings of the server; None if they do not tell.
+    """
+
+    missing: str | None = None
 
 
 class RateLimitError(RestError):

@@ -33,16 +33,19 @@ def names_checked(caller: Caller, options: TransportOptions, resource: Resource)
     try:
         yield
     except NotFoundError as error:
-        hint = _hint(Caller(caller.transport, Retrier(replace(options, api_attempts=1))), resource)
-        if hint is None:
+        reason = _reason(Caller(caller.transport, Retrier(replace(options, api_attempts=1))), resource)
+        if reason is None:
             raise
-        raise NotFoundError(
+        missing, hint = reason
+        explained = NotFoundError(
             status=error.status,
             what=error.what,
             error_code=error.error_code,
             server_message=error.server_message,
             hint=hint,
-        ) from None
+        )
+        explained.missing = missing
+        raise explained from None
 
 
 def listed(caller: Caller, options: TransportOptions, resource: Resource, items: Iterator[T]) -> Iterator[T]:
@@ -51,8 +54,8 @@ def listed(caller: Caller, options: TransportOptions, resource: Resource, items:
         yield from items
 
 
-def _hint(caller: Caller, resource: Resource) -> str | None:
-    """Return the reason; None if the server lists the names, or fails."""
+def _reason(caller: Caller, resource: Resource) -> tuple[str, str] | None:
+    """Return what is missing, and a hint; None if the server lists the names, or fails."""
     for depth in (5, 3, 1):
         if len(resource.path) <= depth:
             continue
@@ -68,9 +71,12 @@ def _hint(caller: Caller, resource: Resource) -> str | None:
             return None
         close = get_close_matches(wanted.lower(), known, 1)
         suggestion = f"; did you mean {known[close[0]]!r}?" if close else "."
-        advice = resource.advice.get(404, "")
-        return f"There is no {_KINDS[collection[-1]]} {wanted!r}{suggestion} {advice}".rstrip()
-    return f"Check the endpoint in the profile: there is no sharing server at {caller.transport.endpoint}"
+        advice, kind = resource.advice.get(404, ""), _KINDS[collection[-1]]
+        return kind, f"There is no {kind} {wanted!r}{suggestion} {advice}".rstrip()
+    return (
+        "endpoint",
+        f"Check the endpoint in the profile: there is no sharing server at {caller.transport.endpoint}",
+    )
 
 
 def _name(item: Mapping[str, Any]) -> str:

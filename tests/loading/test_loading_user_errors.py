@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import socket
 from collections.abc import Callable
@@ -143,6 +144,11 @@ def test_tables_that_are_not_shared(served: tuple[SharingServer, Path], name: st
 )
 def test_similar_names_are_suggested(served: tuple[SharingServer, Path], name: str, words: str) -> None:
     mistaken(f"{served[1]}#{name}", errors.NotFoundError, words)
+    with pytest.raises(errors.NotFoundError) as caught:
+        ds.get_table_version(f"{served[1]}#{name}")
+    assert caught.value.missing is not None
+    assert f"There is no {caught.value.missing} " in words
+    assert pickle.loads(pickle.dumps(caught.value)).missing == caught.value.missing
 
 
 def test_similar_shares_and_schemas_are_suggested(served: tuple[SharingServer, Path]) -> None:
