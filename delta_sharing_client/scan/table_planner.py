@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Statuses by which a server may refuse a query of a table that it offers by its directory only.
-_REFUSED: Final = frozenset({400, 403, 404, 405, 501})
+_REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
 @dataclass(frozen=True)
