@@ -194,7 +194,11 @@ class TransportOptions:
             elif item.type == "bool" and not isinstance(value, bool):
                 raise TypeError(f"{name} is True or False, not {value!r}")
         if self.backoff_cap < self.backoff_base:
-            raise ValueError(f"backoff_cap ({self.backoff_cap}) is less than backoff_base ({self.backoff_base})")
+            message = f"backoff_cap ({self.backoff_cap}) is less than backoff_base ({self.backoff_base})"
+            for variable in (f"{ENVIRONMENT_PREFIX}BACKOFF_{bound}" for bound in ("CAP", "BASE")):
+                if os.environ.get(variable):
+                    raise ConfigurationError(f"the environment variable {variable}: {message}", setting=variable)
+            raise ValueError(message)
         _check_user_agent(self.user_agent)
         object.__setattr__(self, "proxies", dict(self.proxies))
         object.__setattr__(self, "headers", _checked_headers(self.headers))

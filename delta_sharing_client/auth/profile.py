@@ -133,7 +133,7 @@ def _from_environment() -> _Text:
     if not value and endpoint:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         fields = {"shareCredentialsVersion": 1, "endpoint": endpoint, **({"bearerToken": token} if token else {})}
-        return _Text(json.dumps(fields), f"in ${ENDPOINT_VARIABLE} and ${TOKEN_VARIABLE}")
+        return _Text(json.dumps(fields), f"in ${TOKEN_VARIABLE} and ${ENDPOINT_VARIABLE}")
     if not value:
         raise ProfileError(
             f"none was given and the environment variable {ENVIRONMENT_VARIABLE} is not set; pass the path of "

@@ -24,10 +24,6 @@ _TOKENS: Final = "delta_sharing_client.tokens"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Limits of the requests while a shell waits for names.
-_QUICK: Final = ds.TransportOptions(api_attempts=1, connect_timeout=timedelta(seconds=2))
-
-
 #: Formats of files, as of `TableScan.to_file`.
 FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")
 
@@ -43,9 +39,11 @@ def _complete_table(_context: click.Context, _parameter: click.Parameter, text: 
     start = text[: text.rfind("#") + 1]
     offered = [] if start else [CompletionItem(text, type="file")]
     try:
+        # The shell waits for the names.
+        quick = ds.TransportOptions(api_attempts=1, connect_timeout=timedelta(seconds=2))
         with (
             warnings.catch_warnings(action="ignore"),
-            ds.SharingClient(start[:-1] or None, options=_QUICK) as client,
+            ds.SharingClient(start[:-1] or None, options=quick) as client,
         ):
             names = [start + table.full_name for table in client.iter_all_tables()]
     except ds.DeltaSharingError:

@@ -46,6 +46,15 @@ class PushdownSource(Protocol):
         """Return the number of rows."""
 
 
+#: The options of Arrow's scanners beside columns and filter.
+_ARROW_OPTIONS: Final = frozenset(
+    (
+        *("batch_size", "batch_readahead", "fragment_readahead", "fragment_scan_options"),
+        *("use_threads", "cache_metadata", "memory_pool"),
+    )
+)
+
+
 class SharedDataset(pds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
     """A `pyarrow.dataset.Dataset` over a scan; made by `TableScan.to_dataset`.
 
@@ -82,7 +91,13 @@ class SharedDataset(pds.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
             columns: names of columns, or expressions by the names of their results; all columns by default.
             filter: rows to return; all by default.
             _options: Arrow's options for batches, threads and memory, which the options of the client replace.
+
+        Raises:
+            TypeError: an option is none of Arrow's.
         """
+        unknown = _options.keys() - _ARROW_OPTIONS
+        if unknown:
+            raise TypeError(f"a scanner has no option {', '.join(map(repr, sorted(unknown)))}")
         return SharedScanner(self._source, columns, self._combined(filter))
 
     def _combined(self, expression: pc.Expression | None) -> pc.Expression | None:
@@ -90,21 +105,21 @@ class SharedDataset(pds.UnionDataset):  # type: ignore[misc]  # pyarrow has no t
             return self._filter if expression is None else expression
         return self._filter & expression
 
-    def to_table(self, **options: Any) -> pa.Table:
+    def to_table(self, *args: Any, **options: Any) -> pa.Table:
         """Read columns and rows, with the arguments of `scanner`, into a table."""
-        return self.scanner(**options).to_table()
+        return self.scanner(*args, **options).to_table()
 
-    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+    def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
         """Read columns and rows, with the arguments of `scanner`, batch by batch."""
-        return self.scanner(**options).to_batches()
+        return self.scanner(*args, **options).to_batches()
 
-    def head(self, num_rows: int, **options: Any) -> pa.Table:
+    def head(self, num_rows: int, *args: Any, **options: Any) -> pa.Table:
         """Read the first rows, with the arguments of `scanner`, and fetch no more than they need."""
-        return self.scanner(**options).head(num_rows)
+        return self.scanner(*args, **options).head(num_rows)
 
-    def take(self, indices: Any, **options: Any) -> pa.Table:
+    def take(self, indices: Any, *args: Any, **options: Any) -> pa.Table:
         """Read rows by their numbers, with the arguments of `scanner`."""
-        return self.scanner(**options).take(indices)
+        return self.scanner(*args, **options).take(indices)
 
     def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:  # noqa: A002
         """Return the number of rows; without a filter from the statistics, if the server has them."""

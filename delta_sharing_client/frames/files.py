@@ -30,6 +30,8 @@ _SUFFIXES: Final[dict[str, FileFormat]] = {
     ".arrow": "arrow",
     ".feather": "arrow",
 }
+#: Characters of a file's name that its temporary file has too; a name has at most 255 bytes.
+_NAME_PART: Final = 40
 #: Decoded bytes that become one row group of a Parquet file.
 _ROW_GROUP: Final = 64 * 1024 * 1024
 #: Rows that are converted to JSON text at a time.
@@ -68,17 +70,32 @@ def opened(target: Target, *, overwrite: bool) -> Iterator[IO[bytes]]:
         raise FileExistsError(f"{path} is a device or a pipe: give a file, or an open binary file")
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists: give another file, or overwrite=True to replace it")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
+    temporary = path.with_name(f".{path.name[:_NAME_PART]}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if not overwrite:
+            _link_new(temporary, path)
+            return
         if path.exists():
             shutil.copymode(path, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give a file its name, unless another process has created a file of this name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileExistsError(f"{path} was created by another process meanwhile; it is unchanged") from None
+    except OSError:  # a file system without hard links
+        temporary.replace(path)
 
 
 def write_batches(

@@ -136,4 +136,9 @@ class _Decoder:
         # Decimals of every scale, and integers of every width, are compared exactly.
         decimals = literal.dtype.is_decimal() and kind.is_decimal()
         integers = literal.dtype.is_signed_integer() and kind.is_signed_integer()
-        return literal.to_list() if literal.dtype == kind or decimals or integers else None
+        if not (literal.dtype == kind or decimals or integers):
+            return None
+        try:
+            return literal.to_list()
+        except (ValueError, OverflowError):  # a time outside the years of Python's types
+            return None

@@ -117,7 +117,12 @@ class SharedTable(TableRows):
 
         The protocol has no history of a table; this method counts the rows of the change data feed. The table must
         be shared with its history and have a change data feed. Versions that changed no row are not returned.
+
+        Raises:
+            ValueError: `limit` is not a positive integer.
         """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ValueError(f"limit is {limit!r}; it must be an integer of at least 1")
         from delta_sharing_client.table.history import history_of
 
         first = max(0, self.version() - limit + 1)

@@ -49,7 +49,13 @@ class TableRows(ABC):
         """Return a scan of the table."""
 
     def head(self, n: int = 5, **selection: Unpack[Selection]) -> pd.DataFrame:
-        """Load the first `n` rows as a pandas frame; fetches the files that hold them."""
+        """Load the first `n` rows as a pandas frame; fetches the files that hold them.
+
+        Raises:
+            TypeError: `limit` is given, which is `n`, or `n` is None.
+        """
+        if n is None or "limit" in selection:
+            raise TypeError("head takes the number of rows as n")
         return self.scan(**{**selection, "limit": n}).to_pandas()
 
     def count(self, **selection: Unpack[Selection]) -> int:

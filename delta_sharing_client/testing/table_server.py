@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import MissingDependencyError
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.server.catalog import split_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +60,9 @@ class TableServer(SharingServer):
             MissingDependencyError: deltalake (extra ``testing``) is not installed, and `data` is a frame.
             DeltaTableNotFoundError: the directory has no Delta table.
             TypeError: `data` is something else.
-            ValueError: a directory is given for a table that is shared already.
+            ValueError: the name is malformed, or a directory is given for a table that is shared already.
         """
+        split_name(name)
         if isinstance(data, str | os.PathLike):
             if name in self._shared:
                 raise ValueError(f"{name!r} is shared already; a directory cannot replace it")

@@ -194,3 +194,22 @@ def test_shown_and_exported_csv_are_alike(profile):
     table = f"{profile}#retail.ops.sensor_readings"
     shown = run("head", table, "-n", "20", "-o", "csv").stdout_bytes
     assert shown == run("export", table, "-", "--format", "csv", "--limit", "20").stdout_bytes
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("READ_TIMEOUT", "abc"), ("NOPE", "1"), ("MAX_CONNECTIONS", "1.5"), ("BACKOFF_CAP", "100ms")],
+)
+def test_a_malformed_variable_is_one_line(monkeypatch, profile, variable, value):
+    name = f"DELTA_SHARING_OPTION_{variable}"
+    monkeypatch.setenv(name, value)
+    result = run("ls", str(profile), code=2)
+    assert result.stderr.startswith("Error: ")
+    assert name in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "Usage" in run("--help").stdout
+
+
+def test_a_missing_token_variable_is_named_whole(monkeypatch):
+    monkeypatch.setenv("DELTA_SHARING_ENDPOINT", "https://sharing.example")
+    assert "the field 'bearerToken' is missing" in run("ls", code=4).stderr

@@ -440,3 +440,16 @@ def test_long_lists_become_a_range(dataset, server):
     assert ids(dataset.to_table(columns=["id"], filter=~F("id").isin(values))) == list(range(150))
     strings = [*map(str, range(2000)), "a"]
     assert set(dataset.to_table(columns=["s"], filter=F("s").isin(strings))["s"].to_pylist()) == {"a"}
+
+
+def test_a_misspelt_argument_is_refused(table, everything):
+    dataset = table.scan().to_dataset()
+    for call in (
+        lambda: dataset.to_table(filters=F("id") > 1),
+        lambda: dataset.to_batches(column=["id"]),
+        lambda: dataset.count_rows(filterr=F("id") > 1),
+    ):
+        with pytest.raises(TypeError, match="a scanner has no option"):
+            call()
+    assert dataset.to_table(["id"], use_threads=False, batch_size=10).equals(everything.select(["id"]))
+    assert dataset.head(2, ["id"]).column_names == ["id"]

@@ -105,3 +105,28 @@ def test_binaries_maps_and_rare_floats_are_written(tmp_path: Path, name: str) ->
         read = pq.read_table(path) if name == "parquet" else pa.ipc.open_file(path).read_all()
         assert read.column("m").to_pylist() == table.column("m").to_pylist()
         assert read.column("b").to_pylist() == table.column("b").to_pylist()
+
+
+def test_a_file_that_another_process_creates_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    with (
+        pytest.raises(FileExistsError, match="was created by another process meanwhile"),
+        opened(path, overwrite=False) as file,
+    ):
+        file.write(b"ours")
+        path.write_bytes(b"theirs")
+    assert path.read_bytes() == b"theirs"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    missing = opened(tmp_path / "nope" / "rows.csv", overwrite=False)
+    with pytest.raises(FileNotFoundError, match=r"there is no directory .*nope to write rows\.csv in"), missing:
+        pass
+
+
+def test_a_long_name_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 245 + ".csv")
+    with opened(path, overwrite=False) as file:
+        file.write(b"rows")
+    assert path.read_bytes() == b"rows"

@@ -198,3 +198,20 @@ def test_scan_polars_takes_a_table_url(tmp_path):
         lazy = ds.scan_polars(f"{profile}#{NAME}", columns=["id", "i"], filters=[("i", "=", 2)])
         assert lazy.collect_schema().names() == ["id", "i"]
         assert set(lazy.filter(C("id") > 100).collect()["i"]) == {2}
+
+
+@pytest.mark.parametrize(
+    "literal",
+    [
+        pl.lit(4_000_000, dtype=pl.Int32).cast(pl.Date),
+        pl.lit(2**60).cast(pl.Datetime("us", "UTC")),
+        pl.lit(2**60).cast(pl.Datetime("us")),
+    ],
+)
+def test_times_beyond_the_years_of_python_are_compared_by_polars(lazy, everything, literal):
+    kind = pl.select(literal).to_series().dtype
+    names = [name for name, dtype in everything.schema.items() if dtype == kind]
+    assert names
+    for name in names:
+        for expression in (C(name) < literal, C(name) >= literal):
+            assert_frame_equal(lazy.filter(expression).collect(), everything.filter(expression))

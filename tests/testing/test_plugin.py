@@ -153,3 +153,11 @@ def test_frames_need_deltalake(server, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(MissingDependencyError, match=r"delta-sharing-client\[testing\]"):
         server.share("s.s.t", {"id": [1]})
+
+
+@pytest.mark.parametrize("name", ["abc", "a.b c.d", "a.b.", "a.b/c.d"])
+def test_a_malformed_name_is_refused(tmp_path, name):
+    with TableServer(tmp_path) as server:
+        with pytest.raises(ValueError, match="is not of the form share.schema.table"):
+            server.share(name, {"n": [1]})
+        assert server.share("a.b.c", {"n": [1]}) == 0
