@@ -47,8 +47,6 @@ class TablePlanner:
         except RestError as error:
             if self.table.access_modes or error.status not in _REFUSED:
                 raise
-            if isinstance(error, NotFoundError) and error.missing is not None:
-                raise
             refused = error
         described = self._described()
         if described is None or not offers_directory_alone(described.access_modes):
