@@ -158,6 +158,6 @@ def test_frames_need_deltalake(server, monkeypatch):
 @pytest.mark.parametrize("name", ["abc", "a.b c.d", "a.b.", "a.b/c.d"])
 def test_a_malformed_name_is_refused(tmp_path, name):
     with TableServer(tmp_path) as server:
-        with pytest.raises(ValueError, match="is not of the form share.schema.table"):
+        with pytest.raises(ValueError, match="is not of the form"):
             server.share(name, {"n": [1]})
         assert server.share("a.b.c", {"n": [1]}) == 0
