@@ -182,7 +182,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, serve: Callable[..., Sharin
         ),
         "unknown": write_table(
             root / "unknown",
-            [column("id", "long"), column("shape", "geometry(4326)")],
+            [column("id", "long"), column("shape", "hologram(4326)")],
             [File(rows=pa.table({"id": [1], "shape": [b"x"]}), name="a.parquet")],
         ),
         "misfit": write_table(
@@ -260,9 +260,9 @@ def test_void_columns_are_null_whether_the_file_holds_them_or_not(
 
 
 def test_unknown_type_raises_only_if_the_column_is_read(client: SharingClient, response_format: str) -> None:
-    with pytest.raises(UnsupportedTypeError, match="geometry") as caught:
+    with pytest.raises(UnsupportedTypeError, match="hologram") as caught:
         load(client, "unknown", response_format)
-    assert caught.value.type_name == "geometry(4326)"
+    assert caught.value.type_name == "hologram(4326)"
     assert load(client, "unknown", response_format, columns=["id"]).to_pylist() == [{"id": 1}]
     assert client.table("s.s.unknown").schema().names == ["id", "shape"]
 
