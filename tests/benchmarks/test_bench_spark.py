@@ -22,7 +22,7 @@ def test_every_method_returns_the_sums_of_the_data(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr  # a wrong sum raises
     assert "| **sum of 1 of 14 columns** | load_as_spark, columns= |" in done.stdout
     output = json.loads((tmp_path / "runs.json").read_text())
-    assert {name: len(methods) for name, methods in output["seconds"].items()} == {"sum": 5, "small": 3}
+    assert {name: len(methods) for name, methods in output["seconds"].items()} == {"sum": 6, "small": 4}
     assert all(
         len(runs) == 1 and runs[0] > 0 for methods in output["seconds"].values() for runs in methods.values()
     )
