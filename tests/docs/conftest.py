@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shari
     write_sample_tables(tmp_path / "warehouse")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELTA_SHARING_PROFILE", "nowhere.share")  # so that what a text sets is undone
+    logger = logging.getLogger("delta_sharing_client")
+    level = logger.level
     with SharingServer(tmp_path / "warehouse") as server:
         server.write_profile(tmp_path / "config.share")
         yield server
+    logger.setLevel(level)  # a text sets it to DEBUG
