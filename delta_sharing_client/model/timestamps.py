@@ -17,10 +17,11 @@ _TIME = re.compile(
 )
 
 
-def parse_iso8601(text: str) -> datetime:
-    """Return a time in ISO 8601, or a date alone, as a datetime in UTC; without a zone it is in UTC.
+def parse_iso8601(text: str, default: tzinfo | None = UTC) -> datetime:
+    """Return a time in ISO 8601, or a date alone, as a datetime in UTC.
 
-    Fractions are truncated to microseconds. Raises `ValueError` for other text.
+    A time without a zone is in the default one; if that is None, the datetime has none either. Fractions are
+    truncated to microseconds. Raises `ValueError` for other text.
     """
     match = _TIME.fullmatch(text)
     if match is None:
@@ -30,7 +31,7 @@ def parse_iso8601(text: str) -> datetime:
     microsecond = int((match["fraction"] or "")[:6].ljust(6, "0"))
     if hour > 24 or minute > 59 or second > 60 or (hour == 24 and (minute or second or microsecond)):
         raise ValueError("no such time of day")
-    zone: tzinfo = UTC
+    zone = UTC if match["zone"] else default
     if match["zone"] and match["zone"] not in "Zz":
         digits = match["zone"][1:].replace(":", "")
         offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
@@ -38,6 +39,6 @@ def parse_iso8601(text: str) -> datetime:
     start = datetime(day.year, day.month, day.day, tzinfo=zone)
     try:
         moment = start + timedelta(hours=hour, minutes=minute, seconds=second, microseconds=microsecond)
-        return moment.astimezone(UTC)
+        return moment if zone is None else moment.astimezone(UTC)
     except OverflowError:  # the last hours of the year 9999, which stand for "never"
         return datetime.max.replace(tzinfo=UTC)

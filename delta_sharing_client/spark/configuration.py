@@ -1,6 +1,6 @@
-"""Spark's configuration ``spark.delta.sharing.*``, and what `register` gives to the data source.
+"""Spark's configuration as options, and what `register` gives to the data source.
 
-The names are those of the connector for the JVM, where they mean the same.
+The keys are those of the connector for the JVM and of Delta's own source, where they mean the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.errors import ConfigurationError
 from delta_sharing_client.option_texts import parse_boolean, parse_duration, parse_number
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.spark.option_parsers import ACCEPTED_CHANGES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,10 @@ _NETWORK: Final = "spark.delta.sharing.network."
 _PROXY_HOST, _PROXY_PORT, _NO_PROXY = (_NETWORK + name for name in ("proxyHost", "proxyPort", "noProxyHosts"))
 #: Seconds between two requests of a stream for the table's version.
 INTERVAL: Final = "spark.delta.sharing.streaming.queryTableVersionIntervalSeconds"
+#: The zone of times without one.
+TIME_ZONE: Final = "spark.sql.session.timeZone"
+#: Keys of Delta's own source, by the names of the options that they set.
+ACCEPTED_KEYS: Final = {name: f"spark.databricks.delta.streaming.{name}" for name in ACCEPTED_CHANGES}
 
 
 def _parse_retries(text: str) -> int:
@@ -40,7 +45,10 @@ NETWORK_KEYS: Final[Mapping[str, tuple[Callable[[str], Any], tuple[str, ...]]]] 
     _NETWORK + "useAsyncQuery": (parse_boolean, ("asynchronous_queries",)),
     _NETWORK + "asyncQueryTimeout": (_parse_milliseconds, ("query_deadline",)),
 }
-KEYS: Final = (*NETWORK_KEYS, _PROXY_HOST, _PROXY_PORT, _NO_PROXY, INTERVAL)
+KEYS: Final = (
+    *(*NETWORK_KEYS, _PROXY_HOST, _PROXY_PORT, _NO_PROXY),
+    *(INTERVAL, TIME_ZONE, *ACCEPTED_KEYS.values()),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,12 @@ from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.configuration import SourceSettings, configuration_of
 from delta_sharing_client.spark.data_source_options import (
-    STREAM_OPTIONS,
     SourceOptions,
     StreamOptions,
     parse_options,
     parse_stream_options,
 )
+from delta_sharing_client.spark.option_parsers import STREAM_OPTIONS
 from delta_sharing_client.spark.partition_plan import encode_plan
 from delta_sharing_client.spark.session import (
     DATA_SOURCE_SINCE,

@@ -1,38 +1,43 @@
-"""Options of the data source ``deltaSharing`` as typed queries, of batches and of streams.
-
-The names are those of the JVM connector and of Delta's own streaming source.
-"""
+"""Options of the data source ``deltaSharing`` as typed queries, of batches and of streams."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.model.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.model.profile import Profile
-from delta_sharing_client.option_texts import parse_boolean, parse_bytes, parse_number
+from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.parquet.tasks import FileScanTask, VariantForm
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.spark.configuration import ACCEPTED_KEYS, TIME_ZONE, SourceSettings, parse_key
 from delta_sharing_client.spark.configuration import INTERVAL as INTERVAL_KEY
-from delta_sharing_client.spark.configuration import SourceSettings, parse_key
 from delta_sharing_client.spark.option_parsers import (
+    ACCEPTED_CHANGES,
+    ALL_OPTIONS,
+    END,
+    EXECUTORS,
+    KNOWN_NAMES,
+    OPTIONS,
+    PROFILE_OPTIONS,
+    READ,
+    SNAPSHOT,
+    START,
+    STREAM_OPTIONS,
+    Options,
     parse_accepted_changes,
-    parse_driver_folder,
-    parse_names,
-    parse_positive_number,
-    parse_response_format,
     parse_seconds,
     parse_time,
-    parse_variant,
-    parse_version_or_latest,
 )
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.transport.url_rules import is_loopback
@@ -47,63 +52,9 @@ MIN_INTERVAL: Final = 10.0
 #: Settings of a data source that Spark has found by itself.
 NO_SETTINGS: Final = SourceSettings()
 
-#: Options by name: the parser of the text, and the field that the value sets.
-Options: TypeAlias = Mapping[str, tuple[Callable[[str], Any], str]]
+#: What a stream accepts: changes of any version, or of one.
+Accepted: TypeAlias = int | Literal["always"] | None
 
-_READ: Final[Options] = {
-    "columns": (parse_names, "columns"),
-    "responseFormat": (parse_response_format, "response_format"),
-    "variant": (parse_variant, "variant"),
-}
-_SNAPSHOT: Final[Options] = {
-    "versionAsOf": (parse_number, "version"),
-    "timestampAsOf": (parse_time, "timestamp"),
-    "filters": (str, "filters"),
-    "limit": (parse_number, "limit"),
-}
-_START: Final[Options] = {
-    "startingVersion": (parse_version_or_latest, "starting_version"),
-    "startingTimestamp": (parse_time, "starting_timestamp"),
-}
-_END: Final[Options] = {
-    "endingVersion": (parse_number, "ending_version"),
-    "endingTimestamp": (parse_time, "ending_timestamp"),
-}
-_EXECUTORS: Final[Options] = {
-    "executorCredentials": (parse_boolean, "credentials"),
-    "partitionSize": (parse_number, "partition_size"),
-    "minPartitions": (parse_number, "min_partitions"),
-}
-#: Options of batch queries, some of them of streams too.
-OPTIONS: Final[Options] = {
-    "path": (str, "table"),
-    "readChangeFeed": (parse_boolean, "query"),
-    "asynchronousQueries": (parse_boolean, "transport"),
-    **_EXECUTORS,
-    **_READ,
-    **_SNAPSHOT,
-    **_START,
-    **_END,
-}
-#: Options of streams alone.
-STREAM_OPTIONS: Final[Options] = {
-    "maxFilesPerTrigger": (parse_positive_number, "max_files"),
-    "maxBytesPerTrigger": (parse_bytes, "max_bytes"),
-    "maxVersionsPerRpc": (parse_positive_number, "max_versions"),
-    "queryTableVersionIntervalSeconds": (parse_seconds, "interval"),
-    "ignoreDeletes": (parse_boolean, "ignore_deletes"),
-    "ignoreChanges": (parse_boolean, "ignore_changes"),
-    "skipChangeCommits": (parse_boolean, "skip_change_commits"),
-    "schemaTrackingLocation": (parse_driver_folder, "schema_tracking"),
-    "allowSourceColumnRenameAndDrop": (parse_accepted_changes, "allow_changes"),
-}
-#: Fields of a profile that may be given as options, instead of a profile file.
-PROFILE_OPTIONS: Final = (
-    *("shareCredentialsVersion", "type", "endpoint", "bearerToken", "expirationTime"),
-    *("tokenEndpoint", "clientId", "clientSecret", "scope", "audience", "username", "password"),
-)
-_ALL: Final[Options] = {**OPTIONS, **STREAM_OPTIONS, **{name: (str, name) for name in PROFILE_OPTIONS}}
-_KNOWN: Final = {name.lower(): name for name in _ALL} | {"readchangedata": "readChangeFeed"}
 #: Options that exclude each other.
 _EXCLUSIVE: Final = (
     ("versionAsOf", "timestampAsOf"),
@@ -163,8 +114,12 @@ class StreamOptions(SourceOptions):
         ignore_changes: accept versions that delete or rewrite, and read the files that they wrote, old rows
             included.
         skip_change_commits: skip versions that delete or rewrite.
+        fail_on_data_loss: raise if the provider has removed versions that were not read; else skip them.
+        exclude: files with a match in the paths of their URLs are not read.
         schema_tracking: folder of the schema log.
-        allow_changes: ``always``, or the version whose renamed, dropped or retyped columns are accepted.
+        tracking_id: distinguishes schema logs of one table in one folder.
+        allow_renames_and_drops, allow_renames, allow_drops, allow_type_changes: ``always``, or the version whose
+            changes of columns are accepted.
     """
 
     starting_version: int | Literal["latest"] | None = None
@@ -176,17 +131,32 @@ class StreamOptions(SourceOptions):
     ignore_deletes: bool = False
     ignore_changes: bool = False
     skip_change_commits: bool = False
+    fail_on_data_loss: bool = True
+    exclude: re.Pattern[str] | None = None
     schema_tracking: Path | None = None
-    allow_changes: int | Literal["always"] | None = None
+    tracking_id: str | None = None
+    allow_renames_and_drops: Accepted = None
+    allow_renames: Accepted = None
+    allow_drops: Accepted = None
+    allow_type_changes: Accepted = None
 
     @property
     def read_change_feed(self) -> bool:
         """Whether the rows are those of the change feed, not those of added files."""
         return isinstance(self.query, ChangeOptions)
 
-    def allows(self, version: int) -> bool:
-        """Whether the query accepts columns that a version renamed, dropped or retyped."""
-        return self.allow_changes in ("always", version)
+    def allows(self, change: ColumnChange, version: int) -> bool:
+        """Whether the query accepts a change of a version."""
+        accepted = {
+            "renamed": (self.allow_renames, self.allow_renames_and_drops),
+            "dropped": (self.allow_drops, self.allow_renames_and_drops),
+            "type": (self.allow_type_changes,),
+        }
+        return change.additive or any(value in ("always", version) for value in accepted[change.kind])
+
+    def reads(self, task: FileScanTask) -> bool:
+        """Whether the query reads a file."""
+        return self.exclude is None or not self.exclude.search(unquote(urlsplit(task.url.reveal()).path))
 
 
 def parse_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTINGS) -> SourceOptions:
@@ -201,31 +171,31 @@ def parse_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTIN
         TableNameError: `path` is missing or names no table.
         ProfileError: the profile cannot be used.
     """
-    values = _parse_texts(given)
+    values = _parse_texts(given, settings)
     _refuse(values, STREAM_OPTIONS, "is for streams, spark.readStream; leave it out")
     query: ScanOptions | ChangeOptions
     if values.get("readChangeFeed", False):
-        _refuse(values, _SNAPSHOT, "means nothing with readChangeFeed; leave it out")
-        if values.keys().isdisjoint(_START):
+        _refuse(values, SNAPSHOT, "means nothing with readChangeFeed; leave it out")
+        if values.keys().isdisjoint(START):
             raise ValueError(
                 "readChangeFeed takes exactly one of the options startingVersion and startingTimestamp"
             )
         if values.get("startingVersion") == "latest":
             raise ValueError("the option startingVersion is 'latest', which only streams take; give a version")
-        query = ChangeOptions(commit_timestamp="timestamp", **_fields({**_READ, **_START, **_END}, values))
+        query = ChangeOptions(commit_timestamp="timestamp", **_fields({**READ, **START, **END}, values))
     else:
-        _refuse(values, (*_START, *_END), "means nothing without readChangeFeed; leave it out")
-        query = ScanOptions(**_fields({**_READ, **_SNAPSHOT}, values))
+        _refuse(values, (*START, *END), "means nothing without readChangeFeed; leave it out")
+        query = ScanOptions(**_fields({**READ, **SNAPSHOT}, values))
     return SourceOptions(query=query, **_common_fields(values, settings))
 
 
 def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTINGS) -> StreamOptions:
     """Return the streaming query that options describe; raises as `parse_options`."""
-    values = _parse_texts(given)
+    values = _parse_texts(given, settings)
     interval = "queryTableVersionIntervalSeconds"
     if interval not in values and INTERVAL_KEY in settings.configuration:
         values[interval] = parse_key(settings.configuration, INTERVAL_KEY, parse_seconds)
-    _refuse(values, ("versionAsOf", "timestampAsOf", *_END), "means nothing to a stream; leave it out")
+    _refuse(values, ("versionAsOf", "timestampAsOf", *END), "means nothing to a stream; leave it out")
     _refuse(values, ("filters",), "means nothing to a stream; use where() on the DataFrame")
     _refuse(
         values,
@@ -233,18 +203,28 @@ def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO
         "means nothing to a stream; limit a batch with maxFilesPerTrigger or maxBytesPerTrigger",
     )
     changes = values.get("readChangeFeed", False)
-    for name in ("ignoreDeletes", "ignoreChanges", "skipChangeCommits"):
+    for name in ("ignoreDeletes", "ignoreChanges", "ignoreFileDeletion", "skipChangeCommits"):
         if changes and values.get(name, False):
             raise ValueError(
                 f"the options {name} and readChangeFeed cannot be given together: the change feed has the rows "
                 "that were deleted or updated, so there is nothing to ignore"
             )
-    if values.get("allowSourceColumnRenameAndDrop") is not None and "schemaTrackingLocation" not in values:
-        raise ValueError("the option allowSourceColumnRenameAndDrop needs schemaTrackingLocation")
-    read = _fields(_READ, values)
+    if changes and "excludeRegex" in values:
+        raise ValueError(
+            "the option excludeRegex does not go with readChangeFeed: it would separate updates' rows"
+        )
+    if values.pop("ignoreFileDeletion", False):
+        values["ignoreChanges"] = True
+    for name in (*ACCEPTED_CHANGES, "streamingSourceTrackingId"):
+        if values.get(name) is not None and "schemaTrackingLocation" not in values:
+            raise ValueError(f"the option {name} needs schemaTrackingLocation")
+    for name, key in ACCEPTED_KEYS.items():
+        if name not in values and key in settings.configuration:
+            values[name] = parse_key(settings.configuration, key, parse_accepted_changes)
+    read = _fields(READ, values)
     options = StreamOptions(
         query=ChangeOptions(commit_timestamp="timestamp", **read) if changes else ScanOptions(**read),
-        **_fields({**_START, **STREAM_OPTIONS}, values),
+        **_fields({**START, **STREAM_OPTIONS}, values),
         **_common_fields(values, settings),
     )
     if options.interval < MIN_INTERVAL and not is_loopback(options.profile.endpoint):
@@ -252,7 +232,7 @@ def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO
     return options
 
 
-def _parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
+def _parse_texts(given: Mapping[str, str], settings: SourceSettings) -> dict[str, Any]:
     """Return the values of options by their exact names."""
     if "owner" in given:  # Spark adds the owner of the table that it would create
         raise ValueError(
@@ -261,15 +241,19 @@ def _parse_texts(given: Mapping[str, str]) -> dict[str, Any]:
         )
     values: dict[str, Any] = {}
     for key, text in given.items():
-        name = _KNOWN.get(key.lower())
+        name = KNOWN_NAMES.get(key.lower())
         if name is None:
-            close = difflib.get_close_matches(key.lower(), _KNOWN, 1)
-            hint = f"is {_KNOWN[close[0]]!r} meant?" if close else f"there are {', '.join(OPTIONS)}"
+            close = difflib.get_close_matches(key.lower(), KNOWN_NAMES, 1)
+            hint = f"is {KNOWN_NAMES[close[0]]!r} meant?" if close else f"there are {', '.join(OPTIONS)}"
             raise ValueError(f"the option {key!r} is unknown; {hint}")
+        parse = ALL_OPTIONS[name][0]
+        zone = [settings.configuration.get(TIME_ZONE)] if parse is parse_time else []
         try:
-            values[name] = _ALL[name][0](text)
+            value = parse(text, *zone)
         except ValueError as error:
             raise ValueError(f"the option {name} is {text!r}; {error}") from None
+        if values.setdefault(name, value) != value:
+            raise ValueError(f"the option {name} is given twice, with different values; {key!r} is one of them")
     for one, other in _EXCLUSIVE:
         if one in values and other in values:
             raise ValueError(f"the options {one} and {other} cannot be given together")
@@ -293,12 +277,14 @@ def _common_fields(values: Mapping[str, Any], settings: SourceSettings) -> dict[
     transport = settings.transport
     if "asynchronousQueries" in values:
         transport = replace(transport, asynchronous_queries=values["asynchronousQueries"])
+    if "callerOrg" in values:
+        transport = replace(transport, user_agent=f"{transport.user_agent} callerOrg/{values['callerOrg']}")
     return {
         "profile": profile,
         "table": table,
         "transport": transport,
         "credential_provider": settings.credential_provider,
-        "executors": ExecutorOptions(**_fields(_EXECUTORS, values)),
+        "executors": ExecutorOptions(**_fields(EXECUTORS, values)),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -15,6 +17,9 @@ from delta_sharing_client.secrets import unsigned_url
 from delta_sharing_client.spark.stream_files import Listing, list_snapshot, list_versions
 from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable
+from delta_sharing_client.wire.requests import VersionsRequest
+
+logger = logging.getLogger(__name__)
 
 
 class ListingCache:
@@ -88,7 +93,9 @@ class ListingCache:
             listing = self._request(position, version, (response_format,))
             if listing.response_format == response_format:
                 return listing
-        self._list(position, version)  # raises if the version is gone
+        listing = self._list(position, version)  # raises if the version is gone
+        if listing.lost:
+            return replace(listing, request=replace(listing.request, formats=(response_format,)))
         raise StreamError(
             f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
             f"{response_format} format, and the server no longer lists them in {response_format} format. "
@@ -103,11 +110,32 @@ class ListingCache:
         except BadRequestError as error:
             if position == position.start or is_unsupported(error):
                 raise
+            if not self._table.options.fail_on_data_loss and not position.is_initial_snapshot:
+                return self._lost(position, error)
             raise ChangesGoneError(
                 f"{error}. If the provider has removed these versions, this query cannot read them: start it with "
                 "a new checkpoint location, and without startingVersion, to read the whole table first",
                 version=position.version,
             ) from None
+
+    def _lost(self, position: Offset, error: BadRequestError) -> Listing:
+        """Return an empty listing of the versions that the provider has removed, found by binary search."""
+        first, options = position.version, self._table.options
+        formats, latest = options.query.formats, self._rest.table_version(options.table)
+        low, high = first, latest + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._request(position.after(middle - 1), middle, formats)
+            except BadRequestError:
+                low = middle
+            else:
+                high = middle
+        if high > latest:
+            raise error  # no version can be read: it need not be lost
+        logger.warning("%s; failOnDataLoss is false: skipping versions %d to %d", error, first, low)
+        request = VersionsRequest(formats=formats, starting_version=first, ending_version=low)
+        return Listing(False, first, low, (), request, lost=True)
 
     def _request(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
         version, table = position.version, self._table

@@ -63,7 +63,7 @@ class SchemaChangeCheck:
                 "restart the query"
             )
             if not all(change.additive for change in stop.changed):
-                advice += f", with allowSourceColumnRenameAndDrop={stop.version} (or 'always')"
+                advice += f", with {_options(stop.changed, stop.version)}"
         elif all(change.additive for change in stop.changed):
             advice = "Restart the query, load() included; it continues with the new columns"
         else:
@@ -91,12 +91,12 @@ class SchemaChangeCheck:
             return
         table, (before, after) = self._table, log.entries[-2:]
         changed = [c for c in changes_between(before, after) if not c.additive and table.is_read(c)]
-        if changed and not table.options.allows(begin.version):
+        if not all(table.options.allows(change, begin.version) for change in changed):
             raise self._error(
                 begin.version,
                 changed,
                 "If the query's sink is ready for that, restart the query with "
-                f"allowSourceColumnRenameAndDrop={begin.version} (or 'always')",
+                f"{_options(changed, begin.version)}",
             )
 
     def _error(self, version: int | None, changed: Sequence[ColumnChange], advice: str) -> SchemaChangedError:
@@ -123,6 +123,14 @@ class SchemaChangeCheck:
 
     def _metadata_of(self, version: int) -> TableInfo | None:
         return metadata_at(self._rest, self._table.options, version)
+
+
+def _options(changed: Sequence[ColumnChange], version: int) -> str:
+    """Return the options that accept the changes of a version."""
+    kinds = {change.kind for change in changed}
+    names = ["allowSourceColumnRenameAndDrop"] if kinds & {"renamed", "dropped"} else []
+    names += ["allowSourceColumnTypeChange"] if "type" in kinds else []
+    return " and ".join(f"{name}={version} (or 'always')" for name in names)
 
 
 def _restart(version: int | None) -> str:

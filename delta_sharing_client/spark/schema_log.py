@@ -1,7 +1,7 @@
 """The schema log of a streaming query: its schemas in `schemaTrackingLocation`, in the form of Delta's own source.
 
-The folder has a subfolder for each table, ``_schema_log_<id of the table>``, with a file for each schema, numbered
-from 0. A file is written atomically and never changed.
+The folder has a subfolder for each table, ``_schema_log_<id of the table>`` (with `streamingSourceTrackingId`:
+``..._<that id>``), with a file for each schema, numbered from 0. A file is written atomically and never changed.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ class SchemaLog:
     Attributes:
         folder: the option `schemaTrackingLocation`.
         table_id: the table's id.
+        tracking_id: distinguishes the logs of two sources of one table.
         entries: the schemas, oldest first, each with its first version.
     """
 
     folder: Path
     table_id: str
+    tracking_id: str | None = None
     entries: tuple[TableInfo, ...] = field(repr=False, default=())
 
     @classmethod
-    def read(cls, folder: Path, table_id: str) -> SchemaLog:
+    def read(cls, folder: Path, table_id: str, tracking_id: str | None = None) -> SchemaLog:
         """Read the log; a missing one is empty.
 
         Raises:
             StreamError: a file of it is damaged, or cannot be read.
         """
-        log = cls(folder, table_id)
+        log = cls(folder, table_id, tracking_id)
         while True:
             try:
                 text = log._next_file.read_text("utf-8")
@@ -91,7 +93,8 @@ class SchemaLog:
     def _next_file(self) -> Path:
         # The id comes from the server, and must not lead to another folder.
         name = "".join(c if c in _PLAIN else f"%{ord(c):02x}" for c in self.table_id)
-        return self.folder / f"_schema_log_{name}" / str(len(self.entries))
+        source = "" if self.tracking_id is None else f"_{self.tracking_id}"
+        return self.folder / f"_schema_log_{name}{source}" / str(len(self.entries))
 
     def _with(self, text: str) -> SchemaLog:
         return replace(self, entries=(*self.entries, _parsed(text, self._next_file, self.table_id)))

@@ -257,7 +257,7 @@ class TableStream:
             protocol=table.info.protocol,
             metadata=table.info.metadata,
             spec=table.spec,
-            tasks=[file.task for file in files],
+            tasks=[file.task for file in files if options.reads(file.task)],
             skipped={},
             limit=None,
             request=request,

@@ -61,6 +61,7 @@ class Listing:
         files: the files.
         request: the request, with the response format of the answer alone.
         stop: the version after `last`, if it stops the query.
+        lost: the provider has removed the versions, and the query skips them.
         listed: time of the request, in seconds since the epoch.
     """
 
@@ -70,6 +71,7 @@ class Listing:
     files: Sequence[StreamFile] = field(repr=False)
     request: QueryRequest | ChangesRequest | VersionsRequest = field(repr=False)
     stop: StoppingVersion | None = None
+    lost: bool = False
     listed: float = field(default_factory=time.time)
 
     @property
@@ -96,7 +98,7 @@ class Listing:
         Raises:
             StreamError: the server now lists fewer files of the version, or gives them other ids.
         """
-        if position.index == BEFORE or not self.first <= position.version <= self.last:
+        if self.lost or position.index == BEFORE or not self.first <= position.version <= self.last:
             return
         place = (position.version, position.index)
         number = count_until(self.files, place)

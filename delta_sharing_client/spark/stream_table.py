@@ -132,7 +132,7 @@ def _latest(rest: RestClient, options: StreamOptions) -> tuple[TableInfo, Schema
     info = replace(info, version=rest.table_version(table) if info.version is None else info.version)
     if options.schema_tracking is None:
         return info, None
-    log = SchemaLog.read(options.schema_tracking, info.metadata.id)
+    log = SchemaLog.read(options.schema_tracking, info.metadata.id, options.tracking_id)
     if log.entries:
         return log.entries[-1], log
     start = options.starting_version if isinstance(options.starting_version, int) else None

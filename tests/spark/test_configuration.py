@@ -198,6 +198,13 @@ def test_load_as_spark_passes_options_and_credential_provider(
     check_requests(share)
 
 
+def test_views_have_options_and_credential_provider(spark: SparkSession, share: FaultyShare, url: str) -> None:
+    profile = url.rpartition("#")[0]
+    names = ds.spark.create_views(spark, profile, options=OPTIONS, credential_provider=from_a_vault)
+    assert [spark.table(name).count() for name in names] == [60]
+    check_requests(share)
+
+
 def test_the_data_source_has_options_and_credential_provider_of_register(
     source: SparkSession, share: FaultyShare, url: str
 ) -> None:

@@ -104,7 +104,7 @@ def test_a_query_begins_at_a_version_or_time(
     ("options", "error", "message"),
     [
         ({"startingVersion": 9}, StreamError, "startingVersion is 9, and the latest version of table s.s.t is 4"),
-        ({"startingTimestamp": "2033-01-01"}, Exception, "400"),
+        ({"startingTimestamp": "2033-01-01T00:00:00Z"}, Exception, "400"),
         ({"columns": "nope"}, ColumnError, "no column 'nope'"),
     ],
 )

@@ -179,15 +179,15 @@ def test_a_restart_continues_after_an_accepted_change(
     message: str,
     allowed: str,
 ) -> None:
+    retyped = "type" in message
+    option = "allowSourceColumnTypeChange" if retyped else "allowSourceColumnRenameAndDrop"
     query = follow(serve(renamable), tmp_path, readChangeFeed=changes)
     assert sorted(query.ids()) == [0, 1]
     renamable.commit(renamable.add("f2", rows(2)))
     renamable.commit(renamable.metadata(columns, MAPPED))
-    renamable.commit(
-        renamable.add("f4", rows(4)) if "type" not in message else renamable.metadata(columns, MAPPED)
-    )
+    renamable.commit(renamable.metadata(columns, MAPPED) if retyped else renamable.add("f4", rows(4)))
     assert query.ids() == [2]
-    with pytest.raises(SchemaChangedError, match=f"in version 3 {message}.*allowSourceColumnRenameAndDrop=3"):
+    with pytest.raises(SchemaChangedError, match=f"in version 3 {message}.*{option}=3"):
         query.batch()
     assert [entry["deltaCommitVersion"] for entry in entries(tmp_path)] == [1, 3]
     for _ in range(2):
@@ -195,17 +195,18 @@ def test_a_restart_continues_after_an_accepted_change(
         with pytest.raises(SchemaChangedError, match=f"in version 3 {message}. If the query.s sink") as caught:
             query.batch()
         assert caught.value.version == 3
-    query.start(allowSourceColumnRenameAndDrop=2)
+    other = "allowSourceColumnRenameAndDrop" if retyped else "allowSourceColumnTypeChange"
+    query.start(**{option: 2, other: "always"})
     with pytest.raises(SchemaChangedError):
         query.batch()
-    query.start(allowSourceColumnRenameAndDrop=allowed)
+    query.start(**{option: allowed})
     found = query.batch()
     assert found is not None
     names = [item["name"] for item in columns]
     assert found.column_names[: len(names)] == names
-    if "type" not in message:
+    if not retyped:
         assert found.column("id").to_pylist() == [4]
-    query.start(allowSourceColumnRenameAndDrop="false")  # what was passed is passed
+    query.start(**{option: "false"})  # what was passed is passed
     assert query.batch() is None
     assert len(entries(tmp_path)) == 2
 
