@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults.faulty_share import FaultyShare, File, parquet, rows
-from faults.server import FaultServer
+from faults.server import FaultServer, Reply
 
 import delta_sharing_client as ds
 from delta_sharing_client.errors import ConfigurationError
@@ -200,7 +200,9 @@ def test_load_as_spark_passes_options_and_credential_provider(
 
 def test_views_have_options_and_credential_provider(spark: SparkSession, share: FaultyShare, url: str) -> None:
     profile = url.rpartition("#")[0]
-    names = ds.spark.create_views(spark, profile, options=OPTIONS, credential_provider=from_a_vault)
+    listed = {"items": [{"name": "t", "schema": "s", "share": "s"}]}
+    share.server.on("GET", "/shares/s/all-tables", Reply.of_json(listed))
+    names = ds.spark.create_views(spark, profile, share="s", options=OPTIONS, credential_provider=from_a_vault)
     assert [spark.table(name).count() for name in names] == [60]
     check_requests(share)
 
