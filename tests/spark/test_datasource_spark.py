@@ -244,12 +244,18 @@ def test_every_option_is_parsed() -> None:
     assert options.executors == ExecutorOptions(credentials=False, partition_size=1000, min_partitions=7)
     assert options.transport == TransportOptions(asynchronous_queries=True)
     assert "canary" not in repr(options)
-    changes = {"path": "s.d.t", "readChangeFeed": "true", "startingTimestamp": "2024-01-01", "endingVersion": "9"}
+    changes = {
+        "path": "s.d.t",
+        "readChangeFeed": "true",
+        "startingTimestamp": "2024-01-01T00Z",
+        "endingVersion": "9",
+    }
     assert parse_options(PROFILE | changes).transport == TransportOptions()
     assert parse_options(PROFILE | changes).query == ChangeOptions(
         starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
     )
-    assert {*given, *changes, "timestampAsOf", "startingVersion", "endingTimestamp"} == set(OPTIONS)
+    others = {"timestampAsOf", "startingVersion", "endingTimestamp", "callerOrg"}
+    assert {*given, *changes, *others} == set(OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +266,7 @@ def test_every_option_is_parsed() -> None:
         ({"path": "s.d.t", "readChangeFeed": "yes"}, "readChangeFeed is 'yes'; it takes true or false"),
         ({"path": "s.d.t", "readChangeFeed": "true"}, "exactly one of the options startingVersion"),
         (
-            {"path": "s.d.t", "startingVersion": "1", "startingTimestamp": "2024-01-01"},
+            {"path": "s.d.t", "startingVersion": "1", "startingTimestamp": "2024-01-01T00Z"},
             "startingVersion and startingTimestamp cannot be given together",
         ),
         ({"path": "s.d.t", "owner": "root"}, "CREATE TABLE does not work .* use CREATE TEMPORARY VIEW"),
@@ -279,11 +285,14 @@ def test_every_option_is_parsed() -> None:
                 "readChangeFeed": "true",
                 "startingVersion": "3",
                 "endingVersion": "4",
-                "endingTimestamp": "2024-01-01",
+                "endingTimestamp": "2024-01-01T00:00:00Z",
             },
             "cannot be given together",
         ),
-        ({"path": "s.d.t", "versionAsOf": "1", "timestampAsOf": "2024-01-01"}, "cannot be given together"),
+        (
+            {"path": "s.d.t", "versionAsOf": "1", "timestampAsOf": "2024-01-01T00:00:00Z"},
+            "cannot be given together",
+        ),
         ({"path": "s.d.t", "timestampAsOf": "yesterday"}, "timestampAsOf is .yesterday.; it takes a time"),
         ({"path": "s.d.t", "columns": "[1]"}, "it takes names with commas"),
         ({"path": "s.d.t", "columns": "a,,b"}, "it takes names with commas"),
