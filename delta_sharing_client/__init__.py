@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from delta_sharing_client.client import SharingClient
     from delta_sharing_client.delta.log import DeltaLog
     from delta_sharing_client.errors import DeltaSharingError
+    from delta_sharing_client.iceberg.catalog import IcebergCatalog
+    from delta_sharing_client.iceberg.table import IcebergScan, IcebergTable
     from delta_sharing_client.model.actions import Metadata, Protocol
     from delta_sharing_client.model.names import Schema, Share, Table
     from delta_sharing_client.model.profile import Profile
@@ -51,6 +53,9 @@ _MODULES = {
     "ChangePoller": "cdf.poller",
     "DeltaLog": "delta.log",
     "DeltaSharingError": "errors",
+    "IcebergCatalog": "iceberg.catalog",
+    "IcebergScan": "iceberg.table",
+    "IcebergTable": "iceberg.table",
     "Metadata": "model.actions",
     "Profile": "model.profile",
     "ProfileWarning": "auth.profile",
@@ -71,6 +76,9 @@ __all__ = [
     "ChangePoller",
     "DeltaLog",
     "DeltaSharingError",
+    "IcebergCatalog",
+    "IcebergScan",
+    "IcebergTable",
     "Metadata",
     "Profile",
     "ProfileWarning",

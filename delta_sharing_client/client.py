@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
-from delta_sharing_client.errors import TableNameError
-from delta_sharing_client.model.names import Schema, Share, Table, check_name, unquoted
+from delta_sharing_client.model.names import Schema, Share, Table, table_named, unquoted
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -22,6 +22,9 @@ from delta_sharing_client.tracebacks import public_class, public_items
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
 from delta_sharing_client.views import html_view
+
+if TYPE_CHECKING:
+    from delta_sharing_client.iceberg.catalog import IcebergCatalog
 
 
 @public_class
@@ -48,7 +51,9 @@ class SharingClient:
         [Table(name='orders', share='retail', schema='sales')]
     """
 
-    _opened: tuple[RestClient | StorageReader, ...] = ()  # so that `close` works if the constructor has failed
+    _opened: tuple[
+        RestClient | StorageReader | IcebergCatalog, ...
+    ] = ()  # so that `close` works if the constructor has failed
 
     def __init__(
         self,
@@ -135,29 +140,27 @@ class SharingClient:
         Raises:
             TableNameError: the name is malformed.
         """
-        if isinstance(name, str):
-            profile, rest = Table.split_url(name)
-            if profile is not None and profile.endswith((".share", ".json")):
-                raise TableNameError(
-                    f"{name!r} is a table's URL, and the client already has a profile: pass {rest!r}"
-                )
-            table = Table.parse(name)
-        elif isinstance(name, Table):
-            table = name
-        elif isinstance(name, tuple) and len(name) == 3:
-            share, schema, table_name = name
-            table = Table(
-                check_name(table_name, "table"), check_name(share, "share"), check_name(schema, "schema")
-            )
-        else:
-            raise TypeError(
-                f"a table is named by 'share.schema.table', a Table or a tuple of three names, not {name!r}"
-            )
-        return SharedTable(table, self._rest, self._storage)
+        return SharedTable(table_named(name), self._rest, self._storage)
 
     def __getitem__(self, name: str | Table | tuple[str, str, str]) -> SharedTable:
         """Return a table, as `table` does: ``client["share.schema.table"]``."""
         return self.table(name)
+
+    @cached_property
+    def iceberg(self) -> IcebergCatalog:
+        """The provider's Iceberg REST catalog, at the profile's `icebergEndpoint` (extra ``iceberg``).
+
+        It has the same tables under the same names, if the provider shares them through Iceberg.
+
+        Raises:
+            ProfileError: the profile has no `icebergEndpoint`.
+            MissingDependencyError: pyiceberg is not installed.
+        """
+        from delta_sharing_client.iceberg.catalog import IcebergCatalog
+
+        catalog = IcebergCatalog(self._rest, self._storage, self.iter_shares)
+        self._opened = *self._opened, catalog
+        return catalog
 
     def _ipython_key_completions_(self) -> list[str]:
         """Return the names that IPython and Jupyter offer after ``client["``."""

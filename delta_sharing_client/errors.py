@@ -27,6 +27,7 @@
     │   ├── UnsupportedFeatureError     unsupported reader features
     │   ├── UnsupportedTypeError        unsupported column type
     │   └── ViewChangesError            the changes of a view have no versions
+    ├── IcebergError                    a table cannot be read through the Iceberg catalog, or not that way
     ├── DirectoryAccessError            a table shared by directory only cannot be read that way
     ├── SchemaChangedError              a column is renamed, dropped or retyped within a range of changes
     ├── ChangesGoneError                changes that a poller needs are no longer available
@@ -268,6 +269,10 @@ class UnsupportedTypeError(UnsupportedTableError):
 
 class ViewChangesError(UnsupportedTableError):
     """The changes of a shared view were requested by versions, or for something that needs versions."""
+
+
+class IcebergError(DeltaSharingError):
+    """A table cannot be read through the provider's Iceberg catalog, or a method is not available there."""
 
 
 class DirectoryAccessError(DeltaSharingError):

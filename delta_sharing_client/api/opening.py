@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
-from delta_sharing_client.model.names import parse_bare_table, parse_table_url
+from delta_sharing_client.model.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.table.shared_table import SharedTable
+
+#: What a table is read through: the Delta Sharing protocol, or the provider's Iceberg REST catalog.
+CatalogName: TypeAlias = Literal["delta", "iceberg"]
 
 
 @contextmanager
@@ -20,11 +24,19 @@ def open_table(
     options: TransportOptions | None,
     credential_provider: CredentialProvider | None,
     profile: ProfileSource = None,
+    catalog: CatalogName = "delta",
 ) -> Iterator[SharedTable]:
     """Open the table of a URL; closes its connections at the end. With a profile, the URL is a table's name."""
     given, name = parse_table_url(url) if profile is None else (profile, parse_bare_table(url))
     with SharingClient(given, options=options, credential_provider=credential_provider) as client:
-        yield client.table(name)
+        yield table_of(client, name, catalog)
+
+
+def table_of(client: SharingClient, name: Table, catalog: CatalogName) -> SharedTable:
+    """Return a table of a client, of its Iceberg catalog if that is chosen."""
+    if catalog not in ("delta", "iceberg"):
+        raise ValueError(f"catalog is {catalog!r}; it takes 'delta' or 'iceberg'")
+    return client.iceberg.table(name) if catalog == "iceberg" else client.table(name)
 
 
 def spark_variant(variant: str) -> VariantForm:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from delta_sharing_client.api.opening import open_table, spark_variant
+from delta_sharing_client.api.opening import CatalogName, open_table, spark_variant, table_of
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
@@ -47,6 +47,7 @@ def load_as_pandas(
     progress: bool | None = None,
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    catalog: CatalogName = "delta",
 ) -> pd.DataFrame:
     """Load a shared table as a pandas frame.
 
@@ -70,11 +71,14 @@ def load_as_pandas(
         progress: show a progress bar; by default only in a terminal or notebook.
         options: time-outs, retries, connections, memory; as for `SharingClient`, like `credential_provider`.
         credential_provider: a function that returns a bearer token and its expiration.
+        catalog: ``iceberg`` reads the table through the Iceberg catalog of the provider, at the profile's
+            `icebergEndpoint` (extra ``iceberg``); see `SharingClient.iceberg`. A `version` is the id of a snapshot
+            then, and a mirror, a format or `jsonPredicateHints` raise `IcebergError`.
 
     Returns:
         The rows, in the server's order.
     """
-    with open_table(url, options, credential_provider) as table:
+    with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
@@ -99,9 +103,10 @@ def load_as_arrow(
     progress: bool | None = None,
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    catalog: CatalogName = "delta",
 ) -> pa.Table:
     """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
-    with open_table(url, options, credential_provider) as table:
+    with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
@@ -120,9 +125,10 @@ def load_as_polars(
     variant: VariantForm = "struct",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    catalog: CatalogName = "delta",
 ) -> pl.DataFrame:
     """Load a shared table as a polars frame (extra ``polars``); arguments as for `load_as_pandas`."""
-    with open_table(url, options, credential_provider) as table:
+    with open_table(url, options, credential_provider, catalog=catalog) as table:
         return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
 
 
@@ -138,6 +144,7 @@ def scan_polars(
     variant: VariantForm = "struct",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    catalog: CatalogName = "delta",
 ) -> pl.LazyFrame:
     """Return a shared table as a polars `LazyFrame` (extra ``polars``), which reads what a query needs.
 
@@ -145,7 +152,8 @@ def scan_polars(
     are as for `load_as_pandas`.
     """
     profile, name = parse_table_url(url)
-    table = SharingClient(profile, options=options, credential_provider=credential_provider).table(name)
+    client = SharingClient(profile, options=options, credential_provider=credential_provider)
+    table = table_of(client, name, catalog)
     return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars_lazy()
 
 
@@ -162,6 +170,7 @@ def load_as_duckdb(
     variant: VariantForm = "struct",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
+    catalog: CatalogName = "delta",
 ) -> duckdb.DuckDBPyRelation:
     """Return a shared table as a DuckDB relation (extra ``duckdb``), which fetches the rows each time it runs.
 
@@ -169,7 +178,8 @@ def load_as_duckdb(
     filters down to the scan. The other arguments are as for `load_as_pandas`.
     """
     profile, name = parse_table_url(url)
-    table = SharingClient(profile, options=options, credential_provider=credential_provider).table(name)
+    client = SharingClient(profile, options=options, credential_provider=credential_provider)
+    table = table_of(client, name, catalog)
     return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_duckdb(connection)
 
 

@@ -11,6 +11,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
     ServerCommand,
+    catalog_option,
     connect,
     open_table,
     output_option,
@@ -31,16 +32,17 @@ from delta_sharing_client.cli.output import show_facts, show_records
 )
 @click.argument("what", metavar="PROFILE[#SHARE[.SCHEMA]]", required=False, default="")
 @click.option("--recursive", "-r", is_flag=True, help="List all tables below.")
+@catalog_option
 @output_option
-def ls(what: str, recursive: bool, output: str) -> None:
+def ls(what: str, recursive: bool, catalog: str, output: str) -> None:
     """List the shares, the schemas of a share, or the tables of a schema."""
     profile, name = ds.Table.split_url(what if "#" in what else f"{what.strip()}#")
     with connect(profile) as client:
-        rows = _listing(client, name, recursive)
+        rows = _listing(client.iceberg if catalog == "iceberg" else client, name, recursive)
         show_records(list(rows[0]) if rows else ["share"], rows, output)
 
 
-def _listing(client: ds.SharingClient, name: str, recursive: bool) -> list[dict[str, Any]]:
+def _listing(client: ds.SharingClient | ds.IcebergCatalog, name: str, recursive: bool) -> list[dict[str, Any]]:
     if not name and not recursive:
         return [{"share": share.name, "comment": share.comment} for share in client.iter_shares()]
     if not name:
@@ -61,7 +63,7 @@ def _listing(client: ds.SharingClient, name: str, recursive: bool) -> list[dict[
             ) from error
     if recursive:
         return _tables(client.list_all_tables(name))
-    return [{"share": schema.share, "schema": schema.name} for schema in client.iter_schemas(name)]
+    return [{"share": schema.share, "schema": schema.name} for schema in client.list_schemas(name)]
 
 
 def _tables(tables: list[ds.Table]) -> list[dict[str, Any]]:
@@ -77,20 +79,21 @@ def _tables(tables: list[ds.Table]) -> list[dict[str, Any]]:
 )
 @table_argument
 @version_options
+@catalog_option
 @output_option
-def schema(table_url: str, version: int | None, timestamp: str | None, output: str) -> None:
+def schema(table_url: str, version: int | None, timestamp: str | None, catalog: str, output: str) -> None:
     """Show the columns of a table: name, type, nullable, partition column, comment."""
-    with open_table(table_url) as table:
-        metadata = table.metadata(version, timestamp)
+    with open_table(table_url, catalog) as table:
+        columns = table.schema(version, timestamp)
     rows = [
         {
             "name": field.name,
             "type": str(field.type),
             "nullable": field.nullable,
-            "partition": field.name in metadata.partition_columns,
+            "partition": field.name in columns.partition_columns,
             "comment": field.metadata.get("comment"),
         }
-        for field in metadata.schema
+        for field in columns
     ]
     show_records(["name", "type", "nullable", "partition", "comment"], rows, output)
 
@@ -136,10 +139,13 @@ def show(table_url: str, output: str) -> None:
 @table_argument
 @click.option("--filter", "filters", metavar="SQL", help="Count only matching rows (extra sql).")
 @version_options
+@catalog_option
 @output_option
-def count(table_url: str, filters: str | None, version: int | None, timestamp: str | None, output: str) -> None:
+def count(
+    table_url: str, filters: str | None, version: int | None, timestamp: str | None, catalog: str, output: str
+) -> None:
     """Count the rows of a table, without reading files whose row count the server states."""
-    with open_table(table_url) as table:
+    with open_table(table_url, catalog) as table:
         rows = table.scan(filters=filters, version=version, timestamp=timestamp).count()
     if output == "table":
         click.echo(str(rows))

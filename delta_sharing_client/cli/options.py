@@ -77,6 +77,15 @@ _filter_option: Final = click.option(
 )
 
 
+catalog_option: Final = click.option(
+    "--catalog",
+    type=click.Choice(["delta", "iceberg"]),
+    default="delta",
+    show_default=True,
+    help="Read through the Delta Sharing protocol, or the provider's Iceberg catalog (extra iceberg).",
+)
+
+
 def version_options(command: F) -> F:
     """Add the options that select a version of the table."""
     return _version_option(_timestamp_option(command))
@@ -150,8 +159,8 @@ def connect(profile: str | None) -> ds.SharingClient:
 
 
 @contextmanager
-def open_table(url: str) -> Iterator[ds.SharedTable]:
-    """Open the table of a URL; closes its connections at the end."""
+def open_table(url: str, catalog: str = "delta") -> Iterator[ds.SharedTable]:
+    """Open the table of a URL, of the Iceberg catalog if that is chosen; closes its connections at the end."""
     profile, name = ds.Table.split_url(url)
     if profile is None and (name.endswith((".share", ".json")) or Path(name).is_file()):
         raise click.UsageError(
@@ -160,4 +169,4 @@ def open_table(url: str) -> Iterator[ds.SharedTable]:
         )
     table = ds.Table.parse(name)
     with connect(profile) as client:
-        yield client.table(table)
+        yield (client.iceberg if catalog == "iceberg" else client).table(table)

@@ -13,6 +13,7 @@ from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
     FORMATS,
     ServerCommand,
+    catalog_option,
     columns_option,
     open_table,
     output_option,
@@ -42,10 +43,11 @@ _overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an e
 @table_argument
 @click.option("-n", "rows", type=click.IntRange(min=0), default=10, show_default=True, help="Number of rows.")
 @scan_options
+@catalog_option
 @output_option
-def head(table_url: str, rows: int, output: str, **selection: Any) -> None:
+def head(table_url: str, rows: int, catalog: str, output: str, **selection: Any) -> None:
     """Show the first rows of a table."""
-    with open_table(table_url) as table:
+    with open_table(table_url, catalog) as table:
         scan = table.scan(limit=rows, variant="json", **selection)
         if output == "csv":  # written as `export` writes it
             _save(scan, "-", "csv", overwrite=False)
@@ -68,14 +70,21 @@ def head(table_url: str, rows: int, output: str, **selection: Any) -> None:
 @scan_options
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
 @_overwrite_option
+@catalog_option
 def export(
-    table_url: str, target: str, file_format: str | None, limit: int | None, overwrite: bool, **selection: Any
+    table_url: str,
+    target: str,
+    file_format: str | None,
+    limit: int | None,
+    overwrite: bool,
+    catalog: str,
+    **selection: Any,
 ) -> None:
     """Write rows to a Parquet, CSV, JSON lines or Arrow IPC file, in bounded memory.
 
     FILE appears when it is complete. `-` is stdout, for CSV, JSON lines and the Arrow stream format.
     """
-    with open_table(table_url) as table:
+    with open_table(table_url, catalog) as table:
         _save(table.scan(limit=limit, **selection), target, file_format, overwrite)
 
 

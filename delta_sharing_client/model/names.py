@@ -166,6 +166,25 @@ class Table:
         return html_view(self, self.full_name)
 
 
+def table_named(name: str | Table | tuple[str, str, str]) -> Table:
+    """Return the table of ``share.schema.table``, a `Table`, or a tuple of the three names.
+
+    Raises:
+        TableNameError: the name is malformed, or the URL of a table.
+    """
+    if isinstance(name, str):
+        profile, rest = Table.split_url(name)
+        if profile is not None and profile.endswith((".share", ".json")):
+            raise TableNameError(f"{name!r} is a table's URL, and the client already has a profile: pass {rest!r}")
+        return Table.parse(name)
+    if isinstance(name, Table):
+        return name
+    if isinstance(name, tuple) and len(name) == 3:
+        share, schema, table = name
+        return Table(check_name(table, "table"), check_name(share, "share"), check_name(schema, "schema"))
+    raise TypeError(f"a table is named by 'share.schema.table', a Table or a tuple of three names, not {name!r}")
+
+
 def unquoted(name: str) -> str:
     """Return a name without its backticks."""
     return name[1:-1].replace("``", "`") if _QUOTED.fullmatch(name) else name

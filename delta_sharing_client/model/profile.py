@@ -38,6 +38,7 @@ class Profile:
         endpoint: the sharing server's URL, without a slash at its end.
         credential: the credential, of the class for its kind.
         source: where the profile came from, for messages.
+        iceberg_endpoint: the URL of the provider's Iceberg REST catalog, if there is one.
     """
 
     share_credentials_version: int
@@ -45,6 +46,7 @@ class Profile:
     endpoint: str
     credential: Credential
     source: str | None = field(default=None, compare=False)
+    iceberg_endpoint: str | None = None
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], source: str | None = None, *, external: bool = False) -> Self:
@@ -65,7 +67,8 @@ class Profile:
             )
         if external:
             known = ProfileFields({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
-            return cls(_version(known), ExternalCredential.TYPE, _endpoint(known), ExternalCredential(), source)
+            credential = ExternalCredential()
+            return cls(_version(known), credential.TYPE, _endpoint(known), credential, source, _iceberg(known))
         known = ProfileFields(fields, source)
         version = _version(known)
         kind = BearerToken.TYPE if version == 1 else known.text("type")
@@ -77,7 +80,7 @@ class Profile:
                 "upgrade delta-sharing-client, or ask the provider for a bearer token",
                 UnsupportedProfileError,
             )
-        return cls(version, kind, _endpoint(known), credential_class.read(known), source)
+        return cls(version, kind, _endpoint(known), credential_class.read(known), source, _iceberg(known))
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str | None = None, *, external: bool = False) -> Self:
@@ -158,3 +161,10 @@ def _version(fields: ProfileFields) -> int:
 
 def _endpoint(fields: ProfileFields) -> str:
     return fields.url("endpoint", "https://host/delta-sharing").rstrip("/")
+
+
+def _iceberg(fields: ProfileFields) -> str | None:
+    name = "icebergEndpoint"
+    if fields.optional_text(name) is None:
+        return None
+    return fields.url(name, "https://host/delta-sharing/iceberg").rstrip("/")

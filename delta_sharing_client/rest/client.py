@@ -98,6 +98,7 @@ class RestClient:
         self._transport = transport or ApiTransport(
             profile.endpoint, provider_for(profile, options, credential_provider), options
         )
+        self.authorizer = self._transport.authorize
         self._caller = Caller(self._transport, retrier or Retrier(options), options.max_results)
 
     @representation
@@ -121,7 +122,7 @@ class RestClient:
         Raises:
             TokenError: the provider returns no token.
         """
-        return with_bearer_token(self.profile, self._caller.transport.authorize)
+        return with_bearer_token(self.profile, self.authorizer)
 
     @property
     def clock_offset(self) -> timedelta:

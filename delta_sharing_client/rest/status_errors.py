@@ -86,6 +86,8 @@ def error_in(body: bytes) -> tuple[str | None, str | None]:
         fields = parse_object(body)
     except (ValueError, RecursionError):
         return None, _excerpt(body.decode("utf-8", "replace"))
+    if isinstance(fields.get("error"), dict):  # of an Iceberg catalog
+        fields = {"errorCode": fields["error"].get("type"), **fields["error"]}
     code = fields.get("errorCode") or fields.get("error_code")
     message = fields.get("message") or fields.get("error_description") or fields.get("error")
     return (

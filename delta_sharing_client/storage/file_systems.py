@@ -80,7 +80,12 @@ def is_within(uri: str, location: str) -> bool:
 
 
 def open_directory(
-    credentials: TemporaryCredentials, options: TransportOptions, *, endpoint_is_loopback: bool
+    credentials: TemporaryCredentials,
+    options: TransportOptions,
+    *,
+    endpoint_is_loopback: bool,
+    endpoint: str | None = None,
+    region: str | None = None,
 ) -> Directory:
     """Open a table's directory.
 
@@ -88,6 +93,8 @@ def open_directory(
         credentials: from the sharing server.
         options: time-outs, proxies, certificates.
         endpoint_is_loopback: whether the sharing server is on this machine; only then the store may be.
+        endpoint: URL of an S3-compatible store; by default that of the environment, or AWS.
+        region: region of S3; by default found out.
 
     Raises:
         DirectoryAccessError: the location is malformed or not of the credential's cloud, or pyarrow lacks the
@@ -109,14 +116,22 @@ def open_directory(
     path = unquote(parts.path).strip("/")
     if isinstance(credential, AwsCredentials):
         bucket = parts.netloc
-        system = _s3(credential, bucket, options, endpoint_is_loopback)
+        endpoint = endpoint or next((value for name in _S3_ENDPOINTS if (value := os.environ.get(name))), None)
+        system = _s3(credential, bucket, options, endpoint_is_loopback, endpoint, region)
         return Directory(system, f"{bucket}/{path}".rstrip("/"), location)
     if isinstance(credential, AzureSas):
         return Directory(_azure(credential, parts), f"{parts.username}/{path}".rstrip("/"), location)
     return Directory(_gcs(credential, credentials.expires), f"{parts.netloc}/{path}".rstrip("/"), location)
 
 
-def _s3(credential: AwsCredentials, bucket: str, options: TransportOptions, endpoint_is_loopback: bool) -> Any:
+def _s3(
+    credential: AwsCredentials,
+    bucket: str,
+    options: TransportOptions,
+    endpoint_is_loopback: bool,
+    endpoint: str | None,
+    region: str | None,
+) -> Any:
     s3_type = _file_system("S3FileSystem", f"s3://{bucket}")
     from pyarrow.fs import AwsStandardS3RetryStrategy
 
@@ -126,15 +141,14 @@ def _s3(credential: AwsCredentials, bucket: str, options: TransportOptions, endp
         # `Download` retries; retries of the SDK would multiply its attempts.
         "retry_strategy": AwsStandardS3RetryStrategy(max_attempts=1),
     }
-    endpoint = next((value for name in _S3_ENDPOINTS if (value := os.environ.get(name))), None)
     if endpoint is None:
-        settings["region"] = _region(bucket)
+        settings["region"] = region or _region(bucket)
     else:
         check_data_url(
             SecretUrl(endpoint), endpoint_is_loopback=endpoint_is_loopback, allow_http=options.allow_http
         )
         parts = urlsplit(endpoint)
-        settings |= {"scheme": parts.scheme, "endpoint_override": parts.netloc, "region": _own_region()}
+        settings |= {"scheme": parts.scheme, "endpoint_override": parts.netloc, "region": region or _own_region()}
     if proxy := options.proxies.get("https"):
         settings["proxy_options"] = proxy
     if options.ca_bundle is not None:

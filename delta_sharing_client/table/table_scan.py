@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
@@ -53,9 +53,9 @@ class TableScan(SharedScan):
     table: SharedTable
     options: ScanOptions
 
-    def replace(self, **changes: Any) -> TableScan:
+    def replace(self, **changes: Any) -> Self:
         """Return this scan with changed options."""
-        return TableScan(self.table, self.options.replace(**changes))
+        return replace(self, options=self.options.replace(**changes))
 
     def plan(self) -> ScanPlan:
         """Request the files and skip those that cannot match; fetches none of them."""

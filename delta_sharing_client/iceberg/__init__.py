@@ -1,0 +1,1 @@
+"""Tables of a provider's Iceberg REST catalog, read by pyiceberg."""

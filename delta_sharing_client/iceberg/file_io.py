@@ -1,0 +1,106 @@
+"""`VendedFileIO`: the files of an Iceberg table, opened only with the credentials that the catalog vends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+from pyarrow.fs import LocalFileSystem
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.io.pyarrow import PyArrowFile
+
+from delta_sharing_client.errors import DirectoryAccessError, IcebergError
+from delta_sharing_client.model.storage_credentials import (
+    AwsCredentials,
+    AzureSas,
+    GcpToken,
+    StorageCredential,
+    TemporaryCredentials,
+)
+from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.secrets import Secret, redact_url
+from delta_sharing_client.storage.file_systems import Directory, open_directory
+
+_S3: Final = ("s3", "s3a", "s3n")
+_AZURE: Final = ("abfs", "abfss", "wasb", "wasbs")
+_SAS: Final = "adls.sas-token"
+_GCS_EXPIRY: Final = "gcs.oauth2.token-expires-at"
+
+
+class VendedFileIO(FileIO):
+    """Opens files by pyarrow, with the transport options and the temporary credentials of the catalog's answer.
+
+    It ignores the credentials of this machine, and a file system that the catalog names (`py-io-impl`).
+
+    Args:
+        properties: of the catalog's configuration and the loaded table.
+        options: time-outs, proxies, certificates.
+        catalog_is_loopback: whether the catalog is on this machine; only then local files are read.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], options: TransportOptions, *, catalog_is_loopback: bool
+    ) -> None:
+        super().__init__(dict(properties))
+        self._options = options
+        self._is_loopback = catalog_is_loopback
+        self._stores: dict[str, Directory] = {}
+
+    def __repr__(self) -> str:
+        return "VendedFileIO()"
+
+    def new_input(self, location: str) -> InputFile:
+        """Return a file of the table.
+
+        Raises:
+            DirectoryAccessError: the catalog vends no credentials for it.
+            InsecureUrlError: a credential would be sent in clear text, or to a metadata service.
+        """
+        parts = urlsplit(location)
+        if self._is_loopback and parts.scheme in ("", "file"):
+            return PyArrowFile(location, location.removeprefix("file://"), LocalFileSystem())
+        root = f"{parts.scheme}://{parts.netloc}"
+        store = self._stores.get(root)
+        if store is None:
+            store = self._stores[root] = self._opened(root)
+        return PyArrowFile(location, store.root + location[len(root) :], store.system)
+
+    def _opened(self, root: str) -> Directory:
+        credential = self._credential(root)
+        if credential is None:
+            shown = redact_url(root)
+            raise DirectoryAccessError(
+                "the Iceberg catalog returned no temporary credentials for this store; read the table without the "
+                "Iceberg catalog, or ask the provider to vend credentials",
+                location=shown,
+            )
+        expires = self.properties.get(_GCS_EXPIRY)
+        until = int(expires) if expires is not None and expires.isdecimal() else None
+        return open_directory(
+            TemporaryCredentials(root, credential, until),
+            self._options,
+            endpoint_is_loopback=self._is_loopback,
+            endpoint=self.properties.get("s3.endpoint"),
+            region=self.properties.get("s3.region") or self.properties.get("client.region"),
+        )
+
+    def _credential(self, root: str) -> StorageCredential | None:
+        scheme = root.partition(":")[0]
+        key, secret = (self.properties.get(f"s3.{name}") for name in ("access-key-id", "secret-access-key"))
+        if scheme in _S3 and key and secret:
+            return AwsCredentials(Secret(key), Secret(secret), Secret(self.properties.get("s3.session-token", "")))
+        host = root.rpartition("@")[2]
+        token = self.properties.get(f"{_SAS}.{host}") or self.properties.get(_SAS)
+        if scheme in _AZURE and token:
+            return AzureSas(Secret(token.removeprefix("?")))
+        oauth = self.properties.get("gcs.oauth2.token")
+        return GcpToken(Secret(oauth)) if scheme == "gs" and oauth else None
+
+    def new_output(self, location: str) -> NoReturn:
+        """Raise `IcebergError`: shared tables are not written."""
+        raise IcebergError("tables of a share are not written")
+
+    def delete(self, location: object) -> NoReturn:
+        """Raise `IcebergError`: shared tables are not written."""
+        raise IcebergError("files of a share are not deleted")

@@ -1,0 +1,111 @@
+"""Planner of scans of Iceberg tables: the snapshot, its schema, and the files that pyiceberg selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.table import FileScanTask as IcebergFile
+from pyiceberg.table import Table as OpenTable
+from pyiceberg.table.snapshots import Snapshot
+
+from delta_sharing_client.errors import IcebergError
+from delta_sharing_client.expressions.binding import bind_filters
+from delta_sharing_client.expressions.predicates import columns_of
+from delta_sharing_client.iceberg.pushdown import iceberg_expression
+from delta_sharing_client.iceberg.schema import table_schema
+from delta_sharing_client.model.actions import Metadata, Protocol
+from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.schema import NO_COLUMNS
+from delta_sharing_client.model.timestamps import parse_iso8601
+from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.options import ScanOptions
+from delta_sharing_client.scan.planner import ScanPlan
+from delta_sharing_client.secrets import SecretUrl
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergPlan(ScanPlan):
+    """Which files of an Iceberg table to read, and how. `version` is the id of the snapshot.
+
+    Attributes:
+        opened: the loaded table; the scan's schema is its current one.
+        files: what pyiceberg reads for each task, by its `file_id`.
+    """
+
+    opened: OpenTable = field(repr=False)
+    files: Mapping[str, IcebergFile] = field(repr=False)
+
+
+def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPlan:
+    """Select the files of a snapshot by the filter; reads the snapshot's manifests.
+
+    Raises:
+        ColumnError, FilterError: the projection or the filter does not fit the table.
+        IcebergError: there is no such snapshot.
+        UnsupportedTypeError: a column to read has a type that this release cannot read.
+    """
+    snapshot = at_snapshot(name, opened, options)
+    schema = table_schema(opened.schema(), opened.spec())
+    predicate = None if options.filters is None else bind_filters(options.filters, schema)
+    output = project(schema, options.columns)
+    used = {} if predicate is None else {column.name: column for column in columns_of(predicate)}
+    extra = tuple(column for column in used.values() if column not in output.fields)
+    spec = ReadSpec(output, extra, predicate=predicate)
+    arrow_schema(spec.output)  # raises for types that cannot be read
+    found: list[Any] = []
+    if snapshot is not None and options.limit != 0:
+        scan = opened.scan(row_filter=iceberg_expression(predicate), snapshot_id=snapshot.snapshot_id)
+        found = list(scan.plan_files())
+    return IcebergPlan(
+        table=name,
+        version=None if snapshot is None else snapshot.snapshot_id,
+        protocol=Protocol(1),
+        metadata=Metadata(str(opened.metadata.table_uuid), NO_COLUMNS, partition_columns=schema.partition_columns),
+        spec=spec,
+        tasks=[_task(each, predicate is None) for each in found],
+        skipped={},
+        limit=options.limit,
+        opened=opened,
+        files={each.file.file_path: each for each in found},
+    )
+
+
+def _task(file: IcebergFile, every_row: bool) -> FileScanTask:
+    data = file.file
+    return FileScanTask(
+        url=SecretUrl(data.file_path),
+        file_id=data.file_path,
+        size=data.file_size_in_bytes,
+        num_records=None if file.delete_files else data.record_count,
+        all_rows_match=every_row,
+    )
+
+
+def at_snapshot(name: Table, opened: OpenTable, options: ScanOptions) -> Snapshot | None:
+    """Return the snapshot that the options select, None for a table without one; make its schema current.
+
+    Raises:
+        IcebergError: there is no such snapshot.
+    """
+    if options.version is not None:
+        snapshot = opened.metadata.snapshot_by_id(options.version)
+        problem = f"has no snapshot {options.version}"
+    elif options.timestamp is not None:
+        moment = parse_iso8601(str(options.timestamp))
+        snapshot = opened.snapshot_as_of_timestamp(int(moment.timestamp() * 1000))
+        problem = f"has no snapshot of {options.timestamp} or before"
+    else:
+        return opened.current_snapshot()
+    if snapshot is None:
+        raise IcebergError(
+            f"Iceberg table {name.full_name}: it {problem}; a version is the id of an Iceberg snapshot, not a "
+            "version of the Delta table, and snapshots() of the table lists them"
+        )
+    if snapshot.schema_id is not None:
+        changes = {"current_schema_id": snapshot.schema_id}
+        opened.metadata = opened.metadata.model_copy(update=changes)
+    return snapshot
