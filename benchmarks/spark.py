@@ -17,10 +17,10 @@ Needs the extra `spark` and Java (`make java`). The cases, and the cost that eac
                and with one task per file
 
 The methods are `load_as_spark` and `format("deltaSharing")`, with and without selected columns, `load_as_spark`
-with `engine="native"` without any, which leaves the selection to Spark, and Spark's own reader on the same local
-files, which are in the page cache and which the JVM decodes. All use one session on all
-cores and take turns (A, B, C, A, B, C, ...); the report contains medians. A measurement includes the load: the
-request to the server and the reading of footers. Processor seconds are those of this process, of the JVM and of
+with `engine="native"` without any, which leaves the selection to Spark (the default, `auto`, is one of both), and
+Spark's own reader on the same local files, which are in the page cache and which the JVM decodes. All use one
+session on all cores and take turns (A, B, C, A, B, C, ...); the report contains medians. A measurement includes
+the load: the request to the server and the reading of footers. Processor seconds are those of this process, of the JVM and of
 Spark's Python workers; bytes are those of data files, counted by the store. Counts and sums are compared with
 those of the data.
 """
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 LOCAL = "Spark, local files"
 NATIVE = 'load_as_spark, engine="native"'
+ARROW = 'load_as_spark, engine="arrow"'
 
 #: An action on a DataFrame; its result is compared with the manifest.
 Action = Callable[["DataFrame"], "int | None"]
@@ -188,7 +189,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             write,
             None,
             (
-                methods.load_as_spark(call, "large", 1.7),
+                methods.load_as_spark(ARROW, "large", 1.7, engine="arrow"),
                 methods.native("large"),
                 methods.source(source, "large"),
                 local,
@@ -201,7 +202,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             (
                 methods.load_as_spark(f"{call}, columns=[]", "large", columns=[]),
                 methods.native("large"),
-                methods.load_as_spark(call, "large"),
+                methods.load_as_spark(ARROW, "large", engine="arrow"),
                 methods.source(source, "large"),
                 local,
             ),
@@ -213,7 +214,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             (
                 methods.load_as_spark(f"{call}, columns=", "large", 3.0, columns=["quantity"]),
                 methods.native("large"),
-                methods.load_as_spark(call, "large"),
+                methods.load_as_spark(ARROW, "large", engine="arrow"),
                 methods.source(f"{source}, columns", "large", 3.0, columns="quantity"),
                 methods.source(source, "large"),
                 local,
@@ -240,7 +241,7 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
             total("event_id"),
             small["sums"]["event_id"],
             (
-                methods.load_as_spark(call, "small"),
+                methods.load_as_spark(ARROW, "small", engine="arrow"),
                 methods.native("small"),
                 methods.load_as_spark(f"{call}, one file per task", "small", partition_size=1),
                 methods.local("small"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
-    from delta_sharing_client.table.table_scan import Engine
+    from delta_sharing_client.spark.engine import Engine
 
 
 @public
@@ -201,7 +201,7 @@ def load_as_spark(
     mirror: str | os.PathLike[str] | None = None,
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
-    engine: Engine = "arrow",
+    engine: Engine = "auto",
 ) -> SparkDataFrame:
     """Return a shared table as a Spark DataFrame (extra ``spark``); needs no connector jar.
 
@@ -228,7 +228,8 @@ def load_as_spark(
             ``spark.delta.sharing.*``.
         credential_provider: as for `SharingClient`. The job has its token, and not the function.
         engine: ``arrow`` reads the files in Python on the executors, ``native`` by Spark's own Parquet reader,
-            with projection and filter pushdown; see `TableScan.to_spark`. A mirror needs neither.
+            with projection and filter pushdown, ``auto`` the faster of both; see `TableScan.to_spark`. A mirror
+            needs neither.
 
     Raises:
         MissingDependencyError: PySpark is not installed.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.table.local_names import data_file
-from delta_sharing_client.errors import SparkError
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import WHOLE
@@ -20,7 +19,7 @@ from delta_sharing_client.spark.gateway import HOST_SETTING, LOOPBACK, Gateway, 
 from delta_sharing_client.spark.gateway_files import FooterTooLarge, GatewayFile, PlanFiles
 from delta_sharing_client.spark.parquet_frame import ParquetFrame
 from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
-from delta_sharing_client.spark.session import is_connect, session_for, spark_version, with_setting
+from delta_sharing_client.spark.session import is_connect, spark_version, with_setting
 from delta_sharing_client.spark.stored_columns import Footer, parse_footer
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.retry_budget import RetryBudget
@@ -41,24 +40,18 @@ _LOCALITY: Final = "spark.sql.sources.ignoreDataLocality"
 
 def native_dataframe(
     connections: tuple[RestClient, StorageReader],
-    plan_files: Callable[[], ScanPlan],
-    spark: SparkSession | None,
+    plan: ScanPlan,
+    session: SparkSession,
     options: ExecutorOptions,
     variant: VariantForm,
 ) -> DataFrame:
-    """Return a DataFrame that Spark's own Parquet reader reads; see `TableScan.to_spark`.
+    """Return a DataFrame that Spark's own Parquet reader reads, in a session that can use a gateway.
 
     Raises:
-        MissingDependencyError: PySpark is not installed.
-        SparkError: the session cannot use a gateway.
+        SparkError: the gateway cannot listen.
         DataError: a file is damaged.
         UnsupportedTypeError: a column has a type that this Spark lacks.
     """
-    session = session_for(spark)
-    reason = why_not_native(session)
-    if reason is not None:
-        raise SparkError(f"engine='native' {reason}; use engine='arrow'")
-    plan = plan_files()
     host = session.conf.get(HOST_SETTING, None) or LOOPBACK
     gateway = gateway_of(session.sparkContext, host, connections[1].options)
     source = _GatewayFiles(session, gateway, connections, plan, options)
@@ -88,6 +81,11 @@ def why_not_native(session: SparkSession) -> str | None:
     return None
 
 
+def is_large(task: FileScanTask) -> bool:
+    """Whether Spark may read a file; this package reads a smaller one, in the same DataFrame."""
+    return task.size > SMALLEST
+
+
 class _GatewayFiles:
     """The files of a plan behind a gateway; implements `FileSource`."""
 
@@ -111,7 +109,7 @@ class _GatewayFiles:
         self._files: PlanFiles | None = None
 
     def accepts(self, task: FileScanTask, folders: str) -> bool:
-        return task.size > SMALLEST
+        return is_large(task)
 
     def footers(self, files: Sequence[tuple[FileScanTask, str]]) -> Sequence[Footer | None]:
         if not files:

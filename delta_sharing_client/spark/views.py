@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -15,21 +15,18 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.table_planner import TablePlanner
 from delta_sharing_client.spark.configuration import configured_options
-from delta_sharing_client.spark.frame import to_dataframe
-from delta_sharing_client.spark.native_dataframe import native_dataframe, why_not_native
+from delta_sharing_client.spark.engine import scan_dataframe
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.session import session_for
 from delta_sharing_client.spark.spark_schema import quoted
-from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 from delta_sharing_client.transport.url_rules import is_loopback
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +49,6 @@ def create_views(
     rest = RestClient(loaded, options, credential_provider=credential_provider)
     storage = DownloadReader(StorageTransport(options, is_loopback(loaded.endpoint)), options)
     tables = _by_name(rest, share, database)
-    reason = why_not_native(session)
-    if reason is not None:
-        logger.info("the views are read in Python, which prunes nothing: engine='native' %s", reason)
     created = []
     with ThreadPoolExecutor(_THREADS, "delta-sharing-views") as pool:
         plans = {
@@ -62,7 +56,9 @@ def create_views(
         }
         for name, plan in plans.items():
             try:
-                frame = _frame(session, (rest, storage), plan, native=reason is None)
+                frame = scan_dataframe(
+                    (rest, storage), plan.result, session, ScanOptions(), ExecutorOptions(), "auto"
+                )
             except DeltaSharingError as error:
                 logger.warning("no view of table %s: %s", tables[name].full_name, error)
             else:
@@ -91,12 +87,3 @@ def _by_name(rest: RestClient, share: str | None, database: str | None) -> dict[
             )
         found[table.name] = table
     return found
-
-
-def _frame(
-    session: SparkSession, connections: tuple[RestClient, StorageReader], plan: Future[ScanPlan], *, native: bool
-) -> DataFrame:
-    plan_files: Callable[[], ScanPlan] = plan.result
-    if native:
-        return native_dataframe(connections, plan_files, session, ExecutorOptions(), "struct")
-    return to_dataframe(connections[0], plan_files, session, ExecutorOptions())

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
     from delta_sharing_client.scan.options import OnFuture
-    from delta_sharing_client.table.table_scan import Engine, TableScan
+    from delta_sharing_client.spark.engine import Engine
+    from delta_sharing_client.table.table_scan import TableScan
 
 
 class Selection(TypedDict, total=False):
@@ -93,7 +94,7 @@ class TableRows(ABC):
         self,
         spark: SparkSession | None = None,
         *,
-        engine: Engine = "arrow",
+        engine: Engine = "auto",
         executor_credentials: bool = True,
         partition_size: int | None = None,
         **selection: Unpack[Selection],

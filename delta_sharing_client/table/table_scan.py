@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.model.actions import Metadata
     from delta_sharing_client.model.schema import StructType
     from delta_sharing_client.scan.planner import ScanPlan
+    from delta_sharing_client.spark.engine import Engine
     from delta_sharing_client.table.shared_table import SharedTable
     from delta_sharing_client.wire.requests import Timestamp
 
@@ -36,9 +37,6 @@ T = TypeVar("T")
 
 #: A time before every commit.
 _FIRST_TIME: Final = "1970-01-01T00:00:00Z"
-
-#: What reads the files for Spark: Python on the executors, or Spark's own Parquet reader.
-Engine: TypeAlias = Literal["arrow", "native"]
 
 
 @public_class
@@ -212,7 +210,7 @@ class TableScan(SharedScan):
         self,
         spark: SparkSession | None = None,
         *,
-        engine: Engine = "arrow",
+        engine: Engine = "auto",
         executor_credentials: bool = True,
         partition_size: int | None = None,
     ) -> SparkDataFrame:
@@ -226,7 +224,10 @@ class TableScan(SharedScan):
             engine: ``arrow`` reads the files in Python on the executors; Spark pushes no projection and no filter
                 down, so select columns and rows in this scan. ``native`` lets Spark's own Parquet reader read them
                 through a gateway in this process, with projection and filter pushdown; it needs a classic session
-                of Spark 4.2 or later, and a scan without `filters`.
+                of Spark 4.2 or later, and a scan without `filters`. ``auto`` is ``native`` where that is faster:
+                in such a session, for a scan without columns, filters, limit and partition size, if most bytes are
+                in files of more than 1 MB, and there are at most 1,000 of these. The log (level INFO) has the
+                choice.
             executor_credentials: send the profile's credential with the job, so that executors can renew expired
                 URLs.
             partition_size: bytes of files per partition; 128 MB by default.
@@ -237,22 +238,11 @@ class TableScan(SharedScan):
             SparkError: Spark cannot be started, is too old, cannot use a gateway, or there are too many files for
                 one plan.
         """
-        if engine == "arrow":
-            return super().to_spark(
-                spark, executor_credentials=executor_credentials, partition_size=partition_size
-            )
-        if engine != "native":
-            raise ValueError(f"engine is {engine!r}; it must be 'arrow' or 'native'")
-        if self.options.filters is not None:
-            raise ValueError(
-                "Spark itself filters the rows with engine='native': leave filters out, and use where() of the "
-                "DataFrame"
-            )
-        from delta_sharing_client.spark.native_dataframe import native_dataframe
+        from delta_sharing_client.spark.engine import scan_dataframe
         from delta_sharing_client.spark.partition_plan import ExecutorOptions
 
         options = ExecutorOptions(credentials=executor_credentials, partition_size=partition_size)
-        return native_dataframe(self._connections(), self.plan, spark, options, self.options.variant)
+        return scan_dataframe(self._connections(), self.plan, spark, self.options, options, engine)
 
     def explain(self) -> Explanation:
         """Return a description of what the scan reads: skipped and selected files, and the bytes to fetch.

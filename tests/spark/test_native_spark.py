@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,10 @@ import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import DataError, FileGoneError, SparkError
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark import engine as engines
 from delta_sharing_client.spark import gateway as gateways
 from delta_sharing_client.spark import native_dataframe
+from delta_sharing_client.spark.engine import Engine
 from delta_sharing_client.spark.session import pyspark_version
 
 if TYPE_CHECKING:
@@ -99,9 +102,9 @@ def orders(root: Path) -> Iterator[SharingServer]:
 def load(spark: SparkSession, orders: SharingServer) -> Iterator[Callable[..., Any]]:
     with SharingClient(orders.profile) as client:
 
-        def loaded(**options: Any) -> Any:
+        def loaded(engine: Engine = "native", **options: Any) -> Any:
             orders.reset_requests()
-            return client.table("s.s.t").scan(**options).to_spark(spark, engine="native")
+            return client.table("s.s.t").scan(**options).to_spark(spark, engine=engine)
 
         yield loaded
 
@@ -124,8 +127,7 @@ def test_columns_partitions_and_row_groups_are_pruned_by_spark(
     assert frame.count() == 3 * ROWS
     assert bytes_of(orders) == footers  # the footers have the numbers of rows
     frame = load().where("day = '2024-01-02'").selectExpr("max(c)")
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "FileScan parquet" in plan
+    assert "FileScan parquet" in plan_of(frame)
     frame.collect()
     assert bytes_of(orders) - footers < whole / 3 / 4
     frame = load()
@@ -145,9 +147,8 @@ def test_the_rows_are_those_of_the_arrow_loader(
         expected = client.table("s.s.t").scan().to_arrow()
     assert expected.num_rows == 3 * ROWS
     frame = load()
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert "FileScan parquet" in plan
-    assert "MapInArrow" in plan
+    assert "FileScan parquet" in plan_of(frame)
+    assert "MapInArrow" in plan_of(frame)
     same_rows(collected(frame), expected, ["a"])
     columns = ["d", "day"]
     same_rows(collected(load(columns=columns)), expected.select(columns), columns)
@@ -170,6 +171,54 @@ def test_a_limit_reads_little(load: Callable[..., Any], orders: SharingServer, r
     frame = load()
     assert len(frame.select("a").limit(5).collect()) == 5
     assert bytes_of(orders) < whole / 4
+
+
+def plan_of(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, None),
+        ({"columns": ["a"]}, "leaves columns, filters and limit to Spark"),
+        ({"filters": [("a", "<", 5)]}, "leaves columns, filters and limit to Spark"),
+        ({"limit": 3}, "leaves columns, filters and limit to Spark"),
+        ({"partition_size": 1_000_000}, "has no partition size"),
+    ],
+)
+def test_auto_takes_the_native_engine_for_whole_tables(
+    spark: SparkSession,
+    orders: SharingServer,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    reason: str | None,
+) -> None:
+    caplog.set_level(logging.INFO, "delta_sharing_client.spark")
+    frame = ds.load_as_spark("s.s.t", delta_sharing_profile=orders.profile, spark=spark, **options)
+    native = NATIVE and reason is None
+    assert ("FileScan parquet" in plan_of(frame)) == native
+    assert ("MapInArrow" in plan_of(frame)) != native
+    (message,) = (text for text in caplog.messages if "Spark reads it by engine=" in text)
+    if native:
+        assert message == "table s.s.t: Spark reads it by engine='native'"
+    else:
+        assert message.startswith("table s.s.t: Spark reads it by engine='arrow', because engine='native' ")
+        assert not NATIVE or message.endswith(reason or "")
+
+
+@needs_native
+def test_auto_reads_small_files_and_long_listings_by_arrow(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "delta_sharing_client.spark")
+    monkeypatch.setattr(native_dataframe, "SMALLEST", 1024 * 1024)
+    monkeypatch.setattr(engines, "MOST_FOOTERS", 2)
+    assert "MapInArrow" in plan_of(load(engine="auto"))
+    assert caplog.messages[-1].endswith("fetches the footers of all 3 files first")
+    monkeypatch.setattr(native_dataframe, "SMALLEST", 10 * 1024 * 1024)
+    assert "MapInArrow" in plan_of(load(engine="auto"))
+    assert caplog.messages[-1].endswith("is for tables of which most bytes are in files of more than 1 MB")
 
 
 @needs_native
