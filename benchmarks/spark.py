@@ -20,9 +20,9 @@ The methods are `load_as_spark` and `format("deltaSharing")`, with and without s
 with `engine="native"` without any, which leaves the selection to Spark (the default, `auto`, is one of both), and
 Spark's own reader on the same local files, which are in the page cache and which the JVM decodes. All use one
 session on all cores and take turns (A, B, C, A, B, C, ...); the report contains medians. A measurement includes
-the load: the request to the server and the reading of footers. Processor seconds are those of this process, of the JVM and of
-Spark's Python workers; bytes are those of data files, counted by the store. Counts and sums are compared with
-those of the data.
+the load: the request to the server and the reading of footers. Processor seconds are those of this process, of the
+JVM and of Spark's Python workers; bytes are those of data files, counted by the store. Counts and sums are
+compared with those of the data.
 """
 
 from __future__ import annotations
