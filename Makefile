@@ -13,7 +13,7 @@ COVERAGE_CORE = $(shell $(BIN)/python -c 'import sys; print("COVERAGE_CORE=sysmo
 # Tests start many programs, which share the compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check chaos fuzz interop differential lint format notebooks docs wheel release bench java matrix clean
+.PHONY: help demo test check chaos kills fuzz interop differential lint format notebooks docs wheel release bench java matrix clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ check: lint  ## lint, and run every test except those marked slow
 
 chaos: $(STAMP)  ## load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)
+
+kills: $(STAMP)  ## kill Spark streams in the middle of 100 batches; KILLS='--kills 20 --pyspark 4.0' for others
+	@$(BIN)/python scripts/java.py --quiet
+	@$(BIN)/python tests/faults/stream_kills.py $(KILLS)
 
 # atheris is guided by coverage, and has wheels for some systems only; hypothesis replaces it on others.
 fuzz: $(STAMP)  ## fuzz the decoders, a minute each; FUZZ='--seconds 600 ndjson' for others

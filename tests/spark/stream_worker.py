@@ -1,26 +1,49 @@
-"""A streaming query in a process of its own, which a test kills: `python stream_worker.py '{...}'`.
+"""Streaming queries in a process of their own, which is killed: `python stream_worker.py '{...}'`.
 
-Follows the changes of a shared table into Parquet files; says "started" when the query runs.
+Each follows a shared table into Parquet files, and starts again when the table's columns change. Prints "started"
+when all of them run, "stopped" and the error when columns changed, and ends with any other error.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from typing import Any
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from spark_jobs import open_session
 
 import delta_sharing_client as ds
 
 
-def main(fields: dict[str, str], table: str, checkpoint: str, out: str, options: dict[str, str]) -> None:
-    spark = open_session({"master": "local[2]"})
+def main(fields: dict[str, str], table: str, queries: dict[str, dict[str, Any]], memory: str = "512m") -> None:
+    spark = open_session({"master": "local[2]", "conf": {"spark.driver.memory": memory}})
     ds.spark.register(spark)
-    stream = spark.readStream.format("deltaSharing").options(**fields).options(**options).load(table)
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-    query = writer.trigger(processingTime="0 seconds").start(out)
+
+    def start(name: str) -> StreamingQuery:
+        query = queries[name]
+        return begin(spark, fields | query["options"], table, query["checkpoint"], query["out"])
+
+    running = {name: start(name) for name in queries}
     print("started", flush=True)
-    query.awaitTermination()
+    while True:
+        for name, query in running.items():
+            if query.isActive:
+                continue
+            text = str(query.exception())
+            if "SchemaChangedError: " not in text:
+                raise SystemExit(f"{name}: {text}")
+            print("stopped " + json.dumps([name, text]), flush=True)
+            running[name] = start(name)
+        time.sleep(0.02)
+
+
+def begin(spark: SparkSession, options: dict[str, str], table: str, checkpoint: str, out: str) -> StreamingQuery:
+    stream = spark.readStream.format("deltaSharing").options(**options).load(table)
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    return writer.trigger(processingTime="0 seconds").start(out)
 
 
 if __name__ == "__main__":
