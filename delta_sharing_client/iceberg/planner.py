@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from pyiceberg.table import FileScanTask as IcebergFile
@@ -15,6 +16,7 @@ from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import columns_of
 from delta_sharing_client.iceberg.pushdown import iceberg_expression
 from delta_sharing_client.iceberg.schema import table_schema
+from delta_sharing_client.iceberg.table import EPOCH
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import NO_COLUMNS
@@ -95,8 +97,8 @@ def at_snapshot(name: Table, opened: OpenTable, options: ScanOptions) -> Snapsho
         snapshot = opened.metadata.snapshot_by_id(options.version)
         problem = f"has no snapshot {options.version}"
     elif options.timestamp is not None:
-        moment = parse_iso8601(str(options.timestamp))
-        snapshot = opened.snapshot_as_of_timestamp(int(moment.timestamp() * 1000))
+        elapsed = parse_iso8601(str(options.timestamp)) - EPOCH
+        snapshot = opened.snapshot_as_of_timestamp(elapsed // timedelta(milliseconds=1))
         problem = f"has no snapshot of {options.timestamp} or before"
     else:
         return opened.current_snapshot()

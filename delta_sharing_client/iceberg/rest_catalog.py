@@ -16,7 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests.adapters import BaseAdapter
 
-from delta_sharing_client.errors import InsecureUrlError
+from delta_sharing_client.errors import InsecureUrlError, ProtocolError
 from delta_sharing_client.iceberg.file_io import VendedFileIO
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.calls import Caller
@@ -85,15 +85,19 @@ class _CallerAdapter(BaseAdapter):
             )
         parts = urlsplit(url)
         path = tuple(unquote(segment) for segment in parts.path.strip("/").split("/"))
+        what, params = self._what(path), dict(parse_qsl(parts.query))
         data = self._caller.call(
             request.method or "GET",
-            Resource(path, self._what(path), _ADVICE),
+            Resource(path, what, _ADVICE),
             _body,
-            params=dict(parse_qsl(parts.query)),
+            params=params,
             # The others are the transport's.
             headers={name: text for name, text in request.headers.items() if name.lower().startswith("x-")},
             body=json.loads(request.body) if request.body else None,
         )
+        token = params.get("pageToken")
+        if token is not None and json.loads(data).get("next-page-token") == token:
+            raise ProtocolError(f"{what}: the server gave the same page token twice; its listing never ends")
         answer = requests.Response()
         answer.status_code, answer.encoding, answer.url, answer.request = 200, "utf-8", url, request
         answer._content = data

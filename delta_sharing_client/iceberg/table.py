@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delta_sharing_client.errors import IcebergError
 from delta_sharing_client.expressions.binding import Filters
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from delta_sharing_client.iceberg.catalog import IcebergCatalog
     from delta_sharing_client.iceberg.planner import IcebergPlan
     from delta_sharing_client.scan.planner import ScanPlan
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IcebergSnapshot(NamedTuple):
@@ -79,7 +81,8 @@ class IcebergTable(SharedTable):
     def snapshots(self) -> list[IcebergSnapshot]:
         """Return the snapshots that the provider has kept, oldest first."""
         found = sorted(self._catalog.load(self.name).snapshots(), key=lambda each: each.timestamp_ms)
-        return [IcebergSnapshot(x.snapshot_id, datetime.fromtimestamp(x.timestamp_ms / 1000, UTC)) for x in found]
+        times = [EPOCH + timedelta(milliseconds=each.timestamp_ms) for each in found]
+        return [IcebergSnapshot(each.snapshot_id, time) for each, time in zip(found, times, strict=True)]
 
     def schema(self, version: int | None = None, timestamp: Timestamp | None = None) -> StructType:
         """Return the table's schema, with the types that Delta has for those of Iceberg."""

@@ -22,6 +22,7 @@ class IcebergServer:
     """Serves the tables of one share, for requests with a token of `tokens`.
 
     config: further fields of the catalog's configuration. credentials: of the answers that load a table.
+    loaded: the table of these answers, instead of the stored one.
     """
 
     def __init__(self, server: FaultServer, folder: Path) -> None:
@@ -30,6 +31,7 @@ class IcebergServer:
         self.config: dict[str, Any] = {}
         self.credentials: dict[str, str] = {}
         self.page_size = 2
+        self.loaded: Any = None
         self.catalog = SqlCatalog("tests", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
         server.on("GET", re.compile(rf"^{ROOT}/v1/"), self._answer)
         shares = {"items": [{"name": "retail"}]}
@@ -68,12 +70,14 @@ class IcebergServer:
             case ["config"] if request.query["warehouse"] == "retail":
                 return Reply.of_json({"defaults": {}, "overrides": {"prefix": "shares/retail"}, **self.config})
             case ["shares", "retail", "namespaces"]:
-                return self._page("namespaces", self.catalog.list_namespaces(), request)
+                return self._page("namespaces", sorted(self.catalog.list_namespaces()), request)
             case ["shares", "retail", "namespaces", schema, "tables"]:
-                found = [{"namespace": name[:-1], "name": name[-1]} for name in self.catalog.list_tables(schema)]
+                found = [
+                    {"namespace": name[:-1], "name": name[-1]} for name in sorted(self.catalog.list_tables(schema))
+                ]
                 return self._page("identifiers", found, request)
             case ["shares", "retail", "namespaces", schema, "tables", table]:
-                metadata = self.catalog.load_table((schema, table)).metadata
+                metadata = (self.loaded or self.catalog.load_table((schema, table))).metadata
                 answer = {"metadata": json.loads(metadata.model_dump_json()), "config": self.credentials}
                 return Reply.of_json({"metadata-location": f"{metadata.location}/metadata/x.json", **answer})
         return _error(404, "NoSuchWarehouseException", "there is no such warehouse")

@@ -138,6 +138,24 @@ def test_earlier_snapshots_are_read_with_their_schema(iceberg: IcebergServer) ->
         assert found.version(first.time) == first.version
 
 
+def test_every_millisecond_selects_its_snapshot(iceberg: IcebergServer) -> None:
+    table = iceberg.create("sales.orders", ORDERS)
+    for milliseconds in (1_700_000_000_123, 1_700_000_001_001, 4_102_444_799_999):
+        metadata = table.metadata
+        (snapshot,) = metadata.snapshots
+        moved = snapshot.model_copy(update={"timestamp_ms": milliseconds})
+        entry = metadata.snapshot_log[0].model_copy(update={"timestamp_ms": milliseconds})
+        table.metadata = metadata.model_copy(update={"snapshots": [moved], "snapshot_log": [entry]})
+        iceberg.loaded = table
+        with iceberg.client() as client:
+            found = client.iceberg.table("retail.sales.orders")
+            (known,) = found.snapshots()
+            assert known.time.microsecond == milliseconds % 1000 * 1000
+            assert found.count(timestamp=known.time) == 3
+            with pytest.raises(ds.errors.IcebergError, match="or before"):
+                found.count(timestamp=known.time - dt.timedelta(milliseconds=1))
+
+
 def test_a_table_without_a_snapshot_has_no_rows(iceberg: IcebergServer) -> None:
     iceberg.create("sales.orders", schema=ORDERS.schema)
     with iceberg.client() as client:

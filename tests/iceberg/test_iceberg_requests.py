@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -39,6 +40,13 @@ def test_listings_are_read_page_by_page(iceberg: IcebergServer) -> None:
         assert len(catalog.list_all_tables()) == len(catalog.tables("retail")) == 5
         assert {table.schema for table in catalog.list_all_tables("`retail`")} == {"hr", "sales", "stock"}
     assert len(iceberg.seen("/config")) == 1
+
+
+def test_a_listing_without_an_end_is_an_error(iceberg: IcebergServer) -> None:
+    endless = Reply.of_json({"namespaces": [["sales"]], "next-page-token": "again"})
+    iceberg.server.on("GET", re.compile("/shares/retail/namespaces"), endless)
+    with iceberg.client() as client, pytest.raises(errors.ProtocolError, match="never ends"):
+        client.iceberg.list_schemas("retail")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +210,26 @@ def test_other_stores_are_refused(location: str, properties: dict[str, str], err
     with pytest.raises(error) as caught:
         opened(location, **properties)
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, errors.FileGoneError), (403, errors.StorageError)])
+def test_a_store_is_requested_with_the_vended_credentials(
+    iceberg: IcebergServer, monkeypatch: pytest.MonkeyPatch, status: int, error: type[Exception]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own-key")
+    table = iceberg.create("sales.orders", ORDERS)
+    (snapshot,) = table.metadata.snapshots
+    moved = snapshot.model_copy(update={"manifest_list": "s3://bucket/metadata/list.avro"})
+    table.metadata = table.metadata.model_copy(update={"snapshots": [moved]})
+    iceberg.loaded = table
+    iceberg.credentials = {"s3.endpoint": iceberg.server.url, "s3.region": "eu-west-1"}
+    iceberg.credentials |= {f"s3.{name}": f"canary-{name}" for name in ("access-key-id", "secret-access-key")}
+    iceberg.server.on("*", "/bucket/metadata/list.avro", Reply(status=status))
+    with pytest.raises(error, match=NAME) as caught:
+        load(iceberg.client())
+    assert "canary" not in str(caught.value)
+    (request,) = iceberg.seen("list.avro")
+    assert "Credential=canary-access-key-id/" in request.headers["authorization"]
 
 
 def test_shared_files_are_not_written() -> None:
