@@ -319,13 +319,18 @@ class Round:
 
 @contextlib.contextmanager
 def running_driver(folder: Path, **arguments: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Run `stream_worker.py` in a session of its own, with the files `output` and `errors`; kill it at the end."""
+    """Run `stream_worker.py` in a session of its own, with the files `output` and `errors`; kill it at the end.
+
+    What a killed process leaves of its temporary files is in the folder too.
+    """
+    options = f"{spark_processes.JAVA_OPTIONS} -Djava.io.tmpdir={folder}"
+    places = {"TMPDIR": str(folder), "SPARK_SUBMIT_OPTS": options, "PYTHONPATH": str(spark_processes.ROOT)}
     with (folder / "output").open("wb") as output, (folder / "errors").open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", str(WORKER), json.dumps(arguments)],
             stdout=output,
             stderr=errors,
-            env=spark_processes.environment(PYTHONPATH=str(spark_processes.ROOT)),
+            env=spark_processes.environment(**places),
             cwd=folder,
             start_new_session=True,
         )
