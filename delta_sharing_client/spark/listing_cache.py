@@ -44,7 +44,7 @@ class ListingCache:
             covers = listing.snapshot == position.is_initial_snapshot
             covers &= listing.first <= position.version <= listing.last
             if covers and needed in (None, listing.response_format):
-                if listing.fresh:
+                if listing.is_fresh(self._rest.clock_offset.total_seconds()):
                     return listing
                 self._listings.remove(listing)
                 break

@@ -72,7 +72,7 @@ class Listing:
     request: QueryRequest | ChangesRequest | VersionsRequest = field(repr=False)
     stop: StoppingVersion | None = None
     lost: bool = False
-    listed: float = field(default_factory=time.time)
+    listed: float = field(default_factory=lambda: time.time())
 
     @property
     def response_format(self) -> ResponseFormat:
@@ -84,13 +84,12 @@ class Listing:
         """The first version, if it stops the query."""
         return self.stop if self.last < self.first else None
 
-    @property
-    def fresh(self) -> bool:
-        """Whether its URLs can be used for some time."""
+    def is_fresh(self, ahead: float) -> bool:
+        """Whether its URLs can be used for some time; `ahead`: seconds that the server's clock is ahead."""
         expires = [file.task.expiration for file in self.files if file.task.expiration is not None]
         if not expires:
             return time.time() < self.listed + _URL_LIFETIME
-        return time.time() < min(expires) / 1000 - _URL_MARGIN or time.time() < self.listed + 1
+        return time.time() + ahead < min(expires) / 1000 - _URL_MARGIN or time.time() < self.listed + 1
 
     def check(self, position: Offset, what: str) -> None:
         """Check that an offset's file is still at its index.

@@ -76,7 +76,7 @@ def test_each_row_is_read_once_if_the_table_gains_a_feature_between_batches(
         query.start()
     else:
         wall_clock.advance(3600)
-        assert not any(listing.fresh for listing in query.stream._listings._listings)
+        assert not any(listing.is_fresh(0) for listing in query.stream._listings._listings)
     read += all_of(query)
     assert sorted(read) == [*range(9), *new]
     assert query.batch() is None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,8 +28,10 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.rest import calls
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark import stream_files
 
 Serve = Callable[..., SharingServer]
 
@@ -232,6 +235,26 @@ def test_urls_that_expire_between_batches_are_renewed(
     assert len(query.ids(("ReadMaxFiles", 1))) == 1
     wall_clock.advance(600)
     assert len(query.ids(("ReadMaxFiles", 4))) == 4
+
+
+@pytest.mark.parametrize("ahead", [7200, -7200])
+def test_urls_last_as_long_as_the_server_says_if_the_clock_is_wrong(
+    table: ChangeTable, serve: Serve, wall_clock: WallClock, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    wrong = SimpleNamespace(**vars(time))
+    wrong.time = lambda: time.time() + ahead
+    for module in (calls, stream_files):
+        monkeypatch.setattr(module, "time", wrong)
+    server = serve(table, url_lifetime=timedelta(hours=1))
+    query = Query(server, executorCredentials="false")
+    assert len(query.ids(("ReadMaxFiles", 1))) == 1
+    requested(server)
+    wall_clock.advance(2)
+    assert len(query.ids(("ReadMaxFiles", 1))) == 1
+    assert requested(server) == ["file"]
+    wall_clock.advance(3600)
+    assert len(query.ids(("ReadMaxFiles", 3))) == 3
+    assert requested(server).count("query") == 1
 
 
 # -- versions that delete or rewrite
