@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         scan_polars,
     )
     from delta_sharing_client.auth.profile import ProfileWarning
+    from delta_sharing_client.auth.user_tokens import SignIn, sign_in, sign_out, signed_in
     from delta_sharing_client.cdf.batch import ChangeBatch
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.client import SharingClient
@@ -64,11 +65,15 @@ _MODULES = {
     "Share": "model.names",
     "SharedTable": "table.shared_table",
     "SharingClient": "client",
+    "SignIn": "auth.user_tokens",
     "Table": "model.names",
     "TableChanges": "table.table_changes",
     "TableScan": "table.table_scan",
     "TransportOptions": "options",
     "install_as_delta_sharing": "official",
+    "sign_in": "auth.user_tokens",
+    "sign_out": "auth.user_tokens",
+    "signed_in": "auth.user_tokens",
 }
 
 __all__ = [
@@ -87,6 +92,7 @@ __all__ = [
     "Share",
     "SharedTable",
     "SharingClient",
+    "SignIn",
     "Table",
     "TableChanges",
     "TableScan",
@@ -107,6 +113,9 @@ __all__ = [
     "load_table_changes_as_spark",
     "scan_polars",
     "server",
+    "sign_in",
+    "sign_out",
+    "signed_in",
     "sinks",
     "spark",
 ]

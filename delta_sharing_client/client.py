@@ -39,7 +39,7 @@ class SharingClient:
         credential_provider: a function that returns a bearer token and its expiration (a datetime, a timedelta
             from now, or None if unknown), for tokens of a vault or a workload identity. One thread at a time calls
             it: for the first token, before a token expires, and after the server has refused one. Only the
-            endpoint of the profile is used then.
+            endpoint of the profile is used then. Or a credential of azure-identity, for the scope of the profile.
 
     Raises:
         ProfileError: the profile cannot be read or used.

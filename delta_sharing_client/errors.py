@@ -5,6 +5,7 @@
     │   └── UnsupportedProfileError     newer profile version or unsupported credential type
     ├── ConfigurationError (ValueError) malformed environment variable or Spark configuration
     ├── TokenError                      the token endpoint returns no access token
+    │   └── SignInRequiredError         a person has to sign in (again)
     ├── TableNameError (ValueError)     malformed table URL or table name
     ├── ColumnError (ValueError)        unknown, ambiguous or repeated column
     ├── FilterError (ValueError)        malformed filter, or a value that does not fit its column
@@ -117,6 +118,14 @@ class TokenError(DeltaSharingError):
         super().__init__(reason)
         self.status = status
         self.error_code = _server_text(error_code) if error_code else None
+
+
+class SignInRequiredError(TokenError):
+    """There is no sign-in, or it has ended; `command` is the command that starts one."""
+
+    def __init__(self, reason: str, *, command: str, error_code: str | None = None) -> None:
+        super().__init__(f"{reason}; run: {command}", error_code=error_code)
+        self.command = command
 
 
 class TableNameError(DeltaSharingError, ValueError):

@@ -40,6 +40,7 @@ VALUES = {
     "path": "/tmp/table",
     "target": "DuckDB table 't'",
     "version": 7,
+    "command": "delta-sharing login config.share",
     "package": "polars",
     "extra": "polars",
     "purpose": "to_polars()",

@@ -1,33 +1,53 @@
-"""Tokens of a credential provider: a function of the caller that asks a vault, an identity service or a broker."""
+"""Tokens of a credential provider: a function that asks a vault or a broker, or a credential of Azure."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from delta_sharing_client.auth.renewal import AccessToken
-from delta_sharing_client.errors import TokenError
+from delta_sharing_client.errors import ProfileError, TokenError
 from delta_sharing_client.model.credentials import HEADER_SAFE
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret, redact_text
 
+_TokenFunction: TypeAlias = Callable[[], tuple[str, datetime | timedelta | None]]
+
+
+class AzureCredential(Protocol):
+    """A credential of the library azure-identity (`azure.core.credentials.TokenCredential`)."""
+
+    def get_token(self, *scopes: str) -> Any:
+        """Return an access token; its `expires_on` is in seconds since the epoch."""
+
+
 #: Returns a bearer token for the sharing server, and its expiration: a datetime (UTC without a zone), a timedelta
-#: from now, or None if unknown. One thread at a time calls it.
-CredentialProvider: TypeAlias = Callable[[], tuple[str, datetime | timedelta | None]]
+#: from now, or None if unknown. One thread at a time calls it. Or a credential of Azure, for the profile's scope.
+CredentialProvider: TypeAlias = _TokenFunction | AzureCredential
 
 
 class CredentialProviderTokens:
-    """Source of tokens that a function of the caller returns; raises `TypeError` without a function."""
+    """Source of tokens of a credential provider.
 
-    def __init__(self, provider: CredentialProvider, *, now: Callable[[], float] = time.time) -> None:
-        if not callable(provider):
+    Raises:
+        TypeError: it is neither a function nor a credential of Azure.
+        ProfileError: it is a credential of Azure, and there is no scope.
+    """
+
+    def __init__(
+        self, provider: CredentialProvider, scope: str | None = None, *, now: Callable[[], float] = time.time
+    ) -> None:
+        if callable(provider):
+            self._provider: _TokenFunction = provider
+        elif callable(getattr(provider, "get_token", None)):
+            self._provider = _function_of(provider, scope)
+        else:
             raise TypeError(
-                "credential_provider takes a function that returns a token and its expiry, "
-                f"not {type(provider).__name__}"
+                "credential_provider takes a function that returns a token and its expiry, or a credential of "
+                f"azure-identity, not {type(provider).__name__}"
             )
-        self._provider = provider
         self._now = now
 
     def fetch(self, *, retry: bool) -> AccessToken:
@@ -75,3 +95,17 @@ class CredentialProviderTokens:
         if lifetime is not None and not lifetime > 0:
             raise TokenError("the credential provider returned a token that has expired already")
         return AccessToken.from_lifetime(Secret(token), asked_at, lifetime)
+
+
+def _function_of(credential: AzureCredential, scope: str | None) -> _TokenFunction:
+    if not scope:
+        raise ProfileError(
+            "it has no 'scope', which a credential of Azure needs; add it, such as api://<application-id>/.default",
+            field="scope",
+        )
+
+    def token() -> tuple[str, datetime]:
+        issued = credential.get_token(*scope.split())
+        return issued.token, datetime.fromtimestamp(issued.expires_on, UTC)
+
+    return token

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote_plus
 
-from delta_sharing_client.auth.private_key import read_private_key, sign_assertion
+from delta_sharing_client.auth.private_key import path_in_profile, read_private_key, sign_assertion
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
-from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt
+from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt, WorkloadIdentity
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -34,7 +34,21 @@ from delta_sharing_client.wire.ndjson import parse_object
 
 logger = logging.getLogger(__name__)
 
-C = TypeVar("C", ClientCredentials, PrivateKeyJwt)
+
+class OAuthClient(Protocol):
+    """A client of an authorization server."""
+
+    @property
+    def token_endpoint(self) -> str:
+        """The URL that issues tokens."""
+
+    @property
+    def client_id(self) -> str:
+        """The client's id."""
+
+
+C = TypeVar("C", bound=OAuthClient)
+T = TypeVar("T")
 
 #: Deadline for a first token, or one that has expired.
 _RETRY_DEADLINE: Final = timedelta(seconds=60)
@@ -45,6 +59,7 @@ _MAX_ANSWER: Final = 1024 * 1024
 #: Characters of the endpoint's error message that are shown.
 _MAX_MESSAGE: Final = 500
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 class OAuthTokens(ABC, Generic[C]):
@@ -53,6 +68,9 @@ class OAuthTokens(ABC, Generic[C]):
     Raises:
         InsecureUrlError: the credential would be sent over plain http.
     """
+
+    #: What answers, and the field of the profile with its URL, for messages.
+    _what, _field = "token endpoint", "tokenEndpoint"
 
     def __init__(
         self,
@@ -80,11 +98,14 @@ class OAuthTokens(ABC, Generic[C]):
             ProfileError: the private key cannot be used.
             MissingDependencyError: the extra `oauth` is required and not installed.
         """
+        return self._call(lambda attempt: self._token(*self._answer(attempt)), retry=retry)
+
+    def _call(self, once: Callable[[Attempt], T], *, retry: bool) -> T:
         deadline = min(_RETRY_DEADLINE if retry else _SINGLE_DEADLINE, self._options.api_deadline)
         attempts = self._options.api_attempts if retry else 1
         options = replace(self._options, api_deadline=deadline, api_attempts=attempts)
         try:
-            return self._make_retrier(options).call(self._once)
+            return self._make_retrier(options).call(once)
         except (TokenError, ProfileError, MissingDependencyError):
             raise
         except DeltaSharingError as error:
@@ -107,7 +128,8 @@ class OAuthTokens(ABC, Generic[C]):
     def _request_token(self, timeout: float) -> tuple[Response, Secret]:
         """Send the token request; return the answer, and the secret that it may repeat."""
 
-    def _once(self, attempt: Attempt) -> AccessToken:
+    def _answer(self, attempt: Attempt) -> tuple[dict[str, Any], float]:
+        """Return the fields of an answer, and the time of the request."""
         asked_at = self._now()
         response, secret = self._request_token(attempt.timeout)
         with response:
@@ -116,23 +138,23 @@ class OAuthTokens(ABC, Generic[C]):
             fields = _json(body)
             if not response.ok or fields is None or fields.get("error"):
                 raise self._refusal(response, fields, secret)
-        return self._token(fields, asked_at)
+        return fields, asked_at
 
     def _refusal(
         self, response: Response, fields: Mapping[str, Any] | None, secret: Secret
     ) -> TokenError | RetryLater:
-        code, message = _text(fields, "error"), _text(fields, "error_description")
+        code, message = clean_text(fields, "error"), clean_text(fields, "error_description")
         code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
         details = ": ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
-        sentence = f"the token endpoint {self._shown} answered {response.status}"
+        sentence = f"the {self._what} {self._shown} answered {response.status}"
         if details:
             sentence += f" ({details})"
         if 300 <= response.status < 400:
             sentence += (
-                ": a redirect, which is not followed with a credential; correct tokenEndpoint in the profile"
+                f": a redirect, which is not followed with a credential; correct {self._field} in the profile"
             )
         elif fields is None and response.ok:
-            sentence += ", but not with a JSON object; correct tokenEndpoint in the profile"
+            sentence += f", but not with a JSON object; correct {self._field} in the profile"
         elif code == "invalid_client" or response.status in (401, 403):
             sentence += f": the credential of client {self._client_id!r} is wrong, expired or not allowed here"
         error = TokenError(sentence, status=response.status, error_code=code)
@@ -142,7 +164,7 @@ class OAuthTokens(ABC, Generic[C]):
 
     def _token(self, fields: Mapping[str, Any], asked_at: float) -> AccessToken:
         token, kind = fields.get("access_token"), str(fields.get("token_type") or "bearer")
-        lifetime = _seconds(fields.get("expires_in"))
+        lifetime = seconds_of(fields.get("expires_in"))
         problem = ""
         if not isinstance(token, str) or not HEADER_SAFE.fullmatch(token):
             problem = "answered without a usable 'access_token'"
@@ -198,6 +220,43 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
         return self._transport.post(form, {}, timeout), assertion
 
 
+class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
+    """Tokens for the token file of a platform (type `oauth_workload_identity`)."""
+
+    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
+        credential = self._credential
+        assertion = self._read_token()
+        fields = {
+            "grant_type": "client_credentials",
+            "client_id": credential.client_id,
+            "client_assertion_type": _CLIENT_ASSERTION,
+            "client_assertion": assertion.reveal(),
+            "scope": credential.scope,
+            "audience": credential.audience,
+        }
+        form = {name: text for name, text in fields.items() if text is not None}
+        return self._transport.post(form, {}, timeout), assertion
+
+    def _read_token(self) -> Secret:
+        path = path_in_profile(self._profile, self._credential.token_file)
+        reason = "is empty, or contains no token"
+        token = ""
+        try:
+            with path.open("rb") as file:
+                token = file.read(_MAX_ANSWER).decode("ascii").strip()
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or type(error).__name__}"
+        except ValueError:  # a null in the path, or no text
+            pass
+        if not HEADER_SAFE.fullmatch(token):
+            raise ProfileError(
+                f"its token file {path} {reason}; correct 'tokenFile', or let the platform write it",
+                field="tokenFile",
+                source=self._profile.source,
+            )
+        return Secret(token)
+
+
 def _json(body: bytes) -> dict[str, Any] | None:
     if len(body) > _MAX_ANSWER:
         return None
@@ -207,14 +266,15 @@ def _json(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _text(fields: Mapping[str, Any] | None, name: str) -> str | None:
+def clean_text(fields: Mapping[str, Any] | None, name: str) -> str | None:
+    """Return a field of an answer as one printable line; None if it is no text, or empty."""
     value = (fields or {}).get(name)
     if not isinstance(value, str) or not value:
         return None
     return " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * _MAX_MESSAGE]).split())
 
 
-def _seconds(value: Any) -> float | None:
+def seconds_of(value: Any) -> float | None:
     """Convert a number or its text to seconds; None stays None, and anything else becomes -1."""
     if value is None:
         return None

@@ -25,14 +25,19 @@ def private_key_path(profile: Profile) -> Path | None:
     credential = profile.credential
     if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:
         return None
+    return path_in_profile(profile, credential.private_key_file)
+
+
+def path_in_profile(profile: Profile, text: str) -> Path:
+    """Return a path that a profile contains, found as by `private_key_path`."""
     try:
-        path = Path(credential.private_key_file).expanduser()
+        path = Path(text).expanduser()
         if not path.is_absolute() and profile.source is not None:
             beside = Path(profile.source).expanduser().parent / path
             if beside.is_file():
                 return beside
     except (OSError, ValueError, RuntimeError):  # a null in the path; no home directory
-        return Path(credential.private_key_file)
+        return Path(text)
     return path
 
 

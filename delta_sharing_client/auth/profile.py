@@ -68,7 +68,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
             dictionary, JSON text, an open file, or a `Profile`, which is returned unchanged. None reads the
             environment variable `DELTA_SHARING_PROFILE`: a path, a URL or JSON text; or, if that is not set,
             `DELTA_SHARING_ENDPOINT` and `DELTA_SHARING_BEARER_TOKEN`.
-        external: a credential provider returns the tokens; only the endpoint of the profile is used.
+        external: a credential provider returns the tokens; only endpoint and scope of the profile are used.
         stacklevel: the caller to which warnings are attributed, as in `warnings.warn`.
 
     Raises:
@@ -80,9 +80,8 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
         ProfileWarning: the token has expired, or other users can read the file.
     """
     if isinstance(source, Profile):
-        return (
-            replace(source, type=ExternalCredential.TYPE, credential=ExternalCredential()) if external else source
-        )
+        credential = ExternalCredential(getattr(source.credential, "scope", None))
+        return replace(source, type=credential.TYPE, credential=credential) if external else source
     exposed = False
     if isinstance(source, Mapping):
         profile = Profile.from_dict(source, external=external)

@@ -16,6 +16,8 @@ from delta_sharing_client.model.credentials import (
     ClientCredentials,
     ExternalCredential,
     PrivateKeyJwt,
+    UserSignIn,
+    WorkloadIdentity,
 )
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
@@ -69,22 +71,35 @@ def provider_for(
         ProfileError: the profile requires a credential provider and there is none.
     """
     if credential_provider is not None:
-        return RenewingAuth(CredentialProviderTokens(credential_provider))
+        scope = getattr(profile.credential, "scope", None)
+        return RenewingAuth(CredentialProviderTokens(credential_provider, scope))
     credential = profile.credential
     if isinstance(credential, BearerToken | Basic):
         return FixedAuth(profile)
-    from delta_sharing_client.auth.oauth import ClientCredentialsTokens, PrivateKeyJwtTokens
+    from delta_sharing_client.auth.oauth import (
+        ClientCredentialsTokens,
+        PrivateKeyJwtTokens,
+        WorkloadIdentityTokens,
+    )
 
+    options = options or TransportOptions()
     if isinstance(credential, ClientCredentials):
-        return RenewingAuth(ClientCredentialsTokens(profile, credential, options or TransportOptions()))
+        return RenewingAuth(ClientCredentialsTokens(profile, credential, options))
     if isinstance(credential, PrivateKeyJwt):
-        return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options or TransportOptions()))
+        return RenewingAuth(PrivateKeyJwtTokens(profile, credential, options))
+    if isinstance(credential, WorkloadIdentity):
+        return RenewingAuth(WorkloadIdentityTokens(profile, credential, options))
+    if isinstance(credential, UserSignIn):
+        from delta_sharing_client.auth.user_tokens import UserTokens
+
+        return RenewingAuth(UserTokens(profile, credential, options))
     raise ProfileError("it has no credential; pass a credential_provider", source=profile.source)
 
 
 def with_bearer_token(profile: Profile, authorizer: Authorizer) -> Profile:
-    """Return a profile for another process: the token of a credential provider becomes a bearer token."""
-    if not isinstance(authorizer, RenewingAuth) or not isinstance(profile.credential, ExternalCredential):
+    """Return a profile for another process: a provider's or a person's token becomes a bearer token."""
+    local = isinstance(profile.credential, ExternalCredential | UserSignIn)
+    if not isinstance(authorizer, RenewingAuth) or not local:
         return profile
     token = authorizer.current_token()
     expires = None if token.expires is None else datetime.fromtimestamp(token.expires, UTC)

@@ -10,6 +10,7 @@ from delta_sharing_client.cli.check import profile
 from delta_sharing_client.cli.command import CommandGroup, examples
 from delta_sharing_client.cli.follow import mirror, pull, serve
 from delta_sharing_client.cli.rows import changes, export, head
+from delta_sharing_client.cli.sign_in import login, logout
 
 
 @click.group(
@@ -34,5 +35,20 @@ def cli() -> None:
     """
 
 
-for _command in (ls, schema, show, head, count, history, export, changes, pull, mirror, serve, profile):
+for _command in (
+    ls,
+    schema,
+    show,
+    head,
+    count,
+    history,
+    export,
+    changes,
+    pull,
+    mirror,
+    serve,
+    profile,
+    login,
+    logout,
+):
     cli.add_command(_command)

@@ -42,11 +42,25 @@ def check(source: str | None, output: str) -> None:
             "endpoint": found.endpoint,
             "reachable": True,
             "clock_skew_seconds": round(client.clock_offset.total_seconds()),
-            "valid_until": _validity(found.expiration_time),
+            **_validity_of(found),
             "shares": shares,
             **_capabilities(client),
         }
     show_facts(facts, output)
+
+
+def _validity_of(found: ds.Profile) -> dict[str, Any]:
+    """Return until when the credential is valid, and for a person's sign-in the account."""
+    if found.type != "oauth_authorization_code":
+        return {"valid_until": _validity(found.expiration_time)}
+    signed_in = ds.signed_in(found)
+    if signed_in is None:  # signed out since the first request
+        return {"signed_in_as": None}
+    renewed = " (renewed automatically)" if signed_in.renewable else ""
+    return {
+        "signed_in_as": signed_in.account or "the provider names no account",
+        "valid_until": _validity(signed_in.expires) + renewed,
+    }
 
 
 def _validity(expires: datetime | None) -> str:

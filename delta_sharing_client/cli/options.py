@@ -7,8 +7,9 @@ import shlex
 import subprocess
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from datetime import datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -43,6 +44,7 @@ def _complete_table(_context: click.Context, _parameter: click.Parameter, text: 
         quick = ds.TransportOptions(api_attempts=1, connect_timeout=timedelta(seconds=2))
         with (
             warnings.catch_warnings(action="ignore"),
+            redirect_stderr(StringIO()),  # no terminal: pressing a key must not start a sign-in
             ds.SharingClient(start[:-1] or None, options=quick) as client,
         ):
             names = [start + table.full_name for table in client.iter_all_tables()]
@@ -152,10 +154,16 @@ def refuse(names: Iterable[str], problem: str) -> None:
             raise click.UsageError(f"{max(parameter.opts, key=len)} {problem}")
 
 
+def transport_options() -> ds.TransportOptions | None:
+    """Return the transport options of the command, None if it has none."""
+    found: ds.TransportOptions | None = click.get_current_context().find_root().meta.get(_OPTIONS)
+    return found
+
+
 def connect(profile: str | None) -> ds.SharingClient:
     """Return a client for a profile, None for that of the environment, with the options of the command."""
     meta = click.get_current_context().find_root().meta
-    return ds.SharingClient(profile or None, options=meta.get(_OPTIONS), credential_provider=meta.get(_TOKENS))
+    return ds.SharingClient(profile or None, options=transport_options(), credential_provider=meta.get(_TOKENS))
 
 
 @contextmanager

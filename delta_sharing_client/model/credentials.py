@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Self, TypeAlias
+from typing import ClassVar, Final, Self, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 from delta_sharing_client.model.profile_fields import ProfileFields
 from delta_sharing_client.secrets import Secret
@@ -21,6 +22,8 @@ ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
 _EXAMPLE_URL: Final = "https://login.example.com/oauth2/token"
+_SCOPE: Final = "openid offline_access"
+_REDIRECT: Final = "http://127.0.0.1/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +169,94 @@ class PrivateKeyJwt:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadIdentity:
+    """The token file of a platform, exchanged for access tokens as a client assertion (RFC 7523, section 2.2).
+
+    Type `oauth_workload_identity`, an addition of this client.
+
+    Attributes:
+        token_endpoint: the URL that issues the tokens.
+        client_id: the id of the client that trusts the platform.
+        token_file: the path of the platform's token; it is read for each request, because platforms replace it.
+        scope: the requested scope, if the profile has one.
+        audience: the requested audience, if the profile has one.
+    """
+
+    TYPE: ClassVar[str] = "oauth_workload_identity"
+    expiration_time: ClassVar[datetime | None] = None
+
+    token_endpoint: str
+    client_id: str
+    token_file: str
+    scope: str | None = None
+    audience: str | None = None
+
+    @classmethod
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
+        return cls(
+            fields.url("tokenEndpoint", _EXAMPLE_URL),
+            fields.text("clientId"),
+            fields.text("tokenFile"),
+            fields.optional_text("scope"),
+            fields.optional_text("audience"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UserSignIn:
+    """A public client of an OpenID provider, at which a person signs in.
+
+    Type `oauth_authorization_code`, an addition of this client.
+
+    Attributes:
+        issuer: the URL of the OpenID provider, as in its discovery document.
+        client_id: the client's id.
+        scope: the requested scope; `offline_access` requests a refresh token.
+        audience: the requested audience, if the profile has one.
+        redirect_uri: where the provider sends the browser: 127.0.0.1 or localhost; without a port any free one.
+    """
+
+    TYPE: ClassVar[str] = "oauth_authorization_code"
+    expiration_time: ClassVar[datetime | None] = None
+
+    issuer: str
+    client_id: str
+    scope: str = _SCOPE
+    audience: str | None = None
+    redirect_uri: str = _REDIRECT
+
+    @classmethod
+    def read(cls, fields: ProfileFields) -> Self:
+        """Return the credential of a profile; raises as the methods of `ProfileFields`."""
+        redirect = fields.url("redirectUri", _REDIRECT) if fields.has("redirectUri") else _REDIRECT
+        if urlsplit(redirect).hostname not in ("127.0.0.1", "localhost") or not redirect.startswith("http://"):
+            raise fields.error("redirectUri", f"'redirectUri' takes {_REDIRECT} or http://localhost/")
+        return cls(
+            fields.url("issuer", "https://login.example.com"),
+            fields.text("clientId"),
+            fields.optional_text("scope") or _SCOPE,
+            fields.optional_text("audience"),
+            redirect,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalCredential:
-    """The credential of a profile whose tokens a function of the caller returns."""
+    """The credential of a profile whose tokens a function of the caller returns, or a credential of Azure.
+
+    Attributes:
+        scope: the profile's scope, which a credential of Azure needs.
+    """
 
     TYPE: ClassVar[str] = "external"
     expiration_time: ClassVar[datetime | None] = None
 
+    scope: str | None = None
 
-Credential: TypeAlias = BearerToken | Basic | ClientCredentials | PrivateKeyJwt | ExternalCredential
+
+_Kind: TypeAlias = BearerToken | Basic | ClientCredentials | PrivateKeyJwt | WorkloadIdentity | UserSignIn
+Credential: TypeAlias = _Kind | ExternalCredential
 
 #: The kinds that a profile may name.
-KINDS: Final[Mapping[str, type[BearerToken | Basic | ClientCredentials | PrivateKeyJwt]]] = {
-    kind.TYPE: kind for kind in (BearerToken, Basic, ClientCredentials, PrivateKeyJwt)
-}
+KINDS: Final[Mapping[str, type[_Kind]]] = {kind.TYPE: kind for kind in get_args(_Kind)}

@@ -55,7 +55,7 @@ class Profile:
         Args:
             fields: the decoded JSON object.
             source: where it came from, for messages.
-            external: tokens come from elsewhere: only the endpoint counts, and a credential is not looked at.
+            external: tokens come from elsewhere: only endpoint and scope count, and a credential is not looked at.
 
         Raises:
             UnsupportedProfileError: it is of a newer version, or of a kind this release does not support.
@@ -67,7 +67,8 @@ class Profile:
             )
         if external:
             known = ProfileFields({"shareCredentialsVersion": MAX_VERSION, **fields}, source)
-            credential = ExternalCredential()
+            scope = fields.get("scope")
+            credential = ExternalCredential(scope if isinstance(scope, str) else None)
             return cls(_version(known), credential.TYPE, _endpoint(known), credential, source, _iceberg(known))
         known = ProfileFields(fields, source)
         version = _version(known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 import requests
@@ -151,6 +151,9 @@ class ApiTransport(_CredentialTransport):
         return response
 
 
+_JSON: Final[Mapping[str, str]] = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+
+
 class TokenTransport(_CredentialTransport):
     """Requests tokens of an OAuth token endpoint. It follows no redirects: each request has a credential.
 
@@ -168,11 +171,10 @@ class TokenTransport(_CredentialTransport):
         Raises:
             TransportError: no response arrived.
         """
-        sent = {
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip",
-            "Content-Type": "application/x-www-form-urlencoded",
-            **headers,
-        }
+        sent = {**_JSON, "Content-Type": "application/x-www-form-urlencoded", **headers}
         url = SecretUrl(self.endpoint)
         return self._send("POST", url, sent, urlencode(form).encode(), timeout, "the access token")
+
+    def get(self, timeout: float) -> Response:
+        """Request the document at the endpoint, without a credential; otherwise as `post`."""
+        return self._send("GET", SecretUrl(self.endpoint), _JSON, None, timeout, "the OpenID configuration")

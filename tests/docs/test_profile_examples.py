@@ -19,7 +19,8 @@ PROFILES = ROOT / "profiles"
 TEXT = (PROFILES / "README.md").read_text(encoding="utf-8")
 EXAMPLES = sorted(PROFILES.glob("*.example.share"))
 PLACEHOLDER = re.compile(r"<[a-zA-Z-]+>")
-PUBLIC = {"shareCredentialsVersion", "type", "endpoint", "tokenEndpoint", "expirationTime", "algorithm"}
+PUBLIC = {"shareCredentialsVersion", "type", "endpoint", "tokenEndpoint", "expirationTime", "algorithm", "issuer"}
+NEED_EXTRA = {"oauth_jwt_bearer_private_key_jwt", "oauth_authorization_code"}
 
 ids = {"ids": lambda path: path.name}
 
@@ -39,7 +40,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
 
 def test_the_page_lists_every_example() -> None:
     assert set(rows()) == {path.name for path in EXAMPLES}
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 7
 
 
 @pytest.mark.parametrize("path", EXAMPLES, **ids)
@@ -50,7 +51,7 @@ def test_an_example_behaves_as_the_page_says(path: Path) -> None:
     if "type" in fields:
         assert f"`{fields['type']}`" in kind
     assert support.split(", ")[0] == "supported"
-    assert ("extra `oauth`" in support) == ("auth" in fields)
+    assert ("extra `oauth`" in support) == (fields.get("type") in NEED_EXTRA)
     profile = Profile.from_dict(fields)
     assert profile.type == fields.get("type", "bearer_token")
     assert not profile.expired()
