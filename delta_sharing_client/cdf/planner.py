@@ -108,6 +108,7 @@ class ChangeFeedPlanner:
             limit=None,
             request=answer.request,
             end=answer.end,
+            source=answer.source,
             history=history,
         )
 

@@ -34,7 +34,7 @@ class Partitions:
 
         Raises:
             SparkError: the plan is too large, or workers may not list URLs.
-            DirectoryAccessError: the table is offered by its directory only.
+            DirectoryAccessError: the table is offered by its directory only, and workers have no credential.
         """
         job, parts = encode_plan(rest, plan, options)
         empty = encode(Part(tasks=()))

@@ -82,12 +82,14 @@ def offers_directory_alone(modes: tuple[str, ...]) -> bool:
     return DIRECTORY_ACCESS in folded and URL_ACCESS not in folded
 
 
-def directory_only(table: Table) -> DirectoryAccessError:
+def directory_only(
+    table: Table,
+    what: str = "this needs the URLs of its files",
+    instead: str = "scans, changes and mirrors read it",
+) -> DirectoryAccessError:
     """Return the error for an operation that a table shared by directory does not support."""
     return DirectoryAccessError(
-        f"table {table.full_name} is offered by its directory only (temporary credentials). Scans read it: "
-        "load_as_pandas() and scan(), for example; changes, pollers, mirrors, copies and Spark need a table "
-        "that is shared by URL: ask the provider for that",
+        f"table {table.full_name} is offered by its directory only (temporary credentials): {what}, and {instead}",
         location=table.location,
         access_modes=table.access_modes or (DIRECTORY_ACCESS,),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from msgspec import structs
 
 from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
-from delta_sharing_client.model.actions import AddFile
+from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
@@ -16,6 +17,8 @@ from delta_sharing_client.scan.planner import ScanPlan, scan_spec
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.wire.file_block import FileBlock
+
+F = TypeVar("F", bound=FileAction)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +73,7 @@ class LogPlanner:
         )
 
 
-def located(
-    file: AddFile, url_of: Callable[[str], SecretUrl], *, file_id: str, vector_file_id: str | None = None
-) -> AddFile:
+def located(file: F, url_of: Callable[[str], SecretUrl], *, file_id: str, vector_file_id: str | None = None) -> F:
     """Return a file of a log with the ids and URLs by which it and its deletion vector are read.
 
     `url_of` returns the URL of a data file or deletion vector for its URI in the log.

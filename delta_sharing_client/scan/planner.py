@@ -192,6 +192,7 @@ class ServerPlanner:
             limit=options.limit,
             request=answer.request,
             end=answer.end,
+            source=answer.source,
         )
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Statuses by which a server may refuse a query of a table that it offers by its directory only.
-_REFUSED: Final = frozenset({400, 403, 405, 501})
+REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
 @dataclass(frozen=True)
@@ -45,39 +45,40 @@ class TablePlanner:
         try:
             return ServerPlanner(self.rest, self.table).plan(options)
         except RestError as error:
-            if self.table.access_modes or error.status not in _REFUSED:
+            if self.table.access_modes or error.status not in REFUSED:
                 raise
             refused = error
-        described = self._described()
-        if described is None or not offers_directory_alone(described.access_modes):
+        found = described(self.rest, self.table)
+        if found is None or not offers_directory_alone(found.access_modes):
             raise refused
         try:
-            return self._plan_directory(described, options)
+            return self._plan_directory(found, options)
         except RestError:
             raise refused from None
-
-    def _described(self) -> Table | None:
-        """Return the table with its access modes and locations; None if the server does not describe it."""
-        try:
-            metadata = self.rest.table_metadata(self.table).metadata
-            return replace(
-                self.table,
-                access_modes=metadata.access_modes,
-                location=metadata.location,
-                auxiliary_locations=metadata.auxiliary_locations,
-            )
-        except NotFoundError:
-            return None
-        except DeltaSharingError as error:
-            logger.info("%s; looking for its access modes in the listing of its schema", error)
-        name = self.table.name.lower()
-        with contextlib.suppress(DeltaSharingError):
-            tables = self.rest.list_tables(Schema(self.table.schema, self.table.share))
-            return next((table for table in tables if table.name.lower() == name), None)
-        return None
 
     def _plan_directory(self, table: Table, options: ScanOptions) -> ScanPlan:
         # Few tables are offered by their directory; the imports take as long as a request.
         from delta_sharing_client.scan.directory_planner import DirectoryPlanner
 
         return DirectoryPlanner(self.rest, table).plan(options)
+
+
+def described(rest: RestClient, table: Table) -> Table | None:
+    """Return a table with its access modes and locations; None if the server does not describe it."""
+    try:
+        metadata = rest.table_metadata(table).metadata
+        return replace(
+            table,
+            access_modes=metadata.access_modes,
+            location=metadata.location,
+            auxiliary_locations=metadata.auxiliary_locations,
+        )
+    except NotFoundError:
+        return None
+    except DeltaSharingError as error:
+        logger.info("%s; looking for its access modes in the listing of its schema", error)
+    name = table.name.lower()
+    with contextlib.suppress(DeltaSharingError):
+        tables = rest.list_tables(Schema(table.schema, table.share))
+        return next((listed for listed in tables if listed.name.lower() == name), None)
+    return None

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.table_client import TableClient
 from delta_sharing_client.model.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.model.schema_evolution import ColumnChange
@@ -85,7 +86,7 @@ class SourceOptions:
 
     def connect(self) -> RestClient:
         """Return a client of the sharing server."""
-        return RestClient(self.profile, self.transport, credential_provider=self.credential_provider)
+        return TableClient(RestClient(self.profile, self.transport, credential_provider=self.credential_provider))
 
     @property
     def what(self) -> str:

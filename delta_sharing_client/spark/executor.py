@@ -69,10 +69,14 @@ def _batches(job_bytes: bytes, part_bytes: bytes, spec: ReadSpec) -> Generator[p
     job = decoded_job(job_bytes)
     part: Part = decode(part_bytes)
     renewal = _url_renewal(job_bytes)
+    if job.in_directory:
+        storage: StorageReader = renewal.reader  # type: ignore[attr-defined]  # a `HostDirectory`
+    else:
+        storage = LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback)
     load = Load(
         tasks=[_renewed(task, renewal) for task in part.tasks],
         spec=spec,
-        storage=LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback),
+        storage=storage,
         renewal=renewal,
         limit=part.limit,
         table_columns=job.table_columns,

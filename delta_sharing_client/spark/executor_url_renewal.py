@@ -1,4 +1,4 @@
-"""Renewal of expired URLs on the executors, once per host.
+"""Renewal of expired URLs on the executors, once per host, and of credentials for tables shared by directory.
 
 The only module that sends requests to the sharing server from executors, which need the profile's credential for
 that; it is not sent if `executorCredentials` is off. Beside the code that signs requests, only this module reveals
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from delta_sharing_client.auth.private_key import read_private_key
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.credentials import PrivateKeyJwt
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -34,13 +36,15 @@ from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.url_renewal import UrlRenewer
 from delta_sharing_client.secrets import Secret, SecretUrl
+from delta_sharing_client.storage.byte_source import StorageReader
+from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, open_files
 
 #: Lifetime of the file of renewed URLs on a host, seconds; longer than that of any URL.
 _LIFETIME: Final = 24 * 3600
 
 
 def encode_renewer(profile: Profile, options: TransportOptions, plan: ScanPlan) -> bytes:
-    """Return the pickled `HostUrlRenewer` of a plan, with the credential of the profile.
+    """Return the pickled `HostUrlRenewer` or `HostDirectory` of a plan, with the credential of the profile.
 
     A private key is included itself, because the path of its file is valid on the driver alone.
 
@@ -52,9 +56,11 @@ def encode_renewer(profile: Profile, options: TransportOptions, plan: ScanPlan) 
         key = read_private_key(profile)
         profile = replace(profile, credential=replace(credential, private_key=key, private_key_file=None))
     buffer = io.BytesIO()
-    _SecretPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(
-        HostUrlRenewer(profile, options, plan, secrets.token_hex(16))
-    )
+    renewer: HostUrlRenewer | HostDirectory = HostUrlRenewer(profile, options, plan, secrets.token_hex(16))
+    if plan.source is not None:
+        table = replace(plan.table, auxiliary_locations=getattr(plan.source[1], "auxiliary", ()))
+        renewer = HostDirectory(profile, options, table)
+    _SecretPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(renewer)
     return buffer.getvalue()
 
 
@@ -63,6 +69,43 @@ class _SecretPickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
+
+
+class HostDirectory:
+    """A table's directory, opened on an executor with temporary credentials that it requests and renews by itself.
+
+    The driver's temporary credentials stay there, and no worker writes its own to a disk.
+
+    Args:
+        profile: the profile with its credential.
+        options: options of the HTTP client.
+        table: the table, with its auxiliary locations.
+    """
+
+    def __init__(self, profile: Profile, options: TransportOptions, table: Table) -> None:
+        self._profile = profile
+        self._options = options
+        self._table = table
+
+    @representation
+    def __repr__(self) -> str:
+        return f"HostDirectory({self._table.full_name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HostDirectory, (self._profile, self._options, self._table)
+
+    def __call__(self, file_id: str, expired: SecretUrl) -> SecretUrl:
+        """Return the URL of a file with other credentials than the refused ones."""
+        return self._files.renewed(file_id, expired)
+
+    @cached_property
+    def reader(self) -> StorageReader:
+        """The reader of the files."""
+        return directory_reader(self._files, self._options)
+
+    @cached_property
+    def _files(self) -> DirectoryFiles:
+        return open_files(RestClient(self._profile, self._options), self._table)
 
 
 class HostUrlRenewer:

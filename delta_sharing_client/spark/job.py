@@ -32,10 +32,11 @@ class Job:
         table_columns: all columns of the table.
         options: time-outs, retries, connections; without headers, which only the sharing server may receive.
         endpoint_is_loopback: whether the sharing server is on this machine; then its files may be too.
-        executor_credentials: a pickled `HostUrlRenewer`, with the credential: the only field through which it
-            leaves the driver. None if `executorCredentials` is off.
+        executor_credentials: a pickled `HostUrlRenewer` or `HostDirectory`, with the credential: the only field
+            through which it leaves the driver. None if `executorCredentials` is off.
         names: names of the columns, if not those of the table.
         local: URLs are paths of a disk that the executors share.
+        in_directory: URLs are paths in the table's directory, which executors open with credentials of their own.
     """
 
     table: str
@@ -46,6 +47,7 @@ class Job:
     executor_credentials: bytes | None = field(default=None, repr=False)
     names: tuple[str, ...] | None = None
     local: bool = False
+    in_directory: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", replace(self.options, headers={}))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from delta_sharing_client.errors import SparkError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.model.storage_credentials import directory_only
@@ -110,10 +112,15 @@ def encode_plan(
 
     Raises:
         SparkError: the plan is still too large, or executors may not list URLs.
-        DirectoryAccessError: the table is offered by its directory only.
+        DirectoryAccessError: the table is offered by its directory only, and executors have no credential.
     """
-    if plan.source is not None:
-        raise directory_only(plan.table)
+    in_directory = plan.source is not None
+    if in_directory:
+        if not options.credentials:
+            raise directory_only(
+                plan.table, "executors need executorCredentials to open it", "a mirror needs none"
+            )
+        plan = replace(plan, tasks=list(map(_by_path, plan.tasks)))
     cores = options.min_partitions or cores or os.cpu_count() or 1
     parts = divide(plan, cores, options.partition_size or PARTITION_SIZE)
     renewer = None
@@ -129,10 +136,11 @@ def encode_plan(
             endpoint_is_loopback=is_loopback(rest.profile.endpoint),
             executor_credentials=renewer,
             names=names,
+            in_directory=in_directory,
         )
     )
     encoded = encode_parts(parts)
-    if encoded is None and options.credentials:
+    if encoded is None and options.credentials and not in_directory:
         encoded = encode_parts(map(_without_urls, parts))
     if encoded is None:
         remedy = "fewer of them with filters=" + (
@@ -155,6 +163,15 @@ def encode_parts(parts: Iterable[Part]) -> list[bytes] | None:
         if size > MAX_PLAN:
             return None
     return encoded
+
+
+def _by_path(task: FileScanTask) -> FileScanTask:
+    """Return a task in a directory without the number of the driver's credentials; executors renew its URLs."""
+
+    def place(_: str, url: SecretUrl) -> SecretUrl:
+        return SecretUrl(url.reveal().rpartition(".")[0] + ".0")
+
+    return structs.replace(with_urls(task, place), expiration=0)
 
 
 def _without_urls(part: Part) -> Part:

@@ -261,6 +261,7 @@ class TableStream:
             skipped={},
             limit=None,
             request=request,
+            source=listing.source,
         )
         if not plan.tasks:
             return

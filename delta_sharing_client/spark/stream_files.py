@@ -63,6 +63,7 @@ class Listing:
         stop: the version after `last`, if it stops the query.
         lost: the provider has removed the versions, and the query skips them.
         listed: time of the request, in seconds since the epoch.
+        source: the reader of the files and what renews their URLs, if the URLs are not pre-signed.
     """
 
     snapshot: bool
@@ -73,6 +74,7 @@ class Listing:
     stop: StoppingVersion | None = None
     lost: bool = False
     listed: float = field(default_factory=lambda: time.time())
+    source: Any = field(default=None, repr=False)
 
     @property
     def response_format(self) -> ResponseFormat:
@@ -133,7 +135,7 @@ def list_snapshot(
     else:
         tasks = _added(files, table.spec)
     listed = [StreamFile(version, index, task) for index, task in enumerate(tasks)]
-    return Listing(True, version, version, listed, answer.request)
+    return Listing(True, version, version, listed, answer.request, source=answer.source)
 
 
 def list_versions(
@@ -172,7 +174,8 @@ def list_versions(
         files.extend(
             StreamFile(version, index, task, whole) for index, task in enumerate(sorted(tasks, key=_sort_key))
         )
-    return Listing(False, first, last if stop is None else stop.version - 1, files, answer.request, stop)
+    until = last if stop is None else stop.version - 1
+    return Listing(False, first, until, files, answer.request, stop, source=answer.source)
 
 
 def _by_version(files: Sequence[FileAction], first: int, last: int, what: str) -> dict[int, list[FileAction]]:

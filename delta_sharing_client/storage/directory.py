@@ -11,7 +11,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials
@@ -23,6 +24,11 @@ from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.file_systems import Directory, is_within, open_directory
 from delta_sharing_client.storage.file_transport import FileResponse
 from delta_sharing_client.transport.cancellation import Cancellation
+from delta_sharing_client.transport.url_rules import is_loopback
+
+if TYPE_CHECKING:
+    from delta_sharing_client.model.names import Table
+    from delta_sharing_client.rest.client import RestClient
 
 #: Maximum number of open files.
 _KEPT_OPEN: Final = 64
@@ -63,6 +69,8 @@ class _Grant:
 class DirectoryFiles:
     """A table's directory and auxiliary locations, opened with temporary credentials that are renewed.
 
+    It is called to renew a URL.
+
     Several threads may use it. An auxiliary location is opened when the first file in it is located.
 
     Args:
@@ -91,6 +99,7 @@ class DirectoryFiles:
         self._endpoint_is_loopback = endpoint_is_loopback
         self._now = now
         self._lock = threading.Lock()
+        self.auxiliary = tuple(auxiliary)
         self._grants = [_Grant(location) for location in (None, *auxiliary)]
         self.directory()
 
@@ -145,6 +154,8 @@ class DirectoryFiles:
             if number == str(grant.number):
                 self._open(grant)
             return SecretUrl(f"{path}#{place}.{grant.number}")
+
+    __call__ = renewed
 
     def _open(self, grant: _Grant) -> Directory:
         credentials = self._fetch_credentials(grant.location)
@@ -218,6 +229,16 @@ class DirectoryTransport:
         """Close the open files."""
         with self._open_lock:
             self._open.clear()
+
+
+def open_files(rest: RestClient, table: Table) -> DirectoryFiles:
+    """Open a table's directory with credentials of the server; see `DirectoryFiles`."""
+    return DirectoryFiles(
+        partial(rest.temporary_credentials, table),
+        rest.options,
+        endpoint_is_loopback=is_loopback(rest.profile.endpoint),
+        auxiliary=table.auxiliary_locations,
+    )
 
 
 def directory_reader(files: DirectoryFiles, options: TransportOptions) -> StorageReader:

@@ -65,6 +65,12 @@ class SharedTable(TableRows):
         """
         return self._rest.table_version(self.name, starting_timestamp)
 
+    def _client(self) -> RestClient:
+        """Return the client for what can also be read from the table's directory."""
+        from delta_sharing_client.cdf.table_client import TableClient
+
+        return TableClient(self._rest)
+
     def metadata(
         self,
         version: int | None = None,
@@ -294,7 +300,13 @@ class SharedTable(TableRows):
             schema_changes=schema_changes,
         )
         return ChangePoller(
-            self.name, self._rest, self._storage, query=query, options=options, checkpoint=checkpoint, clock=clock
+            self.name,
+            self._client(),
+            self._storage,
+            query=query,
+            options=options,
+            checkpoint=checkpoint,
+            clock=clock,
         )
 
     def mirror(self, directory: str | os.PathLike[str]) -> Mirror:
@@ -304,7 +316,7 @@ class SharedTable(TableRows):
         """
         from delta_sharing_client.delta.mirror.mirror import Mirror
 
-        return Mirror.of(self.name, directory, self._rest, self._storage)
+        return Mirror.of(self.name, directory, self._client(), self._storage)
 
     @representation
     def _repr_html_(self) -> str:

@@ -50,8 +50,7 @@ class TableChanges(SharedScan):
         """Request and plan the files of the changes; fetches none of them."""
         from delta_sharing_client.cdf.planner import ChangeFeedPlanner
 
-        rest, _ = self._connections()
-        return ChangeFeedPlanner(rest, self.name).plan(self.options)
+        return ChangeFeedPlanner(self.table._client(), self.name).plan(self.options)
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,8 +92,8 @@ class TableChanges(SharedScan):
                 "materialize copies whole files, and the changes have columns: leave that out, "
                 "or load the rows with to_arrow() and write those"
             )
-        rest, storage = self._connections()
-        local = LocalTable(rest, storage, self.name, Path(directory).resolve(), progress)
+        _, storage = self._connections()
+        local = LocalTable(self.table._client(), storage, self.name, Path(directory).resolve(), progress)
         return materialize_changes(local, self.options.request())
 
     def explain(self) -> Explanation:

@@ -181,8 +181,8 @@ class TableScan(SharedScan):
                 f"materialize copies whole files, and the scan has {' and '.join(refused)}: "
                 "leave that out, or load the rows with to_arrow() and write those"
             )
-        rest, storage = self._connections()
-        local = LocalTable(rest, storage, self.name, Path(directory).resolve(), progress)
+        _, storage = self._connections()
+        local = LocalTable(self.table._client(), storage, self.name, Path(directory).resolve(), progress)
         return materialize_snapshot(local, options.request(), data)
 
     def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:

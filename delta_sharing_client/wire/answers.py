@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.model.actions import (
@@ -62,6 +62,7 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
         historical: the metadata of later versions of changes that changed it, each with its `version`.
         protocols: the protocols of later versions of changes that changed it.
         of_view: whether the changes are those of a view; its files have no versions.
+        source: the reader of the files and what renews their URLs, if the URLs are not pre-signed.
     """
 
     items: list[T] = field(repr=False)
@@ -70,6 +71,7 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
     historical: tuple[Metadata, ...] = ()
     protocols: tuple[Protocol, ...] = ()
     of_view: bool = False
+    source: Any = field(default=None, repr=False, compare=False)
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:

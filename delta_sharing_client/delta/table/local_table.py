@@ -125,10 +125,11 @@ class LocalTable:
         self.record_unfinished(answer.protocol.response_format)
         by_path = {file.path: file for file in files}
         renewer = UrlRenewer(self.rest, self.shared, answer, (file.expires for file in by_path.values()))
+        storage, renewal = answer.source or (self.storage, renewer)
         total = sum(file.size for file in by_path.values())
         with byte_progress(total, self.progress, self.shared.name) as advance:
             files = list(by_path.values())
-            return fetch_files(self.storage, self.directory, files, renewal=renewer, advance=advance)
+            return fetch_files(storage, self.directory, files, renewal=renewal, advance=advance)
 
     @property
     def _unfinished(self) -> Path:

@@ -11,6 +11,7 @@ from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
+from delta_sharing_client.model.storage_credentials import directory_only
 from delta_sharing_client.wire.requests import QueryRequest
 
 MaterializedData: TypeAlias = Literal["files", "urls"]
@@ -61,6 +62,8 @@ def materialize_snapshot(
     urls = data == "urls"
     log = local.new_log(allow_absolute_paths=urls)
     answer = local.list_files(request)
+    if urls and answer.source is not None:
+        raise directory_only(local.shared, "data='urls' needs the URLs of its files", "data='files' copies it")
     layout = LocalLayout(answer.protocol, answer.metadata)
     files = [layout.file(action) for block in answer.items for action in block]
     now = now_in_ms()

@@ -50,7 +50,8 @@ class DirectoryServer:
         self.api.on("GET", "/shares", Reply.of_json({"items": [{"name": "s"}]}))
         self.api.on("POST", f"{PATH}/temporary-table-credentials", self._credentials)
         self.api.on("POST", f"{PATH}/query", self._no_urls)
-        self.api.on("GET", f"{PATH}/metadata", self._no_urls)
+        for name in ("metadata", "version", "changes"):
+            self.api.on("GET", f"{PATH}/{name}", self._no_urls)
         self.store.on("*", "*", self._object)
         return self
 

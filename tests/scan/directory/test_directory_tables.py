@@ -237,7 +237,7 @@ class TestCredentials:
     def test_they_are_renewed_ahead_of_their_end(self, shared: DirectoryServer, table: SharedTable) -> None:
         shared.expires_in = 3600
         plan = table.scan().plan()
-        files = plan.source[1].__self__
+        files = plan.source[1]
         files._now = lambda: __import__("time").time() + 3550
         reader, _ = plan.source
         task = plan.tasks[0]
@@ -277,7 +277,7 @@ class TestCredentials:
         with pytest.raises(StorageError) as caught:
             table.scan().to_arrow()
         reader, _ = plan.source
-        files = plan.source[1].__self__
+        files = plan.source[1]
         texts = [repr(plan), repr(reader), repr(files), repr(plan.tasks), str(caught.value), caplog.text]
         texts += [repr(files._fetch_credentials()), repr(vars(caught.value))]
         for text in texts:
@@ -454,24 +454,16 @@ def described(answered: str, modes: list[str] | None) -> list[dict[str, object]]
 
 
 class TestRefusals:
-    def test_what_needs_urls_says_so(self, shared: DirectoryServer, table: SharedTable, tmp_path: Path) -> None:
-        def spark() -> None:
-            from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
+    def test_executors_need_a_credential(self, table: SharedTable) -> None:
+        from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
 
-            plan = table.scan().plan()
-            encode_plan(table._rest, plan, ExecutorOptions())
-
-        for action in (
-            lambda: table.changes(starting_version=0).to_arrow(),
-            lambda: table.scan().materialize(tmp_path / "copy"),
-            spark,
-        ):
-            with pytest.raises(
-                DirectoryAccessError, match=r"table s\.d\.t is offered by its directory only"
-            ) as caught:
-                action()
-            assert caught.value.access_modes == ("dir",)
-            assert caught.value.location == f"s3://{BUCKET}/x/t"
+        with pytest.raises(
+            DirectoryAccessError, match=r"table s\.d\.t is offered by its directory only"
+        ) as caught:
+            encode_plan(table._rest, table.scan().plan(), ExecutorOptions(credentials=False))
+        assert "executors need executorCredentials to open it, and a mirror needs none" in str(caught.value)
+        assert caught.value.access_modes == ("dir",)
+        assert caught.value.location == f"s3://{BUCKET}/x/t"
 
     def test_a_server_without_the_endpoint(self, shared: DirectoryServer, table: SharedTable) -> None:
         shared.api.on("POST", f"{PATH}/temporary-table-credentials", Reply(status=404))
