@@ -77,8 +77,11 @@ class View:
         return {"file": outer | {"deltaSingleAction": action}}
 
     def store(self, request: Request) -> Reply:
+        name = request.path.rpartition("/")[2]
+        if name not in self.data:
+            return Reply(status=404)
         sink = io.BytesIO()
-        pq.write_table(self.data[request.path.rpartition("/")[2]], sink)
+        pq.write_table(self.data[name], sink)
         return file_reply(sink.getvalue())(request)
 
     def table(self) -> SharedTable:
