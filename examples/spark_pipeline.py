@@ -66,6 +66,15 @@ def stored_columns(spark: SparkSession, arguments: argparse.Namespace) -> list[s
     return stored.columns
 
 
+def can_write(spark: SparkSession, arguments: argparse.Namespace) -> bool:
+    """Whether the session has the data source of the format: that of Delta comes with delta-spark."""
+    try:
+        spark.read.format(arguments.format).load(arguments.target)
+    except Exception as error:  # noqa: BLE001  # PySpark does not translate this one of Java
+        return "DATA_SOURCE_NOT_FOUND" not in str(error)
+    return True
+
+
 def follow_schema(spark: SparkSession, arguments: argparse.Namespace) -> int:
     """Run the query, and again after a column that is added while it runs; returns the exit code."""
     while True:
@@ -111,6 +120,11 @@ def main() -> int:
     spark = SparkSession.builder.appName("follow a shared table").getOrCreate()
     ds.spark.register(spark)
     try:
+        if not can_write(spark, arguments):
+            parser.error(
+                f"this Spark {spark.version} cannot write {arguments.format}: submit the job with the delta-spark "
+                "of this release of Spark (--packages io.delta:delta-spark_2.13:VERSION), or use --format parquet"
+            )
         if arguments.backfill:
             backfill(spark, arguments)
             return 0

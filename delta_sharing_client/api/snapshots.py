@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.spark.engine import Engine
 
 
@@ -45,6 +46,7 @@ def load_as_pandas(
     variant: VariantForm = "struct",
     mirror: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     catalog: CatalogName = "delta",
@@ -69,6 +71,7 @@ def load_as_pandas(
         mirror: directory of a local Delta table that follows the shared one, so that only new files are fetched;
             not together with `timestamp`.
         progress: show a progress bar; by default only in a terminal or notebook.
+        on_future: ``raise`` an error for a `timestamp` after the last commit, or read the ``latest`` version.
         options: time-outs, retries, connections, memory; as for `SharingClient`, like `credential_provider`.
         credential_provider: a function that returns a bearer token and its expiration.
         catalog: ``iceberg`` reads the table through the Iceberg catalog of the provider, at the profile's
@@ -80,7 +83,7 @@ def load_as_pandas(
     """
     with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
-        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant, on_future=on_future)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
@@ -101,6 +104,7 @@ def load_as_arrow(
     variant: VariantForm = "struct",
     mirror: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     catalog: CatalogName = "delta",
@@ -108,7 +112,7 @@ def load_as_arrow(
     """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
     with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
-        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant)
+        scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant, on_future=on_future)
         rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
         return rows.to_arrow(progress=progress)
 
@@ -123,13 +127,16 @@ def load_as_polars(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
     variant: VariantForm = "struct",
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     catalog: CatalogName = "delta",
 ) -> pl.DataFrame:
     """Load a shared table as a polars frame (extra ``polars``); arguments as for `load_as_pandas`."""
     with open_table(url, options, credential_provider, catalog=catalog) as table:
-        return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars()
+        return table.scan(
+            columns, filters, limit, version, timestamp, variant=variant, on_future=on_future
+        ).to_polars()
 
 
 @public
@@ -142,6 +149,7 @@ def scan_polars(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
     variant: VariantForm = "struct",
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     catalog: CatalogName = "delta",
@@ -154,7 +162,9 @@ def scan_polars(
     profile, name = parse_table_url(url)
     client = SharingClient(profile, options=options, credential_provider=credential_provider)
     table = table_of(client, name, catalog)
-    return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_polars_lazy()
+    return table.scan(
+        columns, filters, limit, version, timestamp, variant=variant, on_future=on_future
+    ).to_polars_lazy()
 
 
 @public
@@ -168,6 +178,7 @@ def load_as_duckdb(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
     variant: VariantForm = "struct",
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     catalog: CatalogName = "delta",
@@ -180,7 +191,9 @@ def load_as_duckdb(
     profile, name = parse_table_url(url)
     client = SharingClient(profile, options=options, credential_provider=credential_provider)
     table = table_of(client, name, catalog)
-    return table.scan(columns, filters, limit, version, timestamp, variant=variant).to_duckdb(connection)
+    return table.scan(columns, filters, limit, version, timestamp, variant=variant, on_future=on_future).to_duckdb(
+        connection
+    )
 
 
 @public
@@ -199,6 +212,7 @@ def load_as_spark(
     executor_credentials: bool = True,
     partition_size: int | None = None,
     mirror: str | os.PathLike[str] | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
     engine: Engine = "auto",
@@ -224,6 +238,7 @@ def load_as_spark(
         mirror: directory, visible to the executors, of a local Delta table that follows the shared one. Only new
             files are fetched, by this function, and Spark's Parquet reader reads them, with projection and filter
             pushdown. Not together with `filters`, `limit` or `timestamp`.
+        on_future: as for `load_as_pandas`.
         options: as for `SharingClient`; by default those of the session's configuration,
             ``spark.delta.sharing.*``.
         credential_provider: as for `SharingClient`. The job has its token, and not the function.
@@ -240,7 +255,7 @@ def load_as_spark(
     options = options or configured_options(spark)
     with open_table(url, options, credential_provider, delta_sharing_profile) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
-        scan = table.scan(*given, variant=spark_variant(variant))
+        scan = table.scan(*given, variant=spark_variant(variant), on_future=on_future)
         if mirror is not None:
             from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
 

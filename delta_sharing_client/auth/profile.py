@@ -20,7 +20,7 @@ from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.model.credentials import ExternalCredential
 from delta_sharing_client.model.profile import Profile
-from delta_sharing_client.secrets import redact_url
+from delta_sharing_client.secrets import MASK, redact_text, redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Environment variable with the default profile: a path, a URL or JSON text.
@@ -41,6 +41,9 @@ _FSSPEC_EXTRAS: Final = {
     **dict.fromkeys(("abfs", "abfss", "adl", "az"), "abfs"),
 }
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")  # a single letter is a drive of Windows
+
+#: What a path begins or ends with; a token does neither.
+_PATH = re.compile(r"(?:[~/.\\]|[A-Za-z]:).{0,1000}|.{1,250}\.[A-Za-z]{2,10}(?:#.*)?", re.DOTALL)
 
 
 @runtime_checkable
@@ -177,13 +180,21 @@ def _from_path(path: str | bytes) -> _Text:
         hint = (
             "; a table URL is an argument of load_as_pandas() and the other load functions" if "#" in text else ""
         )
-        raise ProfileError(f"there is no such file{where}{hint}", source=text) from None
+        raise ProfileError(f"there is no such file{where}{hint}", source=_shown_path(text)) from None
     except IsADirectoryError:
         raise ProfileError("it is a directory, not a profile file", source=text) from None
     except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ProfileError(f"it cannot be read: {reason}", source=text) from None
+        raise ProfileError(f"it cannot be read: {reason}", source=_shown_path(text)) from None
     return _Text(content, text, _others_can_read(mode))
+
+
+def _shown_path(text: str) -> str:
+    """Return a path for a message; masked if it is no path of a file here, because it may be a token instead."""
+    looks_like_path = _PATH.fullmatch(text) and redact_text(text) == text
+    with contextlib.suppress(OSError, ValueError):
+        looks_like_path = looks_like_path or (Path(text).parent != Path() and Path(text).parent.is_dir())
+    return text if looks_like_path else f"{MASK} (not shown: it does not look like a path, and may be a token)"
 
 
 def _others_can_read(mode: int) -> bool:

@@ -81,10 +81,10 @@ def _tables(tables: list[ds.Table]) -> list[dict[str, Any]]:
 @version_options
 @catalog_option
 @output_option
-def schema(table_url: str, version: int | None, timestamp: str | None, catalog: str, output: str) -> None:
+def schema(table_url: str, catalog: str, output: str, **snapshot: Any) -> None:
     """Show the columns of a table: name, type, nullable, partition column, comment."""
     with open_table(table_url, catalog) as table:
-        columns = table.schema(version, timestamp)
+        columns = table.schema(**snapshot)
     rows = [
         {
             "name": field.name,
@@ -141,12 +141,10 @@ def show(table_url: str, output: str) -> None:
 @version_options
 @catalog_option
 @output_option
-def count(
-    table_url: str, filters: str | None, version: int | None, timestamp: str | None, catalog: str, output: str
-) -> None:
+def count(table_url: str, filters: str | None, catalog: str, output: str, **snapshot: Any) -> None:
     """Count the rows of a table, without reading files whose row count the server states."""
     with open_table(table_url, catalog) as table:
-        rows = table.scan(filters=filters, version=version, timestamp=timestamp).count()
+        rows = table.scan(filters=filters, **snapshot).count()
     if output == "table":
         click.echo(str(rows))
     else:

@@ -29,6 +29,7 @@ _FOR_PYTHON: Final = {
     "SharingClient(...).list_all_tables()": "delta-sharing ls PROFILE --recursive",
     "list_all_tables()": "delta-sharing ls PROFILE --recursive",
     "list_schemas()": "delta-sharing ls PROFILE#SHARE",
+    "on_future='latest'": "--on-future latest",
     "table.version()": "that of delta-sharing show",
     "sync(repair=True)": "delta-sharing mirror --repair",
     "sync(at_version=...)": "delta-sharing mirror --version",

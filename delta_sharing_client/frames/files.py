@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,9 +75,12 @@ def opened(target: Target, *, overwrite: bool) -> Iterator[IO[bytes]]:
         raise FileExistsError(f"{path} exists: give another file, or overwrite=True to replace it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no directory {path.parent} to write {path.name} in")
-    temporary = path.with_name(f".{path.name[:_NAME_PART]}.{secrets.token_hex(4)}.tmp")
+    prefix = f".{path.name[:_NAME_PART]}."
+    _remove_abandoned(path.parent, prefix)
+    temporary = path.with_name(f"{prefix}{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -86,6 +92,27 @@ def opened(target: Target, *, overwrite: bool) -> Iterator[IO[bytes]]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(directory: Path, prefix: str) -> None:
+    """Remove temporary files of processes that were killed; those of a running process are locked."""
+    for left in directory.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 8}.tmp"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            if _lock(file):
+                left.unlink()
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Lock a file until it is closed; False if another process has locked it, or the file system cannot."""
+    if sys.platform == "win32":  # cannot remove an open file, so there is nothing to protect
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _link_new(temporary: Path, path: Path) -> None:

@@ -84,13 +84,15 @@ class IcebergTable(SharedTable):
         times = [EPOCH + timedelta(milliseconds=each.timestamp_ms) for each in found]
         return [IcebergSnapshot(each.snapshot_id, time) for each, time in zip(found, times, strict=True)]
 
-    def schema(self, version: int | None = None, timestamp: Timestamp | None = None) -> StructType:
+    def schema(
+        self, version: int | None = None, timestamp: Timestamp | None = None, *, on_future: OnFuture = "raise"
+    ) -> StructType:
         """Return the table's schema, with the types that Delta has for those of Iceberg."""
         from delta_sharing_client.iceberg.planner import at_snapshot
         from delta_sharing_client.iceberg.schema import table_schema
 
         opened = self._catalog.load(self.name)
-        at_snapshot(self.name, opened, ScanOptions(version=version, timestamp=timestamp))
+        at_snapshot(self.name, opened, ScanOptions(version=version, timestamp=timestamp, on_future=on_future))
         return table_schema(opened.schema(), opened.spec())
 
     def scan(

@@ -96,7 +96,8 @@ class ProfileFields:
         except ValueError:
             usable = False
         if not usable or any(ord(char) <= 0x20 or ord(char) == 0x7F for char in value):
-            raise self.error(name, f"{name!r} is not a URL of http or https; it looks like {example}")
+            given = f" ({redact_url(value)!r})" if "://" in value else ""
+            raise self.error(name, f"{name!r}{given} is not a URL of http or https; it looks like {example}")
         if "@" in parts.netloc or parts.query or parts.fragment:
             shown = redact_url(value)
             reason = f"{name!r} has a user name, a query or a fragment in it: {shown}; leave those out"

@@ -73,7 +73,7 @@ def snapshot_advice(version: int | None, timestamp: Timestamp | None) -> str | N
     if timestamp is not None:
         return (
             f"The version at {format_timestamp(timestamp)} was requested: request a time from the first version "
-            "to the latest, or scan(on_future='latest'); without its history a table has the latest only"
+            "to the latest, or on_future='latest'; without its history a table has the latest only"
         )
     return None
 

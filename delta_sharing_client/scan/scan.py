@@ -103,6 +103,10 @@ class Scan(ABC):
 
         return to_reader(public_items(self._batches(plan, None)), plan.spec.output, plan.spec.variant)
 
+    def to_record_batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the batches of `to_record_batch_reader`, one by one."""
+        return iter(self.to_record_batch_reader())
+
     def to_polars(self) -> pl.DataFrame:
         """Read the rows into a polars frame, batch by batch, without a copy (extra ``polars``).
 

@@ -6,9 +6,13 @@ Spark calls `describe` in one process and `plan` in another; see `python_data_so
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.cdf.options import ChangeOptions
@@ -19,6 +23,8 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.future_times import in_time
+from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 from delta_sharing_client.spark.code_distribution import code_archive, distribute_code
 from delta_sharing_client.spark.configuration import SourceSettings, configuration_of
@@ -41,10 +47,14 @@ from delta_sharing_client.spark.session import (
 )
 from delta_sharing_client.spark.spark_schema import requested_columns, spark_schema
 from delta_sharing_client.spark.stream_table import describe_stream
+from delta_sharing_client.wire.answers import TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
+
+#: The settings of the data sources that this process has registered, by the ids of classic sessions.
+_registered: Final[dict[str, SourceSettings]] = {}
 
 
 def register(
@@ -67,13 +77,27 @@ def register(
     settings = SourceSettings(
         configuration=configuration_of(session), options=options, credential_provider=credential_provider
     )
+    key = "" if is_connect(session) else str(session._jsparkSession.sessionUUID())
+    if key and (_registered.get(key) == settings or (key not in _registered and _is_found(session, settings))):
+        return  # Spark would log that one replaces the other, and they are the same
     try:
         with worker_python(session):
             session.dataSource.register(source_for(core_count(session), archive, settings.encode()))
+            _registered[key] = settings
     except AnalysisException as error:
         # Spark 4.0 refuses to replace the data source that it has found by itself, which is the same.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _is_found(session: SparkSession, settings: SourceSettings) -> bool:
+    """Whether Spark finds the data source by itself, in the Python of this process, and it needs no settings."""
+    context = session.sparkContext
+    python = shutil.which(os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3")
+    if settings != SourceSettings() or not str(context.master).startswith("local[") or python is None:
+        return False
+    manager: Any = session._jsparkSession.sessionState().dataSourceManager()
+    return Path(python).parent == Path(sys.executable).parent and manager.dataSourceExists("deltaSharing")
 
 
 def describe(given: Mapping[str, str], settings: bytes = b"") -> tuple[dict[str, Any], int | None]:
@@ -102,7 +126,11 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
         return describe_stream(rest, options)
     table, query = options.table, options.query
     if not isinstance(query, ChangeOptions):
-        info = rest.table_metadata(table, query.formats, version=query.version, timestamp=query.timestamp)
+
+        def described(at: ScanOptions) -> TableInfo:
+            return rest.table_metadata(table, at.formats, version=at.version, timestamp=at.timestamp)
+
+        info = in_time(rest, table, query, described)
         info.protocol.check_readable(options.what)
         return project(info.metadata.schema, query.columns), info.version
     ended = query.ending_version is not None or query.ending_timestamp is not None
@@ -143,7 +171,8 @@ def _plan(rest: RestClient, options: SourceOptions, planned_version: int | None)
     if isinstance(query, ChangeOptions):
         return ChangeFeedPlanner(rest, options.table).plan(query)
     planner = ServerPlanner(rest, options.table)
-    if query.version is None and query.timestamp is None and planned_version is not None:
+    follows = query.timestamp is None or query.on_future == "latest"
+    if query.version is None and follows and planned_version is not None:
         with contextlib.suppress(BadRequestError):  # a table without history has its latest version alone
-            return planner.plan(replace(query, version=planned_version))
-    return planner.plan(query)
+            return planner.plan(query.replace(version=planned_version, timestamp=None))
+    return in_time(rest, options.table, query, planner.plan)

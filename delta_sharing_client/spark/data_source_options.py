@@ -196,7 +196,7 @@ def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO
     interval = "queryTableVersionIntervalSeconds"
     if interval not in values and INTERVAL_KEY in settings.configuration:
         values[interval] = parse_key(settings.configuration, INTERVAL_KEY, parse_seconds)
-    _refuse(values, ("versionAsOf", "timestampAsOf", *END), "means nothing to a stream; leave it out")
+    _refuse(values, ("versionAsOf", "timestampAsOf", "onFuture", *END), "means nothing to a stream; leave it out")
     _refuse(values, ("filters",), "means nothing to a stream; use where() on the DataFrame")
     _refuse(
         values,

@@ -22,6 +22,7 @@ from delta_sharing_client.scan.file_reads import Load
 from delta_sharing_client.scan.pipeline import read_batches
 from delta_sharing_client.secrets import SecretUrl, redact_text
 from delta_sharing_client.spark.arrow_schema import spark_batches
+from delta_sharing_client.spark.closed_pipe import ended_by_closed_pipe
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.storage.download import DownloadReader
@@ -43,7 +44,7 @@ def read_part(job_bytes: bytes, part_bytes: bytes) -> Iterator[pa.RecordBatch]:
     with _redacted():
         job = decoded_job(job_bytes)
         with closing(_batches(job_bytes, part_bytes, job.spec)) as batches:
-            yield from spark_batches(batches, job.spec.output, job.spec.variant, job.names)
+            yield from ended_by_closed_pipe(spark_batches(batches, job.spec.output, job.spec.variant, job.names))
 
 
 def read_columns(

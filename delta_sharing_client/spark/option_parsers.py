@@ -134,6 +134,7 @@ def parse_driver_folder(text: str) -> Path:
 
 
 parse_positive_number = partial(parse_number, least=1)
+parse_on_future = one_of({"raise": "raise", "latest": "latest"}, "'raise' or 'latest'")
 parse_variant = one_of({"variant": "struct", "json": "json"}, "'variant' or 'json'")
 parse_version_or_latest = one_of({"latest": "latest"}, "a version, or 'latest'", parse_number)
 parse_response_format = one_of(
@@ -157,6 +158,7 @@ READ: Final[Options] = {
 SNAPSHOT: Final[Options] = {
     "versionAsOf": (parse_number, "version"),
     "timestampAsOf": (parse_time, "timestamp"),
+    "onFuture": (parse_on_future, "on_future"),
     "filters": (str, "filters"),
     "limit": (parse_number, "limit"),
 }

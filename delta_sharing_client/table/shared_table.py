@@ -100,9 +100,11 @@ class SharedTable(TableRows):
         """Return the table's protocol: reader version and features; arguments as for `metadata`."""
         return self._info(version, timestamp, response_format, use_delta_format).protocol
 
-    def schema(self, version: int | None = None, timestamp: Timestamp | None = None) -> StructType:
+    def schema(
+        self, version: int | None = None, timestamp: Timestamp | None = None, *, on_future: OnFuture = "raise"
+    ) -> StructType:
         """Return the table's Delta schema; ``schema["name"]`` is a field. `scan().schema` is the Arrow schema."""
-        metadata = self.metadata(version, timestamp)
+        metadata = self.scan(version=version, timestamp=timestamp, on_future=on_future).metadata()
         return replace(metadata.schema, partition_columns=metadata.partition_columns)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from delta_sharing_client.expressions.binding import Filters
@@ -79,6 +79,10 @@ class TableRows(ABC):
     def to_arrow(self, *, progress: bool | None = None, **selection: Unpack[Selection]) -> pa.Table:
         """Load the rows as an Arrow table; see `TableScan.to_arrow`."""
         return self.scan(**selection).to_arrow(progress=progress)
+
+    def to_record_batches(self, **selection: Unpack[Selection]) -> Iterator[pa.RecordBatch]:
+        """Return the rows as record batches, one by one; see `TableScan.to_record_batch_reader`."""
+        return self.scan(**selection).to_record_batches()
 
     def to_polars(self, **selection: Unpack[Selection]) -> pl.DataFrame:
         """Load the rows as a polars frame; see `TableScan.to_polars`."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
+from delta_sharing_client.scan.future_times import in_time
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.tracebacks import public_class
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
     from delta_sharing_client.scan.planner import ScanPlan
     from delta_sharing_client.spark.engine import Engine
     from delta_sharing_client.table.shared_table import SharedTable
-    from delta_sharing_client.wire.requests import Timestamp
-
-T = TypeVar("T")
-
-#: A time before every commit.
-_FIRST_TIME: Final = "1970-01-01T00:00:00Z"
 
 
 @public_class
@@ -59,31 +51,8 @@ class TableScan(SharedScan):
         """Request the files and skip those that cannot match; fetches none of them."""
         from delta_sharing_client.scan.table_planner import TablePlanner
 
-        return self._in_time(TablePlanner(self.table._rest, self.table.name).plan)
-
-    def _in_time(self, run: Callable[[ScanOptions], T]) -> T:
-        """Return what a function returns for the options; with the latest version for a time after its commit."""
-        options = self.options
-        try:
-            return run(options)
-        except BadRequestError:
-            if options.timestamp is None or options.on_future != "latest":
-                raise
-            version = self._latest_before(options.timestamp)
-            if version is None:
-                raise
-        return run(options.replace(version=version, timestamp=None))
-
-    def _latest_before(self, time: Timestamp) -> int | None:
-        """Return the latest version if its commit is before a time; None if not, or if the server cannot tell."""
-        latest = self.table.version()
-        try:
-            self.table.version(time)
-        except BadRequestError:
-            with contextlib.suppress(BadRequestError):  # a server without history refuses every time
-                self.table.version(_FIRST_TIME)
-                return latest
-        return None
+        rest, name = self.table._rest, self.table.name
+        return in_time(rest, name, self.options, TablePlanner(rest, name).plan)
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,14 +62,18 @@ class TableScan(SharedScan):
 
         return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
 
-    def table_schema(self) -> StructType:
-        """Return the Delta schema of the table in the scan's version; requests the table's metadata."""
+    def metadata(self) -> Metadata:
+        """Return the metadata of the table in the scan's version, which the server states for one request."""
 
         def metadata(options: ScanOptions) -> Metadata:
             form = options.response_format
             return self.table.metadata(options.version, options.timestamp, response_format=form)
 
-        return self._in_time(metadata).schema
+        return in_time(self.table._rest, self.table.name, self.options, metadata)
+
+    def table_schema(self) -> StructType:
+        """Return the Delta schema of the table in the scan's version; requests the table's metadata."""
+        return self.metadata().schema
 
     def to_dataset(self) -> SharedDataset:
         """Return the scan as a `pyarrow.dataset.Dataset`, with projection, filter and limit pushdown.

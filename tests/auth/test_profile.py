@@ -301,13 +301,36 @@ class TestSources:
         for source, reason in (
             (tmp_path / "no.share", "no such file"),
             (tmp_path, "directory"),
-            ("a\0b", "cannot be read"),
+            ("a\0b.share", "cannot be read"),
         ):
             with pytest.raises(ProfileError, match=reason) as caught:
                 load_profile(source)
             assert caught.value.source == str(source)
         with pytest.raises(ProfileError, match="empty"):
             load_profile("  ")
+
+    @pytest.mark.parametrize(
+        "token", ["dapi0123456789", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2ln", "a+b/c3d==", "x" * 5000]
+    )
+    def test_a_token_in_place_of_a_path_is_masked(self, monkeypatch, token):
+        monkeypatch.setenv(ENVIRONMENT_VARIABLE, token)
+        with pytest.raises(ProfileError, match=r"profile \*\*\* \(not shown: .* may be a token\): ") as caught:
+            load_profile()
+        assert token[:10] not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "path", ["/nowhere/config", "~/config", "profiles/config.share", "./c", "../c", "C:\\c"]
+    )
+    def test_a_path_is_shown(self, path):
+        with pytest.raises(ProfileError) as caught:
+            load_profile(path)
+        assert caught.value.source == path
+
+    def test_a_wrong_endpoint_is_shown_without_its_query(self, monkeypatch):
+        monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+        monkeypatch.setenv("DELTA_SHARING_ENDPOINT", "ftp://host/share?key=s3cret")
+        with pytest.raises(ProfileError, match=r"'endpoint' \('ftp://host/share\?\*\*\*'\) is not a URL of http"):
+            load_profile()
 
     @pytest.mark.parametrize("source", [5, b"{}", object()])
     def test_other_types_of_source_are_type_errors(self, source):

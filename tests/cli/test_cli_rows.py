@@ -129,6 +129,17 @@ class TestExport:
         assert "nowhere" in run("export", orders, "nowhere/orders.csv", code=1).stderr
 
 
+LATER = ("--timestamp", "2999-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("command", [["head"], ["count"], ["schema"], ["export", "-", "--format", "csv"]])
+def test_a_time_after_the_last_commit(orders, command):
+    name, *more = command
+    assert "--on-future latest" in run(name, orders, *more, *LATER, code=1).stderr
+    future = run(name, orders, *more, *LATER, "--on-future", "latest")
+    assert future.stdout == run(name, orders, *more).stdout
+
+
 class TestChanges:
     def test_first_rows(self, orders):
         result = run("changes", orders, "--from", "6", "-n", "3", "-o", "json")

@@ -23,9 +23,10 @@ OPTIONS = section(TEXT, "Options and environment variables").split("\nThese vari
 
 
 def test_the_page_runs(workplace: SharingServer) -> None:
-    namespace = run_blocks(PAGE)
-    assert len(namespace["frame"]) == 10
-    namespace["client"].close()
+    for _ in range(2):
+        namespace = run_blocks(PAGE)
+        assert len(namespace["frame"]) == 10
+        namespace["client"].close()
 
 
 def shown(value: Any) -> str:

@@ -67,13 +67,16 @@ def test_the_readme_runs(workplace: SharingServer, capsys: pytest.CaptureFixture
     assert "NotFoundError - table retail.sales.order:" in output
     assert list(namespace["frame"].columns) == ["order_id", "amount"]
     assert workplace.profile["bearerToken"] not in output
+    run_blocks(ROOT / "README.md")  # a second run
+    assert capsys.readouterr().out.count("NotFoundError - table retail.sales.order:") == 1
 
 
 def test_the_page_about_errors_runs(workplace: SharingServer, capsys: pytest.CaptureFixture[str]) -> None:
-    run_blocks(ROOT / "docs" / "errors.md")
-    first, second = capsys.readouterr().out.splitlines()
-    assert first == "table retail.sales.order"
-    assert second.startswith("table retail.sales.order: the sharing server answered 404")
+    for _ in range(2):
+        run_blocks(ROOT / "docs" / "errors.md")
+        first, second = capsys.readouterr().out.splitlines()
+        assert first == "table retail.sales.order"
+        assert second.startswith("table retail.sales.order: the sharing server answered 404")
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

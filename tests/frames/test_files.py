@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
@@ -43,6 +47,27 @@ def test_an_interrupted_file_does_not_exist(tmp_path: Path, end: BaseException |
     with pytest.raises((KeyboardInterrupt, DataError)), opened(path, overwrite=False) as file:
         write_batches(batches(), pa.schema({"n": pa.int64()}), file, "jsonl", stream=False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot remove an open file")
+def test_a_file_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "rows[1].csv"
+    program = (
+        "import os, signal, sys\nfrom delta_sharing_client.frames.files import opened\n"
+        "with opened(sys.argv[1], overwrite=True): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(path)], check=False)  # our own program
+    assert ended.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    others = [tmp_path / ".rows[1].csv.tmp", tmp_path / ".rows1.csv.01234567.tmp"]
+    for other in others:
+        other.touch()
+    with opened(path, overwrite=True):
+        assert not left.exists()
+        (running,) = set(tmp_path.iterdir()) - set(others)
+        with opened(path, overwrite=True):
+            assert running.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
 
 
 def test_an_existing_file_is_kept(tmp_path: Path) -> None:

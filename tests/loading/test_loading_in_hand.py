@@ -68,6 +68,9 @@ class TestRows:
     def test_the_names_of_the_official_client(self, orders: ds.SharedTable) -> None:
         assert orders.snapshot(limit=3).to_pandas().equals(orders.head(3))
         assert orders.snapshot(version=0).count() == 10_000
+        first = orders.head(3)["order_id"].to_list()
+        for batches in (orders.snapshot(limit=3).to_record_batches(), orders.to_record_batches(limit=3)):
+            assert [value for batch in batches for value in batch.column("order_id").to_pylist()] == first
         scan = orders.snapshot(timestamp="2024-01-01T00:00:00Z", jsonPredicateHints="{}", use_delta_format=False)
         assert scan.options.response_format == "parquet"
         assert orders.metadata(use_delta_format=False).schema_string

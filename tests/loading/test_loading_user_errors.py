@@ -232,6 +232,26 @@ class TestTimesAfterTheLastCommit:
             with pytest.raises(ValueError, match="on_future is 'now'"):
                 table.scan(on_future="now")
 
+    @pytest.mark.parametrize("load", [*LOADERS, ds.scan_polars, ds.load_as_duckdb])
+    def test_of_functions(self, served: tuple[SharingServer, Path], load: Callable[..., Any]) -> None:
+        url = f"{served[1]}#shop.sales.orders"
+        rows = load(url, timestamp=self.LATER, on_future="latest")
+        collected = rows.collect() if load is ds.scan_polars else rows
+        assert len(collected) == 1
+
+    def test_an_end_of_changes_needs_no_option(self, tmp_path: Path, serve: Callable[..., SharingServer]) -> None:
+        """The end of a range is the last version at or before a time, whenever that is."""
+        table = write_table(
+            tmp_path / "t",
+            [column("id", "long")],
+            [File(rows=pa.table({"id": [1]}), name="a.parquet")],
+            configuration={"delta.enableChangeDataFeed": "true"},
+        )
+        server = serve({"shop.sales.orders": table})
+        with ds.SharingClient(server.profile) as client:
+            changes = client.table("shop.sales.orders").changes(0, ending_timestamp=self.LATER)
+            assert changes.to_arrow().num_rows == 1
+
     def test_not_without_history(self, tmp_path: Path, serve: Callable[..., SharingServer]) -> None:
         table = write_table(
             tmp_path / "t", [column("id", "long")], [File(rows=pa.table({"id": [1]}), name="a.parquet")]

@@ -147,6 +147,15 @@ def test_the_version_of_the_schema_is_read(source: SparkSession, tmp_path: Path)
         assert read(source, "s.d.t", **fields).columns == ["id", "more"]
 
 
+def test_a_time_after_the_last_commit_reads_the_latest_version_on_request(
+    source: SparkSession, orders: str
+) -> None:
+    rows = ds.load_as_arrow(orders).num_rows
+    given = {"timestampAsOf": "2999-01-01", "onFuture": "latest"}
+    assert source.read.format("deltaSharing").options(**given).load(orders).count() == rows
+    assert ds.load_as_spark(orders, timestamp="2999-01-01", on_future="latest", spark=source).count() == rows
+
+
 def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2]})
     root = write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows, name="a.parquet")])
@@ -254,8 +263,12 @@ def test_every_option_is_parsed() -> None:
     assert parse_options(PROFILE | changes).query == ChangeOptions(
         starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
     )
-    others = {"timestampAsOf", "startingVersion", "endingTimestamp", "callerOrg"}
-    assert {*given, *changes, *others} == set(OPTIONS)
+    asked = {"path": "s.d.t", "timestampAsOf": "2999-01-01", "onFuture": "latest"}
+    future = parse_options(PROFILE | asked).query
+    assert isinstance(future, ScanOptions)
+    assert (str(future.timestamp)[:10], future.on_future) == ("2999-01-01", "latest")
+    others = {"startingVersion", "endingTimestamp", "callerOrg"}
+    assert {*given, *changes, *asked, *others} == set(OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_the_code_of_the_page_runs(
         pytest.skip("Spark 3.5 has no Python data sources")
     text = PAGE.read_text(encoding="utf-8").replace("config.share", sample_profile)
     namespace: dict[str, Any] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE) * 2:
         if pyspark_version() >= NATIVE_SINCE or "# Spark 4.2 and later" not in block:
             exec(block, namespace)
     output = capsys.readouterr().out

@@ -141,3 +141,13 @@ def test_columns_and_backfill(pipeline: Pipeline, spark: SparkSession) -> None:
     assert "ALERT: " in logged
     assert "version 4" in logged
     assert pipeline.stored(spark) == [*pipeline.expected, (3, 77)]
+
+
+@pytest.mark.slow
+def test_delta_needs_delta_spark(pipeline: Pipeline) -> None:
+    """PySpark does not bring Delta: the job ends at once, and has written nothing."""
+    logged = pipeline.run("--format", "delta", code=2)
+    assert "cannot write delta: submit the job with the delta-spark of this release of Spark" in logged
+    assert "Traceback" not in logged
+    assert not pipeline.checkpoint.exists()
+    assert not pipeline.target.exists()

@@ -82,7 +82,7 @@ def test_the_code_of_the_page_runs(
     # Spark's driver stands where it was started, so the paths of the page are made absolute.
     profile = sample_server.write_profile(tmp_path / "config.share")
     names: dict[str, Any] = {"spark": spark}
-    for block in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE) * 2:
         text = block.replace("config.share", str(profile)).replace("orders_c", f"{tmp_path}/orders_c")
         exec(compile(text, str(PAGE), "exec"), names)
     copy = spark.read.parquet(str(tmp_path / "orders_copy"))
