@@ -6,12 +6,8 @@ Spark calls `describe` in one process and `plan` in another; see `python_data_so
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
@@ -53,8 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
 
-#: The settings of the data sources that this process has registered, by the ids of classic sessions.
-_registered: Final[dict[str, SourceSettings]] = {}
+#: The class of Spark that keeps data sources, and the name of its log.
+_MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 
 
 def register(
@@ -77,27 +73,32 @@ def register(
     settings = SourceSettings(
         configuration=configuration_of(session), options=options, credential_provider=credential_provider
     )
-    key = "" if is_connect(session) else str(session._jsparkSession.sessionUUID())
-    if key and (_registered.get(key) == settings or (key not in _registered and _is_found(session, settings))):
-        return  # Spark would log that one replaces the other, and they are the same
     try:
-        with worker_python(session):
+        with worker_python(session), _replacing(session):
             session.dataSource.register(source_for(core_count(session), archive, settings.encode()))
-            _registered[key] = settings
     except AnalysisException as error:
         # Spark 4.0 refuses to replace the data source that it has found by itself, which is the same.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
 
-def _is_found(session: SparkSession, settings: SourceSettings) -> bool:
-    """Whether Spark finds the data source by itself, in the Python of this process, and it needs no settings."""
-    context = session.sparkContext
-    python = shutil.which(os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3")
-    if settings != SourceSettings() or not str(context.master).startswith("local[") or python is None:
-        return False
-    manager: Any = session._jsparkSession.sessionState().dataSourceManager()
-    return Path(python).parent == Path(sys.executable).parent and manager.dataSourceExists("deltaSharing")
+@contextlib.contextmanager
+def _replacing(session: SparkSession) -> Iterator[None]:
+    """Within this context Spark does not log that a data source replaces another, which `register` is for."""
+    from py4j.protocol import Py4JError
+
+    levels: list[Any] = []
+    with contextlib.suppress(Py4JError, AttributeError, TypeError):  # Connect, or a platform without log4j
+        jvm: Any = session._jvm
+        log4j = jvm.org.apache.logging.log4j
+        set_level = log4j.core.config.Configurator.setLevel
+        levels.append(log4j.LogManager.getLogger(_MANAGER).getLevel())
+        set_level(_MANAGER, log4j.Level.ERROR)
+    try:
+        yield
+    finally:
+        for level in levels:
+            set_level(_MANAGER, level)
 
 
 def describe(given: Mapping[str, str], settings: bytes = b"") -> tuple[dict[str, Any], int | None]:

@@ -151,7 +151,7 @@ def test_a_time_after_the_last_commit_reads_the_latest_version_on_request(
     source: SparkSession, orders: str
 ) -> None:
     rows = ds.load_as_arrow(orders).num_rows
-    given = {"timestampAsOf": "2999-01-01", "onFuture": "latest"}
+    given = {"timestampAsOf": "2999-01-01T00:00:00Z", "onFuture": "latest"}
     assert source.read.format("deltaSharing").options(**given).load(orders).count() == rows
     assert ds.load_as_spark(orders, timestamp="2999-01-01", on_future="latest", spark=source).count() == rows
 
@@ -263,7 +263,7 @@ def test_every_option_is_parsed() -> None:
     assert parse_options(PROFILE | changes).query == ChangeOptions(
         starting_timestamp="2024-01-01T00:00:00Z", ending_version=9, commit_timestamp="timestamp"
     )
-    asked = {"path": "s.d.t", "timestampAsOf": "2999-01-01", "onFuture": "latest"}
+    asked = {"path": "s.d.t", "timestampAsOf": "2999-01-01T00:00:00Z", "onFuture": "latest"}
     future = parse_options(PROFILE | asked).query
     assert isinstance(future, ScanOptions)
     assert (str(future.timestamp)[:10], future.on_future) == ("2999-01-01", "latest")
