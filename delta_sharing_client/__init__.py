@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from delta_sharing_client.cdf.batch import ChangeBatch
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.client import SharingClient
-    from delta_sharing_client.delta.log import DeltaLog
     from delta_sharing_client.errors import DeltaSharingError
     from delta_sharing_client.iceberg.catalog import IcebergCatalog
     from delta_sharing_client.iceberg.table import IcebergScan, IcebergTable
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.model.profile import Profile
     from delta_sharing_client.official import install_as_delta_sharing
     from delta_sharing_client.options import TransportOptions
+    from delta_sharing_client.table.delta_log import DeltaLog
     from delta_sharing_client.table.shared_table import SharedTable
     from delta_sharing_client.table.table_changes import TableChanges
     from delta_sharing_client.table.table_scan import TableScan
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "ChangeBatch": "cdf.batch",
     "ChangePoller": "cdf.poller",
-    "DeltaLog": "delta.log",
+    "DeltaLog": "table.delta_log",
     "DeltaSharingError": "errors",
     "IcebergCatalog": "iceberg.catalog",
     "IcebergScan": "iceberg.table",

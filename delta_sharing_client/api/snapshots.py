@@ -257,7 +257,7 @@ def load_as_spark(
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, variant=spark_variant(variant), on_future=on_future)
         if mirror is not None:
-            from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
+            from delta_sharing_client.spark.local_dataframe import mirror_dataframe
 
             return mirror_dataframe(scan.mirrored(mirror), spark)
         return scan.to_spark(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_plan(
-    rest: RestClient,
+    rest: RestClient | None,
     storage: StorageReader,
     plan: ScanPlan,
     *,
@@ -30,7 +30,7 @@ def read_plan(
     """Read the files of a plan: its columns, filtered, in the server's order, at most `plan.limit` rows.
 
     Args:
-        rest: the server, which renews expired URLs.
+        rest: the server, which renews expired URLs; None if there is none.
         storage: fetches the files.
         plan: what to read.
         memory_budget: the memory in bytes that may be in use, if less than in the options.
@@ -50,13 +50,17 @@ def estimate_plan(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> F
     return estimate_fetch(_load(rest, storage, plan, None))
 
 
-def file_access(rest: RestClient, storage: StorageReader, plan: ScanPlan) -> tuple[StorageReader, RenewUrl | None]:
+def file_access(
+    rest: RestClient | None, storage: StorageReader, plan: ScanPlan
+) -> tuple[StorageReader, RenewUrl | None]:
     """Return the reader of a plan's files, and what renews their URLs."""
+    if plan.source is not None or rest is None:
+        return plan.source or (storage, None)
     expirations = (task.expiration for task in plan.tasks)
-    return plan.source or (storage, UrlRenewer(rest, plan.table, plan, expirations))
+    return storage, UrlRenewer(rest, plan.table, plan, expirations)
 
 
-def _load(rest: RestClient, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
+def _load(rest: RestClient | None, storage: StorageReader, plan: ScanPlan, memory_budget: int | None) -> Load:
     reader, renewal = file_access(rest, storage, plan)
     return Load(
         tasks=plan.tasks,

@@ -39,8 +39,8 @@ class Scan(ABC):
         """Return which files to read; fetches none of them."""
 
     @abstractmethod
-    def _connections(self) -> tuple[RestClient, StorageReader]:
-        """Return the server and the reader of the files."""
+    def _connections(self) -> tuple[RestClient | None, StorageReader]:
+        """Return the server, None for local tables, and the reader of the files."""
 
     def to_arrow(self, *, progress: bool | None = None) -> pa.Table:
         """Read the rows into an Arrow table; an empty one has the full schema.

@@ -26,7 +26,7 @@ from delta_sharing_client.spark.closed_pipe import ended_by_closed_pipe
 from delta_sharing_client.spark.job import Job, Part, decode, with_urls
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.storage.download import DownloadReader
-from delta_sharing_client.storage.local import LocalReader
+from delta_sharing_client.storage.log_files import LogFileReader
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
 #: Bytes of files in flight in one task: an executor runs a task per core, in little memory.
@@ -73,7 +73,7 @@ def _batches(job_bytes: bytes, part_bytes: bytes, spec: ReadSpec) -> Generator[p
     if job.in_directory:
         storage: StorageReader = renewal.reader  # type: ignore[attr-defined]  # a `HostDirectory`
     else:
-        storage = LocalReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback)
+        storage = LogFileReader(job.options) if job.local else _storage(job.options, job.endpoint_is_loopback)
     load = Load(
         tasks=[_renewed(task, renewal) for task in part.tasks],
         spec=spec,

@@ -35,7 +35,8 @@ class Job:
         executor_credentials: a pickled `HostUrlRenewer` or `HostDirectory`, with the credential: the only field
             through which it leaves the driver. None if `executorCredentials` is off.
         names: names of the columns, if not those of the table.
-        local: URLs are paths of a disk that the executors share.
+        local: the files are those of a local log: on a disk that the executors share, or behind URLs that no
+            server renews.
         in_directory: URLs are paths in the table's directory, which executors open with credentials of their own.
     """
 

@@ -75,7 +75,7 @@ class FileSource(Protocol):
 
 
 class ParquetFrame:
-    """The files of a plan without a filter, as a DataFrame.
+    """The files of a plan as a DataFrame. This package reads them if the plan has a filter or a limit.
 
     Args:
         session: the session.
@@ -116,7 +116,8 @@ class ParquetFrame:
         groups: dict[tuple[StructType, bool], list[_File]] = {}
         reserved = {self._name(field).lower() for field in self._partitions}
         as_text = self._variant == "json" and any(holds_variant(field.type) for field in self._data)
-        readable = self._plan.limit is None and _FILE_METADATA not in reserved and not as_text
+        narrowed = self._plan.limit is not None or self._plan.spec.predicate is not None
+        readable = not narrowed and _FILE_METADATA not in reserved and not as_text
         reserved.add(_FILE_METADATA)
         files, others = self._candidates() if readable else ([], list(self._plan.tasks))
         footers = self._source.footers(files)

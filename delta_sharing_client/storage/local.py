@@ -1,4 +1,4 @@
-"""Reader of files on a local disk, for mirrors."""
+"""Reader of files on a local disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LocalReader(StorageReader):
 class LocalSource:
     """One local file, of which `size` is 0 if it is not known; implements `ByteSource`."""
 
-    #: The files of a mirror are never replaced.
+    #: The files of a table are never replaced.
     etag: str | None = None
 
     def __init__(self, path: str, file_id: str, size: int, cancelled: threading.Event | None) -> None:
@@ -95,8 +95,8 @@ class LocalSource:
                 yield file, size
         except FileNotFoundError:
             raise FileGoneError(
-                "the local copy does not contain it: vacuum or another program removed it; sync(repair=True) "
-                "fetches the missing files of the newest version",
+                "it does not exist: vacuum or another program removed it; sync(repair=True) of a mirror fetches "
+                "missing files of the newest version",
                 file_id=self._id,
             ) from None
         except OSError as error:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.actions import Metadata, Protocol
@@ -14,19 +14,23 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
-from delta_sharing_client.table.table_rows import TableRows
+from delta_sharing_client.table.table_rows import Selection, TableRows
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import TableInfo
 from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, format_for, formats_for
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame as SparkDataFrame
+    from pyspark.sql import SparkSession
+
     from delta_sharing_client.cdf.clock import Clock
     from delta_sharing_client.cdf.options import CommitTimestamp, SchemaChanges, StartingVersion
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.options import OnFuture
+    from delta_sharing_client.spark.engine import Engine
     from delta_sharing_client.storage.byte_source import StorageReader
     from delta_sharing_client.table.history import VersionChanges
     from delta_sharing_client.table.table_changes import TableChanges
@@ -319,6 +323,20 @@ class SharedTable(TableRows):
         from delta_sharing_client.delta.mirror.mirror import Mirror
 
         return Mirror.of(self.name, directory, self._client(), self._storage)
+
+    def to_spark(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        engine: Engine = "auto",
+        executor_credentials: bool = True,
+        partition_size: int | None = None,
+        **selection: Unpack[Selection],
+    ) -> SparkDataFrame:
+        """Return a Spark DataFrame over the rows; see `TableScan.to_spark`."""
+        return self.scan(**selection).to_spark(
+            spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
+        )
 
     @representation
     def _repr_html_(self) -> str:

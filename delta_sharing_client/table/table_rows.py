@@ -1,4 +1,4 @@
-"""`TableRows`: the methods of a shared table that load rows in one call."""
+"""`TableRows`: the methods of shared tables and snapshots that load rows in one call."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-    from pyspark.sql import DataFrame as SparkDataFrame
-    from pyspark.sql import SparkSession
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
     from delta_sharing_client.scan.options import OnFuture
-    from delta_sharing_client.spark.engine import Engine
-    from delta_sharing_client.table.table_scan import TableScan
+    from delta_sharing_client.scan.scan import Scan
 
 
 class Selection(TypedDict, total=False):
-    """Arguments of `SharedTable.scan`, which the methods that load rows take, too."""
+    """Arguments of `SharedTable.scan`, which the methods that load rows take, too; `Snapshot.scan` takes some."""
 
     columns: Iterable[str] | None
     filters: Filters | None
@@ -46,7 +43,7 @@ class TableRows(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def scan(self, *args: Any, **kwargs: Any) -> TableScan:
+    def scan(self, *args: Any, **kwargs: Any) -> Scan:
         """Return a scan of the table."""
 
     def head(self, n: int = 5, **selection: Unpack[Selection]) -> pd.DataFrame:
@@ -93,17 +90,3 @@ class TableRows(ABC):
     ) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the rows; see `TableScan.to_duckdb`."""
         return self.scan(**selection).to_duckdb(connection)
-
-    def to_spark(
-        self,
-        spark: SparkSession | None = None,
-        *,
-        engine: Engine = "auto",
-        executor_credentials: bool = True,
-        partition_size: int | None = None,
-        **selection: Unpack[Selection],
-    ) -> SparkDataFrame:
-        """Return a Spark DataFrame over the rows; see `TableScan.to_spark`."""
-        return self.scan(**selection).to_spark(
-            spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
-        )

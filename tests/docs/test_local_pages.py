@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from test_readme import run_blocks
 
-from delta_sharing_client.delta.log import DeltaLog
+from delta_sharing_client import DeltaLog
 from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
-from delta_sharing_client.delta.log.log import EXPIRY
+from delta_sharing_client.delta.log.log_cache import EXPIRY
 from delta_sharing_client.delta.log.metadata_cleanup import LOG_RETENTION
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
@@ -57,7 +57,7 @@ def test_their_figures_are_the_defaults(root: Path) -> None:
     for name in ("sync", "scan", "verify", "vacuum", "shared_version", "log"):
         assert f"| `{name}" in mirrors
         assert hasattr(Mirror, name)
-    public = [n for n in vars(DeltaLog) if not n.startswith("_") and n != "checkpoint_if_due"]
+    public = [n for n in dir(DeltaLog) if not n.startswith("_") and n != "checkpoint_if_due"]
     described = {"latest_version", "commit_timestamp", "version_at_or_after", "version_at_or_before"}
     for name in set(public) - described:
         assert name in logs

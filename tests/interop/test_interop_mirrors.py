@@ -13,7 +13,7 @@ from golden.test_golden import CASES, READABLE, TABLES, Case, columns_of, ordere
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
+from delta_sharing_client.spark.local_dataframe import mirror_dataframe
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from test_golden_spark import collected, same_rows
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
+from delta_sharing_client.spark.local_dataframe import mirror_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.server import SharingServer
-from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe
+from delta_sharing_client.spark.local_dataframe import mirror_dataframe
 
 Make = Callable[..., tuple[Mirror, ds.SharedTable]]
 #: Texts of values, as writers of tables spell them.

@@ -30,7 +30,7 @@ from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import parquet_frame
-from delta_sharing_client.spark.mirror_dataframe import mirror_dataframe, read_footers
+from delta_sharing_client.spark.local_dataframe import mirror_dataframe, read_footers
 from delta_sharing_client.spark.session import spark_version
 from delta_sharing_client.spark.stored_columns import stored_columns
 

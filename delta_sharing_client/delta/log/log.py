@@ -11,12 +11,13 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from delta_sharing_client.delta.log.actions import Action
 from delta_sharing_client.delta.log.checkpoint_writer import write_checkpoint
 from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.durable_files import writing
+from delta_sharing_client.delta.log.log_cache import LogCache
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
 from delta_sharing_client.delta.log.paths import check_is_local
@@ -30,13 +31,11 @@ from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.representation import representation
 from delta_sharing_client.tracebacks import public_class
 
-_CHECKPOINT_INTERVAL: Final = 10
+#: The default of `delta.checkpointInterval`.
+CHECKPOINT_INTERVAL: Final = 10
 #: Number of actions after which a checkpoint is written at once.
 _LARGE_COMMIT: Final = 10_000
 _STALE_AFTER: Final = timedelta(hours=1)
-#: Lifetime of a cached log after its last use.
-EXPIRY: Final = timedelta(hours=1)
-_CACHED_LOGS: Final = 1_000
 logger = logging.getLogger(__name__)
 
 
@@ -52,21 +51,21 @@ class DeltaLog:
         allow_absolute_paths: whether the log may name files outside that directory.
     """
 
-    _cache: ClassVar[dict[tuple[str, bool, bool], tuple[float, DeltaLog]]] = {}
-    _cache_lock: ClassVar[threading.Lock] = threading.Lock()
+    _snapshot_type: ClassVar[type[Snapshot]] = Snapshot
+    _cache: ClassVar[LogCache] = LogCache()
 
     def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
         self.table_path = table
         self.allow_absolute_paths = allow_absolute_paths
         self._any_features = any_features
-        self._replay = Replay(table, allow_absolute_paths=allow_absolute_paths)
+        self._replay = Replay(table, allow_absolute_paths=allow_absolute_paths, snapshot_type=self._snapshot_type)
         self._lock = threading.Lock()
         self._seen: tuple[float, Snapshot] | None = None
 
     @classmethod
     def for_table(
         cls, path: str | os.PathLike[str], *, allow_absolute_paths: bool = False, any_features: bool = False
-    ) -> DeltaLog:
+    ) -> Self:
         """Open the log of a table, which need not exist yet: see `table_exists`.
 
         A log is cached until it has not been used for an hour.
@@ -81,33 +80,20 @@ class DeltaLog:
             DeltaLogError: the path is a URL; only local directories have the atomic commits that a log needs.
         """
         check_is_local(path)
-        key = os.path.realpath(path), allow_absolute_paths, any_features
-        now = time.monotonic()
-        with cls._cache_lock:
-            # The least recently used log is the first one.
-            used, log = cls._cache.pop(key, (now, None))
-            if log is None or now - used >= EXPIRY.total_seconds():
-                log = cls(Path(key[0]), allow_absolute_paths=allow_absolute_paths, any_features=any_features)
-            for old, (used, _) in list(cls._cache.items()):
-                if len(cls._cache) < _CACHED_LOGS and now - used < EXPIRY.total_seconds():
-                    break
-                del cls._cache[old]
-            cls._cache[key] = now, log
-            return log
+        table = os.path.realpath(path)
+        options = {"allow_absolute_paths": allow_absolute_paths, "any_features": any_features}
+        found: Self = cls._cache.get(table, (cls, *options.items()), partial(cls, Path(table), **options))
+        return found
 
     @classmethod
     def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
         """Remove the cached logs of one directory; the next `for_table` reads it again."""
-        table = os.path.realpath(path)
-        with cls._cache_lock:
-            for key in [key for key in cls._cache if key[0] == table]:
-                del cls._cache[key]
+        cls._cache.remove(os.path.realpath(path))
 
     @classmethod
     def clear_cache(cls) -> None:
         """Remove all cached logs."""
-        with cls._cache_lock:
-            cls._cache.clear()
+        cls._cache.clear()
 
     @property
     def table_exists(self) -> bool:
@@ -132,7 +118,7 @@ class DeltaLog:
         try:
             listing = list_log(self.table_path)
         except DeltaTableNotFoundError:
-            return Snapshot(
+            return self._snapshot_type(
                 version=-1,
                 timestamp=-1,
                 state=LogState(),
@@ -301,7 +287,7 @@ class DeltaLog:
         """
         version = before.version + 1
         try:
-            interval = number_property(metadata.configuration, "delta.checkpointInterval", _CHECKPOINT_INTERVAL)
+            interval = number_property(metadata.configuration, "delta.checkpointInterval", CHECKPOINT_INTERVAL)
             if len(actions) < _LARGE_COMMIT and (version == 0 or version % interval):
                 return
             state = before.state.copy()
@@ -318,7 +304,7 @@ class DeltaLog:
 
     def __reduce__(self) -> tuple[Any, ...]:
         reopen = partial(
-            DeltaLog.for_table,
+            type(self).for_table,
             allow_absolute_paths=self.allow_absolute_paths,
             any_features=self._any_features,
         )

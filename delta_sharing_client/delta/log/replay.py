@@ -30,10 +30,14 @@ class Replay:
     Args:
         table: the table's directory.
         allow_absolute_paths: whether files may be outside the table's directory.
+        snapshot_type: the class of the snapshots.
     """
 
-    def __init__(self, table: Path, *, allow_absolute_paths: bool) -> None:
+    def __init__(
+        self, table: Path, *, allow_absolute_paths: bool, snapshot_type: type[Snapshot] = Snapshot
+    ) -> None:
         self._table = table
+        self._type = snapshot_type
         self._allow_absolute_paths = allow_absolute_paths
         self._snapshots: OrderedDict[int, tuple[_Fingerprint, Snapshot]] = OrderedDict()
         self._lock = threading.RLock()
@@ -60,7 +64,7 @@ class Replay:
             timestamp = commit_times(listing, state.metadata, up_to=version).get(version)
             if timestamp is None:
                 timestamp = self._time_without_commit(version, listing)
-            snapshot = Snapshot(
+            snapshot = self._type(
                 version=version,
                 timestamp=timestamp,
                 state=state,

@@ -58,7 +58,6 @@ class MirrorScan(Scan):
     snapshot: Snapshot = field(repr=False)
     options: ScanOptions = field(default_factory=ScanOptions)
     _storage: LocalReader = field(repr=False, compare=False, kw_only=True)
-    _rest: RestClient = field(repr=False, compare=False, kw_only=True)
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,8 +98,8 @@ class MirrorScan(Scan):
     def _url(self, uri: str) -> SecretUrl:
         return SecretUrl(str(resolve_path(self.directory, uri)))
 
-    def _connections(self) -> tuple[RestClient, LocalReader]:
-        return self._rest, self._storage
+    def _connections(self) -> tuple[None, LocalReader]:
+        return None, self._storage
 
 
 @public_class
@@ -271,7 +270,6 @@ class Mirror:
             snapshot,
             options,
             _storage=LocalReader(self._storage.options),
-            _rest=self._rest,
         )
 
     def _snapshot(self) -> Snapshot:

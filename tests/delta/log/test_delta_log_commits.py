@@ -366,7 +366,7 @@ def test_one_log_per_directory(log: DeltaLog, tmp_path: Path) -> None:
 def test_cached_logs_expire_after_their_last_use(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     first = DeltaLog.for_table(log.table_path)
     assert DeltaLog.for_table(log.table_path) is first
-    monkeypatch.setattr("delta_sharing_client.delta.log.log.EXPIRY", timedelta(0))
+    monkeypatch.setattr("delta_sharing_client.delta.log.log_cache.EXPIRY", timedelta(0))
     assert DeltaLog.for_table(log.table_path) is not first
 
 

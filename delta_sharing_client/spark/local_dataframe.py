@@ -1,28 +1,34 @@
-"""Mirrors as Spark DataFrames: Spark's own Parquet reader reads the local files."""
+"""Mirrors and snapshots of local logs as Spark DataFrames: Spark's own Parquet reader reads the local files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.mirror.mirror import MirrorScan
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import fetch_vector
-from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.parquet.tasks import FileScanTask, VariantForm
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.job import Job, encode
 from delta_sharing_client.spark.parquet_frame import ParquetFrame
 from delta_sharing_client.spark.partition_plan import divide
 from delta_sharing_client.spark.session import listed_by_cores, session_for
 from delta_sharing_client.spark.stored_columns import Footer, parse_footer
-from delta_sharing_client.storage.local import LocalReader, LocalSource
+from delta_sharing_client.storage.local import LocalSource
+from delta_sharing_client.storage.log_files import LogFileReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 _THREADS: Final = 8
+#: Names of files that Spark reads, and shows as they are.
+_SHOWN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def mirror_dataframe(scan: MirrorScan, spark: SparkSession | None = None) -> DataFrame:
@@ -47,8 +53,30 @@ def mirror_dataframe(scan: MirrorScan, spark: SparkSession | None = None) -> Dat
             "Spark itself filters the rows of a mirror: leave filters and limit out, and use where() and limit() "
             "of the DataFrame"
         )
+    return local_dataframe(scan.plan, scan.directory, scan._storage.options, scan.options.variant, spark)
+
+
+def local_dataframe(
+    plan_files: Callable[[], ScanPlan],
+    directory: Path,
+    options: TransportOptions,
+    variant: VariantForm,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """Return a DataFrame over the files of a local table; see `mirror_dataframe`.
+
+    This package reads files behind URLs, and the files of a plan with a filter or a limit.
+
+    Args:
+        plan_files: returns the plan; called once the session is there.
+        directory: the table's directory.
+        options: time-outs and retries for files behind URLs.
+        variant: the form of variants.
+        spark: as for `mirror_dataframe`.
+    """
     session = session_for(spark)
-    return ParquetFrame(session, scan.plan(), _MirrorFiles(session, scan), scan.options.variant).frame()
+    plan = plan_files()
+    return ParquetFrame(session, plan, _LocalFiles(session, directory, options, plan), variant).frame()
 
 
 def read_footers(tasks: Sequence[FileScanTask]) -> list[Footer]:
@@ -66,17 +94,27 @@ def _footer_of(task: FileScanTask) -> Footer:
     return parse_footer(LocalSource(task.url.reveal(), task.file_id, task.size, None).whole(), task.file_id)
 
 
-class _MirrorFiles:
-    """The local files of a mirror; implements `FileSource`."""
+class _LocalFiles:
+    """The local files of a plan; implements `FileSource`."""
 
-    def __init__(self, session: SparkSession, scan: MirrorScan) -> None:
+    def __init__(self, session: SparkSession, directory: Path, options: TransportOptions, plan: ScanPlan) -> None:
         self._session = session
-        self._directory = scan.directory
-        self._storage = LocalReader(scan._storage.options)
+        self._directory = directory
+        self._storage = LogFileReader(options)
+        self._names = Counter(map(self.file_name, plan.tasks))
 
     def accepts(self, task: FileScanTask, folders: str) -> bool:
-        path, _, _ = task.url.reveal().rpartition("/")
-        return f"{path}/".endswith(f"/{folders}")
+        path, _, name = task.url.reveal().rpartition("/")
+        prefix, found, below = f"{path}/".partition(f"{self._directory}/")
+        # Spark hides files of other names, shows them encoded, and takes folders with "=" for partition values.
+        return (
+            not prefix
+            and bool(found)
+            and below.endswith(folders)
+            and "=" not in below.removesuffix(folders)
+            and _SHOWN.fullmatch(name) is not None
+            and self._names[name] == 1
+        )
 
     def footers(self, files: Sequence[tuple[FileScanTask, str]]) -> Sequence[Footer | None]:
         return read_footers([task for task, _ in files])

@@ -1,0 +1,47 @@
+"""`LogCache`: the logs opened last, each until it has not been used for an hour."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, Final
+
+#: Lifetime of a cached log after its last use.
+EXPIRY: Final = timedelta(hours=1)
+_CACHED_LOGS: Final = 1_000
+
+
+class LogCache:
+    """A cache of logs by table and options. May be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: The least recently used log is the first one.
+        self._logs: dict[tuple[str, Hashable], tuple[float, Any]] = {}
+
+    def get(self, table: str, options: Hashable, open_log: Callable[[], Any]) -> Any:
+        """Return the log of a table; `open_log` opens it if it is not in the cache, or has expired."""
+        key, now = (table, options), time.monotonic()
+        with self._lock:
+            used, log = self._logs.pop(key, (now, None))
+            if log is None or now - used >= EXPIRY.total_seconds():
+                log = open_log()
+            for old, (used, _) in list(self._logs.items()):
+                if len(self._logs) < _CACHED_LOGS and now - used < EXPIRY.total_seconds():
+                    break
+                del self._logs[old]
+            self._logs[key] = now, log
+            return log
+
+    def remove(self, table: str) -> None:
+        """Remove the logs of a table."""
+        with self._lock:
+            for key in [key for key in self._logs if key[0] == table]:
+                del self._logs[key]
+
+    def clear(self) -> None:
+        """Remove all logs."""
+        with self._lock:
+            self._logs.clear()
