@@ -28,7 +28,10 @@ EXIT_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
 _FOR_PYTHON: Final = {
     "SharingClient(...).list_all_tables()": "delta-sharing ls PROFILE --recursive",
     "list_all_tables()": "delta-sharing ls PROFILE --recursive",
+    "list_schemas() and list_tables() of client.iceberg": "delta-sharing ls --catalog iceberg",
+    "list_shares()": "delta-sharing ls PROFILE",
     "list_schemas()": "delta-sharing ls PROFILE#SHARE",
+    "snapshots() of the table": "snapshots() of the table in Python",
     "on_future='latest'": "--on-future latest",
     "table.version()": "that of delta-sharing show",
     "sync(repair=True)": "delta-sharing mirror --repair",
@@ -41,6 +44,7 @@ _FOR_PYTHON: Final = {
     "TransportOptions.": "--option ",
     "starting_version='snapshot'": "--start snapshot",
     "starting_version='latest'": "--start latest",
+    "ending_version": "--to",
     "mode='apply'": "--mode apply",
     "mode='append'": "--mode append",
     "columns=[...]": "--columns",

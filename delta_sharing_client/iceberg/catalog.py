@@ -69,6 +69,10 @@ class IcebergCatalog:
         self._shares: dict[str, SharedCatalog] = {}
         self._lock = threading.Lock()
 
+    def list_shares(self) -> list[Share]:
+        """Return the shares, as the sharing server lists them."""
+        return list(self.iter_shares())
+
     def list_schemas(self, share: Share | str) -> list[Schema]:
         """Return the schemas of a share: the namespaces at the top of its warehouse."""
         from delta_sharing_client.iceberg.reader import reading

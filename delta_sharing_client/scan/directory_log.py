@@ -38,6 +38,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.scan.log_planner import located
+from delta_sharing_client.scan.options import OnFuture
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.directory import DirectoryFiles, directory_reader, list_files, open_files
 from delta_sharing_client.transport.exception_mapping import with_message
@@ -84,17 +85,26 @@ class DirectoryLog:
                 return copies.listing.latest_version
             return copies.log_of_times().version_at_or_after(_milliseconds(starting_timestamp))
 
-    def snapshot(self, version: int | None, timestamp: Timestamp | None) -> Snapshot:
+    def snapshot(
+        self, version: int | None, timestamp: Timestamp | None, on_future: OnFuture = "raise"
+    ) -> Snapshot:
         """Replay the requested version.
 
         Raises:
-            VersionNotFoundError: the table does not have that version (any more).
+            VersionNotFoundError: the table does not have that version (any more), or the time is after its last
+                commit and `on_future` is ``raise``.
             UnsupportedTableError: the table needs something that this release cannot read.
         """
         with self._copied() as copies:
             latest = copies.listing.latest_version
             if timestamp is not None:
-                version = copies.log_of_times().version_at_or_before(_milliseconds(timestamp))
+                log, time = copies.log_of_times(), _milliseconds(timestamp)
+                version = log.version_at_or_before(time)
+                if version == latest and on_future == "raise" and log.commit_timestamp(version) < time:
+                    raise VersionNotFoundError(
+                        f"{format_timestamp(timestamp)} is after the last commit; request a time from the first "
+                        "version to the latest, or on_future='latest'"
+                    )
             elif version is None:
                 version = latest
             if not 0 <= version <= latest:

@@ -34,7 +34,7 @@ class DirectoryPlanner:
             DeltaSharingError: the server gives no credentials, or the store cannot be read.
         """
         log = DirectoryLog(self.rest, self.table)
-        snapshot = log.snapshot(options.version, options.timestamp)
+        snapshot = log.snapshot(options.version, options.timestamp, options.on_future)
         planner = LogPlanner(
             table=self.table,
             what=log.what,

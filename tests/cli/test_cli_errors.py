@@ -188,6 +188,10 @@ def test_messages_name_options_and_commands():
     text = "call sync(repair=True), or sync(); raise TransportOptions.query_deadline or pass columns=[...]"
     expected = "call delta-sharing mirror --repair, or delta-sharing mirror; raise --option query_deadline"
     assert for_command_line(text) == f"{expected} or pass --columns"
+    assert for_command_line("Check the name with list_shares()") == "Check the name with delta-sharing ls PROFILE"
+    assert for_command_line("list_schemas() and list_tables() of client.iceberg") == (
+        "delta-sharing ls --catalog iceberg"
+    )
 
 
 def test_shown_and_exported_csv_are_alike(profile):

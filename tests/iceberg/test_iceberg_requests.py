@@ -30,6 +30,7 @@ def test_listings_are_read_page_by_page(iceberg: IcebergServer) -> None:
         iceberg.create(name, ORDERS)
     with iceberg.client() as client:
         catalog = client.iceberg
+        assert [share.name for share in catalog.list_shares()] == ["retail"]
         assert [schema.full_name for schema in catalog.list_schemas("retail")] == [
             "retail.hr",
             "retail.sales",

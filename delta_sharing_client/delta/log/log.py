@@ -154,12 +154,15 @@ class DeltaLog:
 
         Raises:
             ValueError: both are given, or neither.
+            TypeError: the time is not an integer.
             VersionNotFoundError: the table does not have that version, or no longer has it.
             DeltaTableNotFoundError: there is no table.
             DeltaLogError: the log is damaged.
         """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
+        if timestamp is not None and not isinstance(timestamp, int):
+            raise TypeError(f"timestamp is a {type(timestamp).__name__}; it takes milliseconds since the epoch")
         if version is None:
             version = self.version_at_or_before(timestamp or 0)
         listing = list_log(self.table_path)

@@ -131,6 +131,10 @@ class TestReading:
         assert len(xs(table.scan(timestamp="2023-11-14T22:15:00Z").to_arrow())) == 8  # 100 s after the first
         with pytest.raises(VersionNotFoundError, match="newer"):
             table.scan(timestamp="2020-01-01").to_arrow()
+        future = table.scan(timestamp="2099-01-01")
+        with pytest.raises(VersionNotFoundError, match=r"2099-01-01.* is after the last commit; .*'latest'"):
+            future.to_arrow()
+        assert future.replace(on_future="latest").to_arrow() == table.scan().to_arrow()
 
     @pytest.mark.parametrize("cleaned", [False, True])
     def test_of_a_long_log_only_what_is_needed_is_fetched(self, shared: DirectoryServer, cleaned: bool) -> None:
