@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from faults.server import FaultServer, Reply, Request
 from growing_tables import Source, rows_of
 from loading_faults import Share
 from loading_tables import column
+from tqdm.std import tqdm
 from waiting import wait_until
 
 from delta_sharing_client import SharingClient
@@ -163,6 +165,8 @@ def test_a_progress_bar_with_bytes_and_rate(
     large: Share, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
+    # The store waits for the bar, which is drawn at most every 100 ms and then, after a pause, every 10 s.
+    monkeypatch.setattr(tqdm, "__init__", partialmethod(tqdm.__init__, mininterval=0))
 
     def shown() -> list[str]:
         return re.findall(r"t: +\d+%\|.*?\| (\S+)/1\.\d+M \[.*?B/s\]", stream.getvalue())
