@@ -9,7 +9,7 @@ import re
 import stat
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
@@ -18,9 +18,9 @@ from urllib.request import url2pathname
 from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
-from delta_sharing_client.model.credentials import ExternalCredential
+from delta_sharing_client.model.credentials import Credential, ExternalCredential
 from delta_sharing_client.model.profile import Profile
-from delta_sharing_client.secrets import MASK, redact_text, redact_url
+from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Environment variable with the default profile: a path, a URL or JSON text.
@@ -80,7 +80,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
         MissingDependencyError: the URL requires fsspec.
 
     Warns:
-        ProfileWarning: the token has expired, or other users can read the file.
+        ProfileWarning: the token has expired, or other users can read a file with a secret.
     """
     if isinstance(source, Profile):
         credential = ExternalCredential(getattr(source.credential, "scope", None))
@@ -99,9 +99,9 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
 
 
 def _warnings(profile: Profile, exposed: bool) -> Iterator[str]:
-    if exposed:
+    if exposed and _may_contain_secret(profile.credential):
         yield (
-            f"the profile {profile.source} has a token and can be read by other users of this machine; "
+            f"the profile {profile.source} contains a secret and can be read by other users of this machine; "
             f"run: chmod 600 {profile.source}"
         )
     key = private_key_path(profile)  # the key itself is checked when it is used
@@ -113,6 +113,12 @@ def _warnings(profile: Profile, exposed: bool) -> Iterator[str]:
             f"the credential in the profile {profile.source or '(given as data)'} expired at "
             f"{format_time(profile.expiration_time)}; ask the provider for a new profile"
         )
+
+
+def _may_contain_secret(credential: Credential) -> bool:
+    """Return whether a profile's file contains a secret; that of an external credential is not looked at."""
+    values = (getattr(credential, field.name) for field in fields(credential))
+    return isinstance(credential, ExternalCredential) or any(isinstance(value, Secret) for value in values)
 
 
 def _read(source: Any) -> _Text:

@@ -31,6 +31,11 @@ def without(name):
     return {key: value for key, value in FIELDS.items() if key != name}
 
 
+def jwt_fields(**key):
+    names = {"clientId": "c", "issuer": "i", "audience": "a"}
+    return {"tokenEndpoint": "https://i.example/token", **names, "privateKey": {"keyId": "1", **key}}
+
+
 @pytest.fixture
 def path(tmp_path):
     file = tmp_path / "config.share"
@@ -368,6 +373,33 @@ class TestWarnings:
             if warned:
                 assert "chmod 600" in str(caught[0].message)
                 assert caught[0].filename == __file__
+
+    @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+    @pytest.mark.parametrize(
+        ("fields", "warned"),
+        [
+            ({"type": "oauth_authorization_code", "issuer": "https://i.example", "clientId": "c"}, False),
+            (
+                {
+                    "type": "oauth_workload_identity",
+                    "tokenEndpoint": "https://i.example/token",
+                    "clientId": "c",
+                    "tokenFile": "/var/run/token",
+                },
+                False,
+            ),
+            ({"type": "oauth_jwt_bearer_private_key_jwt", "auth": jwt_fields(privateKeyFile="key.pem")}, False),
+            ({"type": "oauth_jwt_bearer_private_key_jwt", "auth": jwt_fields(privateKey=CANARY)}, True),
+            ({"type": "basic", "username": "ada", "password": CANARY}, True),
+        ],
+    )
+    def test_only_a_file_with_a_secret_warns(self, path, fields, warned):
+        path.write_text(json.dumps({"shareCredentialsVersion": 2, "endpoint": FIELDS["endpoint"], **fields}))
+        path.chmod(0o644)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            load_profile(path)
+        assert ["contains a secret" in str(item.message) for item in caught] == [True] * warned
 
     def test_profile_of_the_environment_warns(self, path, monkeypatch):
         path.chmod(0o644)
