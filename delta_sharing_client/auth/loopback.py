@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
+from delta_sharing_client.auth.oauth import clean_text
 from delta_sharing_client.errors import TokenError
 
 _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Delta Sharing</title>
@@ -32,7 +33,7 @@ class RedirectReceiver(ThreadingHTTPServer):
     Args:
         redirect_uri: http on 127.0.0.1 or localhost; without a port, the system chooses one.
         state: the `state` of the authorization request; an answer with another one is refused.
-        issuer: the OpenID provider; an answer that names another one is refused (RFC 9207).
+        issuer: the OpenID provider; an answer that names another one ends the sign-in (RFC 9207).
     """
 
     daemon_threads = True
@@ -47,7 +48,7 @@ class RedirectReceiver(ThreadingHTTPServer):
             raise TokenError(f"the redirect URI {redirect_uri} cannot be served: {error.strerror}") from None
         self.path = parts.path or "/"
         self.redirect_uri = f"http://{parts.hostname}:{self.server_port}{self.path}"
-        self.expected = {"state": state, "iss": issuer}
+        self.state, self.issuer = state, issuer
         self._answers: queue.Queue[Mapping[str, str]] = queue.Queue(1)
 
     def __enter__(self) -> Self:
@@ -64,15 +65,13 @@ class RedirectReceiver(ThreadingHTTPServer):
     def accept(self, target: str) -> str | None:
         """Keep the first answer with the expected state; return the text of the page, or None if refused."""
         answer = {name: values[0] for name, values in parse_qs(urlsplit(target).query).items()}
-        for name, value in self.expected.items():
-            given = answer.get(name, value if name == "iss" else "")
-            if not hmac.compare_digest(given.encode(), value.encode()):
-                return None
+        if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+            return None
         if not answer.get("code") and not answer.get("error"):
             return None
         with suppress(queue.Full):
             self._answers.put_nowait(answer)
-        if answer.get("error"):
+        if answer.get("error") or answer.get("iss", self.issuer) != self.issuer:
             return "The sign-in failed. The terminal shows the reason; you can close this page."
         return "The sign-in continues in the terminal. You can close this page."
 
@@ -80,12 +79,18 @@ class RedirectReceiver(ThreadingHTTPServer):
         """Return the parameters of the answer.
 
         Raises:
-            TokenError: there is none after `timeout` seconds.
+            TokenError: there is none after `timeout` seconds, or another issuer has answered.
         """
         try:
-            return self._answers.get(timeout=timeout)
+            answer = self._answers.get(timeout=timeout)
         except queue.Empty:
             raise TokenError(f"nobody signed in within {timeout:.0f} s; try again") from None
+        if answer.get("iss", self.issuer) != self.issuer:
+            raise TokenError(
+                f"the sign-in was answered by another issuer ({(clean_text(answer, 'iss') or '')[:200]}), "
+                f"not {self.issuer}, and is refused; try again, and tell the provider if that happens again"
+            )
+        return answer
 
 
 class _Handler(BaseHTTPRequestHandler):

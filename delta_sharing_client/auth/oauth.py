@@ -145,7 +145,8 @@ class OAuthTokens(ABC, Generic[C]):
     ) -> TokenError | RetryLater:
         code, message = clean_text(fields, "error"), clean_text(fields, "error_description")
         code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
-        details = ": ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
+        # No colon after the code: that of `expired_token` would read as a field with a secret, which is masked.
+        details = ", ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
         sentence = f"the {self._what} {self._shown} answered {response.status}"
         if details:
             sentence += f" ({details})"
@@ -153,6 +154,8 @@ class OAuthTokens(ABC, Generic[C]):
             sentence += (
                 f": a redirect, which is not followed with a credential; correct {self._field} in the profile"
             )
+        elif response.status == 404:
+            sentence += f"; correct {self._field} in the profile"
         elif fields is None and response.ok:
             sentence += f", but not with a JSON object; correct {self._field} in the profile"
         elif code == "invalid_client" or response.status in (401, 403):

@@ -125,7 +125,7 @@ class OpenIdProvider:
         has_browser = open_browser and _has_browser()
         supported = self._endpoint("device_authorization_endpoint", required=device_code)
         if device_code or (supported and open_browser and not has_browser):
-            return self._with_device_code(self._now() + timeout)
+            return self._with_device_code(timeout)
         return self._with_browser(has_browser, timeout)
 
     def _with_browser(self, has_browser: bool, timeout: float) -> UserToken:
@@ -159,7 +159,8 @@ class OpenIdProvider:
             exchange = self._exchange("token_endpoint", form, Secret(answer["code"]))
             return _user_token(exchange.fetch(retry=True))
 
-    def _with_device_code(self, deadline: float) -> UserToken:
+    def _with_device_code(self, timeout: float) -> UserToken:
+        deadline = self._now() + timeout
         form = {"scope": self._credential.scope}
         answer = self._exchange("device_authorization_endpoint", form).fields()
         page = clean_text(answer, "verification_uri") or clean_text(answer, "verification_url")
@@ -167,12 +168,12 @@ class OpenIdProvider:
         if not page or not code or not device or urlsplit(page).scheme not in ("http", "https"):
             raise TokenError("the OpenID provider answered without a device code, a user code and a page for it")
         lifetime, interval = seconds_of(answer.get("expires_in")), seconds_of(answer.get("interval"))
-        deadline = min(deadline, self._now() + lifetime) if lifetime and lifetime > 0 else deadline
+        expires = self._now() + lifetime if lifetime and lifetime > 0 else deadline
         interval = interval if interval and interval > 0 else _INTERVAL
         self._notify(f"To sign in, open {page} on any device and enter the code {code}")
         grant = {"grant_type": _DEVICE_GRANT, "device_code": MASK}
         exchange = self._exchange("token_endpoint", grant, Secret(device))
-        while self._now() + interval < deadline:
+        while self._now() + interval < min(deadline, expires):
             self._sleep(interval)
             try:
                 return _user_token(exchange.fetch(retry=True))
@@ -181,6 +182,8 @@ class OpenIdProvider:
                     interval += _INTERVAL
                 elif error.error_code != "authorization_pending":
                     raise _refused({"error": error.error_code or "", "reason": str(error)}) from None
+        if deadline <= expires:
+            raise TokenError(f"nobody signed in within {timeout:.0f} s; try again")
         raise TokenError("nobody signed in while the device code was valid; try again", error_code="expired_token")
 
     def _exchange(
@@ -228,12 +231,14 @@ def _user_token(token: AccessToken) -> UserToken:
 
 def _refused(answer: Mapping[str, str]) -> DeltaSharingError:
     code = clean_text(answer, "error") or ""
-    detail = clean_text(answer, "reason") or clean_text(answer, "error_description")
+    detail = clean_text(answer, "reason") or ", ".join(
+        filter(None, (code, clean_text(answer, "error_description")))
+    )
     meaning = {
         "access_denied": "the sign-in was refused by the person or by the provider",
         "expired_token": "nobody signed in while the device code was valid; try again",
     }.get(code, "the OpenID provider refused the sign-in")
-    return TokenError(f"{meaning} ({': '.join(text for text in (code, detail) if text)})", error_code=code)
+    return TokenError(f"{meaning} ({detail})", error_code=code)
 
 
 def _account(id_token: object) -> str | None:

@@ -106,6 +106,21 @@ class TokenCache:
         content = {**facts, "keyring": True} if keyring else {**facts, **tokens}
         replace_file(self._file, json.dumps(content).encode(), private=True)
 
+    def try_keyring(self, keyring: bool | None) -> None:
+        """Write, read and delete an entry of the keyring, if `write` with the same argument would use it.
+
+        Raises:
+            MissingDependencyError: the extra `keyring` is not installed.
+            TokenError: the keyring cannot be used.
+        """
+        if not (self._in_keyring() if keyring is None else keyring):
+            return
+        name = f"{self._key}-test"
+        _keyring("set_password", name, "test")
+        if _keyring("get_password", name) != "test":
+            raise TokenError("the keyring of the system failed (it keeps nothing); sign in without it")
+        _keyring("delete_password", name)
+
     def delete(self) -> bool:
         """Delete the token; return whether there was an entry."""
         existed = self._file.exists()

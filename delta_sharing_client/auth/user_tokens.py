@@ -108,6 +108,7 @@ class UserTokens:
     def sign_in(self, *, device_code: bool, open_browser: bool, keyring: bool | None, timeout: float) -> UserToken:
         """Wait for a person to sign in, and cache the token."""
         with self._cache.lock(_LOCK_TIMEOUT):
+            self._cache.try_keyring(keyring)
             token = self._provider.sign_in(device_code=device_code, open_browser=open_browser, timeout=timeout)
             self._cache.write(token, keyring=keyring)
         return token
@@ -187,10 +188,15 @@ def sign_in(
         options: time-outs, proxies and certificates.
 
     Raises:
+        TypeError, ValueError: `timeout` is not a timedelta, or not more than zero.
         ProfileError: the profile is of another type.
-        TokenError: the person or the provider refuses, or the time is over.
+        TokenError: the person or the provider refuses, the time is over, or the keyring cannot be used.
         MissingDependencyError: an extra is not installed.
     """
+    if not isinstance(timeout, timedelta):
+        raise TypeError(f"timeout is a timedelta, as timedelta(seconds=30), not {type(timeout).__name__}")
+    if timeout <= timedelta(0):
+        raise ValueError(f"timeout is {timeout}; it has to be more than zero")
     tokens = _tokens_of(profile, options)
     return _summary(
         tokens.sign_in(

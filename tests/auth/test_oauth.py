@@ -300,7 +300,7 @@ class TestRules:
     def test_error_contains_the_message_of_the_endpoint(self, tokens):
         answer = {"error": "invalid_scope", "error_description": "no\nsuch scope"}
         tokens.check = lambda request, form: Reply.of_json(answer, status=400)
-        with pytest.raises(TokenError, match=r"answered 400 \(invalid_scope: no such scope\)") as caught:
+        with pytest.raises(TokenError, match=r"answered 400 \(invalid_scope, no such scope\)") as caught:
             used(tokens.client())
         assert (caught.value.status, caught.value.error_code) == (400, "invalid_scope")
         again = pickle.loads(pickle.dumps(caught.value))

@@ -9,6 +9,9 @@ import webbrowser
 from datetime import timedelta
 from urllib.parse import parse_qsl, urlsplit
 
+import keyring
+import keyring.backends.fail
+import keyring.backends.null
 import openid_server
 import platformdirs
 import pytest
@@ -139,7 +142,6 @@ class TestBrowser:
                 "?code=canary-code&state=wrong",
                 "?code=canary-code",
                 "?state=right",
-                "?code=canary-code&state=right&iss=https%3A%2F%2Fother",
                 "other?code=canary-code&state=right",
             ):
                 status, page = visit(base + target)
@@ -149,6 +151,17 @@ class TestBrowser:
             assert status == 200
             assert "canary" not in page
             assert receiver.wait(HANG)["code"] == "canary-code"
+
+    @pytest.mark.parametrize("result", ["code=canary-code", "error=access_denied"])
+    def test_an_answer_of_another_issuer_ends_the_sign_in(self, result):
+        with RedirectReceiver("http://127.0.0.1/", "right", "https://issuer") as receiver:
+            _, page = visit(f"{receiver.redirect_uri}?{result}&state=right&iss=https%3A%2F%2Fother")
+            assert "The sign-in failed" in page
+            with pytest.raises(
+                TokenError, match=r"another issuer \(https://other\), not https://issuer"
+            ) as raised:
+                receiver.wait(0)
+        assert "canary" not in str(raised.value)
 
     def test_a_refusal_of_the_person_raises(self, openid, monkeypatch):
         def refuse(page):
@@ -169,6 +182,12 @@ class TestBrowser:
         with pytest.raises(TokenError, match="nobody signed in"):
             ds.sign_in(openid.fields(), open_browser=False, timeout=timedelta(milliseconds=1))
 
+    @pytest.mark.parametrize(("timeout", "error"), [(30, TypeError), (timedelta(-1), ValueError)])
+    def test_a_wrong_timeout_is_refused(self, openid, timeout, error):
+        with pytest.raises(error, match=r"timeout is .*(a timedelta|more than zero)"):
+            ds.sign_in(openid.fields(), device_code=True, timeout=timeout)
+        assert openid.server.seen("/.well-known/openid-configuration") == []
+
     def test_a_silent_connection_does_not_stop_the_answer(self):
         with RedirectReceiver("http://localhost/back", "right", "i") as receiver:
             assert receiver.redirect_uri.startswith("http://localhost:")
@@ -186,6 +205,10 @@ class TestBrowser:
         openid.configuration["issuer"] = "https://other.example.com"
         with pytest.raises(TokenError, match="names another issuer"):
             ds.sign_in(openid.fields(), device_code=True)
+
+    def test_an_issuer_without_a_discovery_document_is_to_be_corrected(self, openid):
+        with pytest.raises(TokenError, match=r"answered 404.*; correct issuer in the profile"):
+            ds.sign_in(openid.fields(issuer=f"{openid.server.url}/wrong"), device_code=True)
 
 
 class TestDeviceCode:
@@ -209,14 +232,22 @@ class TestDeviceCode:
         with pytest.raises(TokenError, match=message) as raised:
             provider.sign_in(device_code=True, open_browser=True, timeout=600)
         assert raised.value.error_code == code
+        assert "***" not in str(raised.value)
 
     def test_polling_ends_with_the_life_of_the_code(self, openid, clock):
         openid.pending = ["authorization_pending"] * 1000
         openid.device["expires_in"] = 60
         provider, _ = provider_of(openid, clock)
-        with pytest.raises(TokenError, match="nobody signed in"):
+        with pytest.raises(TokenError, match="nobody signed in while the device code was valid"):
             provider.sign_in(device_code=True, open_browser=True, timeout=600)
         assert len(openid.forms()) == 11
+
+    def test_polling_ends_with_the_timeout(self, openid, clock):
+        openid.pending = ["slow_down"] * 1000
+        provider, _ = provider_of(openid, clock)
+        with pytest.raises(TokenError, match="nobody signed in within 12 s") as raised:
+            provider.sign_in(device_code=True, open_browser=True, timeout=12)
+        assert raised.value.error_code is None
 
     def test_is_used_where_no_browser_is(self, openid, clock, no_browser):
         provider, said = provider_of(openid, clock)
@@ -234,6 +265,15 @@ class TestDeviceCode:
         provider, _ = provider_of(openid, clock)
         with pytest.raises(TokenError, match="device_authorization_endpoint"):
             provider.sign_in(device_code=True, open_browser=True, timeout=600)
+
+
+class TestKeyring:
+    @pytest.mark.parametrize("backend", [keyring.backends.fail.Keyring, keyring.backends.null.Keyring])
+    def test_is_tried_before_the_person_signs_in(self, openid, monkeypatch, backend):
+        monkeypatch.setattr(keyring.core, "_keyring_backend", backend())
+        with pytest.raises(TokenError, match="keyring of the system failed"):
+            ds.sign_in(openid.fields(), device_code=True, keyring=True)
+        assert openid.server.seen("/device_authorization") == []
 
 
 class TestRenewal:

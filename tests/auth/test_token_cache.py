@@ -230,6 +230,19 @@ class TestKeyring:
             assert cache.delete()
         assert ring.entries == {}
 
+    def test_trying_the_keyring_leaves_it_as_it_was(self, cache, entry, ring):
+        with cache.lock(HANG):
+            cache.try_keyring(True)
+            assert ring.entries == {}
+            cache.write(cache.read(), keyring=True)
+            before = dict(ring.entries)
+            cache.try_keyring(None)
+            assert ring.entries == before
+            ring.broken = True
+            cache.try_keyring(False)
+            with pytest.raises(TokenError, match="keyring of the system failed"):
+                cache.try_keyring(None)
+
     def test_a_keyring_that_fails(self, cache, entry, ring):
         with cache.lock(HANG):
             cache.write(cache.read(), keyring=True)
