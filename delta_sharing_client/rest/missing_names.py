@@ -33,7 +33,8 @@ def names_checked(caller: Caller, options: TransportOptions, resource: Resource)
     try:
         yield
     except NotFoundError as error:
-        reason = _reason(Caller(caller.transport, Retrier(replace(options, api_attempts=1))), resource)
+        lister = Caller(caller.transport, Retrier(replace(options, api_attempts=1)))
+        reason = _reason(lister, resource, error.server_message or "")
         if reason is None:
             raise
         missing, hint = reason
@@ -54,8 +55,8 @@ def listed(caller: Caller, options: TransportOptions, resource: Resource, items:
         yield from items
 
 
-def _reason(caller: Caller, resource: Resource) -> tuple[str, str] | None:
-    """Return what is missing, and a hint; None if the server lists the names, or fails."""
+def _reason(caller: Caller, resource: Resource, said: str) -> tuple[str, str] | None:
+    """Return what is missing, and a hint of more than the server said; None if it lists the names, or fails."""
     for depth in (5, 3, 1):
         if len(resource.path) <= depth:
             continue
@@ -70,9 +71,14 @@ def _reason(caller: Caller, resource: Resource) -> tuple[str, str] | None:
         if wanted.lower() in known:
             return None
         close = get_close_matches(wanted.lower(), known, 1)
-        suggestion = f"; did you mean {known[close[0]]!r}?" if close else "."
+        question = f"you mean {known[close[0]]!r}? " if close else ""
         advice, kind = resource.advice.get(404, ""), _KINDS[collection[-1]]
-        return kind, f"There is no {kind} {wanted!r}{suggestion} {advice}".rstrip()
+        sentence = f"There is no {kind} {wanted!r}"
+        if sentence in said:
+            hint = f"Did {question}" if close else ""
+        else:
+            hint = f"{sentence}; did {question}" if close else f"{sentence}. "
+        return kind, (hint + advice).rstrip()
     return (
         "endpoint",
         f"Check the endpoint in the profile: there is no sharing server at {caller.transport.endpoint}",

@@ -87,8 +87,9 @@ class SourceSettings:
 
 
 def configuration_of(session: SparkSession) -> dict[str, str]:
-    """Return the values of `KEYS` that a session has."""
+    """Return the values of `KEYS` that a session has: those that are set, and its time zone."""
     values = {key: session.conf.get(key, None) for key in KEYS}
+    values[TIME_ZONE] = session.conf.get(TIME_ZONE)  # with a default, which the other call does not return
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -6,15 +6,16 @@ Spark calls `describe` in one process and `plan` in another; see `python_data_so
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.cdf.planner import ChangeFeedPlanner, change_columns
 from delta_sharing_client.errors import BadRequestError, SparkError
 from delta_sharing_client.expressions.predicates import columns_of
+from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
@@ -30,7 +31,7 @@ from delta_sharing_client.spark.data_source_options import (
     parse_options,
     parse_stream_options,
 )
-from delta_sharing_client.spark.option_parsers import STREAM_OPTIONS
+from delta_sharing_client.spark.option_parsers import START, STREAM_OPTIONS
 from delta_sharing_client.spark.partition_plan import encode_plan
 from delta_sharing_client.spark.session import (
     DATA_SOURCE_SINCE,
@@ -48,6 +49,8 @@ from delta_sharing_client.wire.answers import TableInfo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
+
+T = TypeVar("T")
 
 #: The class of Spark that keeps data sources, and the name of its log.
 _MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
@@ -87,18 +90,23 @@ def _replacing(session: SparkSession) -> Iterator[None]:
     """Within this context Spark does not log that a data source replaces another, which `register` is for."""
     from py4j.protocol import Py4JError
 
-    levels: list[Any] = []
-    with contextlib.suppress(Py4JError, AttributeError, TypeError):  # Connect, or a platform without log4j
-        jvm: Any = session._jvm
-        log4j = jvm.org.apache.logging.log4j
-        set_level = log4j.core.config.Configurator.setLevel
-        levels.append(log4j.LogManager.getLogger(_MANAGER).getLevel())
-        set_level(_MANAGER, log4j.Level.ERROR)
-    try:
+    with contextlib.ExitStack() as restored:
+        with contextlib.suppress(Py4JError, AttributeError, TypeError):  # Connect, or a platform without log4j
+            jvm: Any = session._jvm
+            log4j = jvm.org.apache.logging.log4j
+            context = log4j.LogManager.getContext(False)
+            configuration = context.getConfiguration()
+            before = configuration.getLoggers().get(_MANAGER)  # None if it inherits all
+
+            def configure(logger: Any) -> None:
+                configuration.removeLogger(_MANAGER)
+                if logger is not None:
+                    configuration.addLogger(_MANAGER, logger)
+                context.updateLoggers()
+
+            configure(log4j.core.config.LoggerConfig(_MANAGER, log4j.Level.ERROR, True))
+            restored.callback(configure, before)
         yield
-    finally:
-        for level in levels:
-            set_level(_MANAGER, level)
 
 
 def describe(given: Mapping[str, str], settings: bytes = b"") -> tuple[dict[str, Any], int | None]:
@@ -115,10 +123,14 @@ def _batch_or_stream(given: Mapping[str, str], settings: SourceSettings) -> Sour
         return parse_stream_options(given, settings)
     try:
         return parse_options(given, settings)
-    except ValueError:
-        with contextlib.suppress(ValueError):
+    except ValueError as of_batch:
+        try:
             return parse_stream_options(given, settings)
-        raise
+        except ValueError as of_stream:
+            started = "readchangefeed" not in given and any(name.lower() in given for name in START)
+            if not started or str(of_stream) == str(of_batch):
+                raise of_batch from None
+            raise ValueError(f"as a stream: {of_stream}. As a batch: {of_batch}") from None
 
 
 def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int | None]:
@@ -131,7 +143,7 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
         def described(at: ScanOptions) -> TableInfo:
             return rest.table_metadata(table, at.formats, version=at.version, timestamp=at.timestamp)
 
-        info = in_time(rest, table, query, described)
+        info = _in_time(rest, table, query, described)
         info.protocol.check_readable(options.what)
         return project(info.metadata.schema, query.columns), info.version
     ended = query.ending_version is not None or query.ending_timestamp is not None
@@ -176,4 +188,13 @@ def _plan(rest: RestClient, options: SourceOptions, planned_version: int | None)
     if query.version is None and follows and planned_version is not None:
         with contextlib.suppress(BadRequestError):  # a table without history has its latest version alone
             return planner.plan(query.replace(version=planned_version, timestamp=None))
-    return in_time(rest, options.table, query, planner.plan)
+    return _in_time(rest, options.table, query, planner.plan)
+
+
+def _in_time(rest: RestClient, table: Table, query: ScanOptions, run: Callable[[ScanOptions], T]) -> T:
+    """As `in_time`, but errors name the option of the data source."""
+    try:
+        return in_time(rest, table, query, run)
+    except BadRequestError as error:
+        error.args = (str(error).replace("on_future='latest'", "the option onFuture 'latest'"),)
+        raise

@@ -153,12 +153,16 @@ def test_similar_names_are_suggested(served: tuple[SharingServer, Path], name: s
 
 def test_similar_shares_and_schemas_are_suggested(served: tuple[SharingServer, Path]) -> None:
     with ds.SharingClient(str(served[1])) as client:
-        with pytest.raises(errors.NotFoundError, match="There is no share 'shopp'; did you mean 'shop'"):
+        with pytest.raises(errors.NotFoundError, match=r"There is no share 'shopp'\)\. Did you mean 'shop'\?"):
             client.list_schemas("shopp")
-        with pytest.raises(errors.NotFoundError, match="There is no schema 'sles'; did you mean 'sales'"):
+        with pytest.raises(errors.NotFoundError, match=r"There is no schema 'sles' in share 'shop'\)\. Did you mean 'sales'"):
             client.list_tables("shop.sles")
-        with pytest.raises(errors.NotFoundError, match="did you mean 'shop'"):
+        with pytest.raises(errors.NotFoundError, match="Did you mean 'shop'"):
             client.list_all_tables("shoop")
+        with pytest.raises(errors.NotFoundError) as caught:
+            client.list_all_tables("nope")
+        assert str(caught.value).count("There is no share 'nope'") == 1
+        assert str(caught.value).endswith("There is no share 'nope'). Check the name with list_shares()")
         with pytest.raises(errors.NotFoundError, match="did you mean 'orders'"):
             client.table("shop.sales.ordrs").version()
 

@@ -18,7 +18,9 @@ from delta_sharing_client.errors import ConfigurationError
 from delta_sharing_client.spark.configuration import (
     INTERVAL,
     NETWORK_KEYS,
+    TIME_ZONE,
     SourceSettings,
+    configuration_of,
     configured_options,
     options_of,
 )
@@ -177,6 +179,16 @@ def test_load_as_spark_reads_the_configuration_of_the_session(configured: SparkS
         read_timeout=timedelta(seconds=45),
     )
     assert configured_options(configured) == configured_options(None) == expected
+
+
+def test_the_time_zone_of_a_session_may_be_the_default(spark: SparkSession) -> None:
+    before = spark.conf.get(TIME_ZONE)
+    assert before is not None
+    spark.conf.unset(TIME_ZONE)
+    try:
+        assert configuration_of(spark) == {TIME_ZONE: spark.conf.get(TIME_ZONE)}
+    finally:
+        spark.conf.set(TIME_ZONE, before)
 
 
 def test_a_malformed_configuration_stops_load_as_spark(spark: SparkSession, url: str) -> None:

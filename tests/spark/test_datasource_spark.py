@@ -19,6 +19,8 @@ from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark.configuration import TIME_ZONE
+from delta_sharing_client.spark.data_source import describe
 from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.spark_schema import requested_columns
@@ -154,6 +156,51 @@ def test_a_time_after_the_last_commit_reads_the_latest_version_on_request(
     given = {"timestampAsOf": "2999-01-01T00:00:00Z", "onFuture": "latest"}
     assert source.read.format("deltaSharing").options(**given).load(orders).count() == rows
     assert ds.load_as_spark(orders, timestamp="2999-01-01", on_future="latest", spark=source).count() == rows
+
+
+def test_a_refused_time_names_the_option_of_the_data_source(source: SparkSession, orders: str) -> None:
+    before = source.conf.get(TIME_ZONE)
+    assert before is not None
+    source.conf.unset(TIME_ZONE)
+    try:
+        ds.spark.register(source)
+        reader = source.read.format("deltaSharing").option("timestampAsOf", "2999-01-01")
+        with pytest.raises(Exception, match="after the latest version") as caught:
+            reader.load(orders)
+        assert "or the option onFuture 'latest'" in str(caught.value)
+        assert "on_future" not in str(caught.value)
+    finally:
+        source.conf.set(TIME_ZONE, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "messages"),
+    [
+        (
+            {"limit": "5"},
+            ["startingTimestamp means nothing without readChangeFeed", "limit means nothing to a stream"],
+        ),
+        ({"onFuture": "latest"}, ["onFuture means nothing to a stream"]),
+        ({"endingVersion": "5"}, ["endingVersion means nothing to a stream"]),
+    ],
+)
+def test_options_of_neither_a_batch_nor_a_stream_are_named(given: dict[str, str], messages: list[str]) -> None:
+    start = {"path": "s.d.t", "startingTimestamp": "2024-01-01T00:00:00Z"}
+    with pytest.raises(ValueError, match=r"^as a stream: the option ") as caught:
+        describe({name.lower(): text for name, text in (PROFILE | start | given).items()})
+    assert all(message in str(caught.value) for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingVersion": "1", "unheard": "1"}, "^the option 'unheard' is unknown"),
+        ({"partitionSize": "0", "limit": "5"}, "^partition_size is 0"),
+    ],
+)
+def test_other_errors_of_options_are_those_of_a_batch(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        describe({name.lower(): text for name, text in (PROFILE | {"path": "s.d.t"} | given).items()})
 
 
 def test_a_server_without_history_is_read_at_its_latest_version(source: SparkSession, tmp_path: Path) -> None:

@@ -23,17 +23,19 @@ import sys
 from pyspark.sql import SparkSession
 import delta_sharing_client as ds
 
-profile, java_options = sys.argv[1:]
+profile, java_options, checkpoints = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "512m")
 spark = builder.config("spark.driver.extraJavaOptions", java_options).getOrCreate()
-for name in ("long", "short", "short"):
+for number, name in enumerate(("long", "short", "short")):
     url = f"{profile}#s.s.{name}"
     ds.load_as_spark(url).show(5)
     assert len(ds.load_as_spark(url).limit(3).collect()) == 3
     if int(spark.version.split(".")[0]) >= 4:
         ds.spark.register(spark)
         spark.read.format("deltaSharing").load(url).show(5)
+        stream = spark.readStream.format("deltaSharing").load(url).writeStream.format("noop")
+        stream.trigger(availableNow=True).start(checkpointLocation=f"{checkpoints}/{number}").awaitTermination()
     assert ds.load_as_spark(url).count() == {"long": 1_200_000, "short": 70_000}[name]
 spark.stop()
 """
@@ -51,7 +53,7 @@ def test_rows_that_spark_does_not_want_and_register_print_nothing(java: Path, tm
     with SharingServer(tables) as server:
         profile = server.write_profile(tmp_path / "profile.share")
         result = subprocess.run(  # our own program
-            [sys.executable, "-c", PROGRAM, str(profile), JAVA_OPTIONS],
+            [sys.executable, "-c", PROGRAM, str(profile), JAVA_OPTIONS, str(tmp_path / "checkpoints")],
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
@@ -59,7 +61,7 @@ def test_rows_that_spark_does_not_want_and_register_print_nothing(java: Path, tm
         )
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("only showing top 5 rows") >= 3
-    for message in ("BrokenPipeError", "ConnectionResetError", "Traceback", "deltaSharing replaced"):
+    for message in ("BrokenPipeError", "ConnectionResetError", "Traceback", "deltaSharing replaced", "INFO"):
         assert message not in result.stderr
 
 
