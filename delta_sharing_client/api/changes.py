@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from delta_sharing_client.cdf.options import CommitTimestamp
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.scan.options import OnFuture
 
 
 @public
@@ -38,6 +39,7 @@ def load_table_changes_as_pandas(
     dtype_backend: DtypeBackend | None = None,
     variant: VariantForm = "struct",
     progress: bool | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> pd.DataFrame:
@@ -61,6 +63,8 @@ def load_table_changes_as_pandas(
         dtype_backend: ``numpy_nullable`` or ``pyarrow``.
         variant: ``struct`` or ``json``.
         progress: show a progress bar.
+        on_future: ``raise`` an error for a range that starts after the last commit; ``latest`` returns no rows
+            then, and ends a range at the latest version that would end later.
         options: as for `load_as_pandas`, like `credential_provider`.
         credential_provider: a function that returns a bearer token and its expiration.
 
@@ -74,7 +78,7 @@ def load_table_changes_as_pandas(
     with open_table(url, options, credential_provider) as table:
         times = starting_timestamp, ending_timestamp
         given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
-        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant, on_future=on_future)
         return changes.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
         )
@@ -93,6 +97,7 @@ def load_table_changes_as_arrow(
     commit_timestamp: CommitTimestamp = "long",
     variant: VariantForm = "struct",
     progress: bool | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> pa.Table:
@@ -100,7 +105,7 @@ def load_table_changes_as_arrow(
     with open_table(url, options, credential_provider) as table:
         times = starting_timestamp, ending_timestamp
         given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
-        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant)
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=variant, on_future=on_future)
         return changes.to_arrow(progress=progress)
 
 
@@ -120,6 +125,7 @@ def load_table_changes_as_spark(
     variant: Literal["variant", "json"] = "variant",
     executor_credentials: bool = True,
     partition_size: int | None = None,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> SparkDataFrame:
@@ -134,5 +140,6 @@ def load_table_changes_as_spark(
     with open_table(url, options, credential_provider, delta_sharing_profile) as table:
         times = starting_timestamp, ending_timestamp
         given = starting_version, ending_version, *times, columns, format_for(use_delta_format)
-        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=spark_variant(variant))
+        form = spark_variant(variant)
+        changes = table.changes(*given, commit_timestamp=commit_timestamp, variant=form, on_future=on_future)
         return changes.to_spark(spark, executor_credentials=executor_credentials, partition_size=partition_size)

@@ -6,6 +6,7 @@ from delta_sharing_client.api.opening import open_table
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.scan.options import OnFuture
 from delta_sharing_client.tracebacks import public
 from delta_sharing_client.wire.requests import Timestamp
 
@@ -15,12 +16,16 @@ def get_table_version(
     url: str,
     starting_timestamp: Timestamp | None = None,
     *,
+    on_future: OnFuture = "raise",
     options: TransportOptions | None = None,
     credential_provider: CredentialProvider | None = None,
 ) -> int:
-    """Return a shared table's latest version, or the first one at or after `starting_timestamp`."""
+    """Return a shared table's latest version, or the first one at or after `starting_timestamp`.
+
+    With ``on_future="latest"`` the latest version is returned for a time after its commit, too.
+    """
     with open_table(url, options, credential_provider) as table:
-        return table.version(starting_timestamp)
+        return table.version(starting_timestamp, on_future=on_future)
 
 
 @public

@@ -9,16 +9,17 @@ from typing import Any
 from delta_sharing_client.cdf.change_tasks import ChangeTasks
 from delta_sharing_client.cdf.options import CHANGE_COLUMNS, COMMIT_VERSION, ChangeOptions
 from delta_sharing_client.cdf.table_history import TableHistory
-from delta_sharing_client.errors import UnsupportedTableError
+from delta_sharing_client.errors import BadRequestError, UnsupportedTableError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import project, read_spec
+from delta_sharing_client.scan.future_times import latest_before
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.wire.answers import Answer
-from delta_sharing_client.wire.requests import QueryRequest
+from delta_sharing_client.wire.requests import QueryRequest, Timestamp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,8 @@ class ChangeFeedPlanner:
         """Request the files of the changes, and plan what to read of them: one request.
 
         The rows have the table's columns at the end of the range. A column that was added in the range is null
-        before that. The changes of a view have no `_commit_version`.
+        before that. The changes of a view have no `_commit_version`. With `on_future` ``latest`` it takes a few
+        more requests if the server refuses the range.
 
         Raises:
             ViewChangesError: the changes are those of a view, and their versions were requested.
@@ -62,6 +64,28 @@ class ChangeFeedPlanner:
             ColumnError: the projection does not fit the table.
             DeltaSharingError: the request failed, or its answer cannot be used.
         """
+        try:
+            return self._plan_range(options)
+        except BadRequestError:
+            if options.on_future != "latest":
+                raise
+            latest = self.rest.table_version(self.table)
+            if self._is_later(latest, options.starting_version, options.starting_timestamp):
+                none = {"starting_version": latest, "starting_timestamp": None}
+            elif self._is_later(latest, options.ending_version, options.ending_timestamp):
+                none = {}
+            else:
+                raise
+        plan = self._plan_range(options.replace(**none, ending_version=latest, ending_timestamp=None))
+        return replace(plan, tasks=()) if none else plan  # the columns of the latest version, and no rows
+
+    def _is_later(self, latest: int, version: int | None, time: Timestamp | None) -> bool:
+        """Return whether a version, or a time, is after the latest one."""
+        if time is not None:
+            return latest_before(self.rest, self.table, time) is not None
+        return version is not None and version > latest
+
+    def _plan_range(self, options: ChangeOptions) -> ChangesPlan:
         answer = self.rest.table_changes(self.table, options.request(views=self.views))
         history = TableHistory.of(answer, options.ending_version, self._what)
         history.check(options.columns, self._what)

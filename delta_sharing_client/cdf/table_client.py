@@ -110,10 +110,7 @@ class TableClient(RestClient):
         if found is None or not offers_directory_alone(found.access_modes):
             self._logs[key] = None
             raise refused
-        try:
-            log = self._logs[key] = self._log(found)
-        except RestError:
-            raise refused from None
+        log = self._logs[key] = self._log(found)
         return by_log(log)
 
     def _log(self, table: Table) -> DirectoryLog:

@@ -71,12 +71,12 @@ _version_option: Final = click.option(
 _timestamp_option: Final = click.option(
     "--timestamp", metavar="TIME", help="Time of the version, such as 2024-01-31T00:00:00Z."
 )
-_future_option: Final = click.option(
+future_option: Final = click.option(
     "--on-future",
     type=click.Choice(["raise", "latest"]),
     default="raise",
     show_default=True,
-    help="For a --timestamp after the last commit: raise an error, or read the latest version.",
+    help="For a time after the last commit: raise an error, or read up to the latest version.",
 )
 _filter_option: Final = click.option(
     "--filter",
@@ -97,7 +97,7 @@ catalog_option: Final = click.option(
 
 def version_options(command: F) -> F:
     """Add the options that select a version of the table."""
-    return _version_option(_timestamp_option(_future_option(command)))
+    return _version_option(_timestamp_option(future_option(command)))
 
 
 def scan_options(command: F) -> F:

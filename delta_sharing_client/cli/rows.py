@@ -15,6 +15,7 @@ from delta_sharing_client.cli.options import (
     ServerCommand,
     catalog_option,
     columns_option,
+    future_option,
     open_table,
     output_option,
     refuse,
@@ -102,6 +103,7 @@ def export(
 @click.option("--to", "end", metavar="VERSION|TIME", help="Last version, or a time; the latest by default.")
 @click.option("-n", "rows", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to show.")
 @columns_option
+@future_option
 @_format_option
 @_overwrite_option
 @output_option
@@ -112,13 +114,15 @@ def changes(
     end: str | None,
     rows: int,
     columns: list[str] | None,
+    on_future: Any,
     file_format: str | None,
     overwrite: bool,
     output: str,
 ) -> None:
     """Show the first changes of a range of versions, or write all of them to FILE, or with `-` to stdout.
 
-    The range includes both ends. The table must be shared with its history and have a change data feed.
+    The range includes both ends. The table must be shared with its history and have a change data feed. With
+    --on-future latest a range that starts after the last commit has no changes.
     """
     if target is None:
         refuse(("file_format", "overwrite"), "is for a FILE")
@@ -126,7 +130,8 @@ def changes(
         refuse(("rows", "output"), "is for changes that are shown; a FILE holds all")
     limits = {**_bound("starting", start), **({} if end is None else _bound("ending", end))}
     with open_table(table_url) as table:
-        found = table.changes(columns=columns, commit_timestamp="timestamp", **limits)
+        given = {"columns": columns, "commit_timestamp": "timestamp", "on_future": on_future}
+        found = table.changes(**given, **limits)
         if target is not None:
             _save(found, target, file_format, overwrite)
             return

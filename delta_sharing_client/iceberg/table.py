@@ -64,15 +64,17 @@ class IcebergTable(SharedTable):
     def __repr__(self) -> str:
         return f"IcebergTable({self.name.full_name!r})"
 
-    def version(self, starting_timestamp: Timestamp | None = None) -> int:
+    def version(self, starting_timestamp: Timestamp | None = None, *, on_future: OnFuture = "raise") -> int:
         """Return the id of the current snapshot, or of the one that was current at a time.
+
+        `on_future` is without effect: for a later time that is the latest one.
 
         Raises:
             IcebergError: the table has no such snapshot.
         """
         from delta_sharing_client.iceberg.planner import at_snapshot
 
-        options = ScanOptions(timestamp=starting_timestamp)
+        options = ScanOptions(timestamp=starting_timestamp, on_future=on_future)
         snapshot = at_snapshot(self.name, self._catalog.load(self.name), options)
         if snapshot is None:
             raise IcebergError(f"Iceberg table {self.name.full_name}: it has no snapshot, because it is empty")

@@ -31,6 +31,7 @@ from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
     DirectoryAccessError,
+    RestError,
     VersionNotFoundError,
 )
 from delta_sharing_client.model.actions import AddFile, CdcFile, FileAction, Metadata, Protocol, RemoveFile
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=FileAction)
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+_NO_CREDENTIALS: Final = (
+    "The table is shared by its directory only, which needs temporary credentials of the server: ask the provider "
+    "to issue them, or to share the table by URL"
+)
 
 
 class DirectoryLog:
@@ -75,7 +80,10 @@ class DirectoryLog:
     def __init__(self, rest: RestClient, table: Table) -> None:
         self.table = table
         self.what = f"table {table.full_name}"
-        self.files = open_files(rest, table)
+        try:
+            self.files = open_files(rest, table)
+        except RestError as error:
+            raise with_message(error, f"{error}. {_NO_CREDENTIALS}") from None
         self.reader = directory_reader(self.files, rest.options)
 
     def version(self, starting_timestamp: Timestamp | None = None) -> int:

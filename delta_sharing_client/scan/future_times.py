@@ -1,4 +1,4 @@
-"""Times after the last commit of a table: a scan with ``on_future="latest"`` reads the latest version for them."""
+"""Times after the last commit of a table: with ``on_future="latest"`` the latest version is read for them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def in_time(rest: RestClient, table: Table, options: ScanOptions, run: Callable[
     except BadRequestError:
         if options.timestamp is None or options.on_future != "latest":
             raise
-        version = _latest_before(rest, table, options.timestamp)
+        version = latest_before(rest, table, options.timestamp)
         if version is None:
             raise
     return run(options.replace(version=version, timestamp=None))
 
 
-def _latest_before(rest: RestClient, table: Table, time: Timestamp) -> int | None:
+def latest_before(rest: RestClient, table: Table, time: Timestamp) -> int | None:
     """Return the latest version if its commit is before a time; None if not, or if the server cannot tell."""
     latest = rest.table_version(table)
     try:

@@ -33,6 +33,8 @@ class ReadOptions:
             none for an empty list. Held as a tuple.
         response_format: ``auto`` takes what the server prefers; ``delta`` or ``parquet`` force one.
         variant: ``struct`` reads a variant as a struct of its two binaries, ``json`` as the text of its JSON.
+        on_future: ``raise`` an error for a time after the last commit, or read the ``latest`` version. A range of
+            changes is empty then, if it starts after the last commit, and ends there if it ends later.
 
     Raises:
         ValueError: an option is out of range.
@@ -42,8 +44,11 @@ class ReadOptions:
     columns: Iterable[str] | None = None
     response_format: RequestedFormat = "auto"
     variant: VariantForm = "struct"
+    on_future: OnFuture = "raise"
 
     def __post_init__(self) -> None:
+        if self.on_future not in ("raise", "latest"):
+            raise ValueError(f"on_future is {self.on_future!r}; it takes 'raise' or 'latest'")
         self._set(columns=column_names(self.columns), variant=check_variant(self.variant))
         formats_for(self.response_format)
 
@@ -78,7 +83,6 @@ class ScanOptions(ReadOptions):
         limit: rows to return at the most.
         version, timestamp: the snapshot to read; at most one of them, the latest without.
         json_predicate_hints: a JSON predicate for the server alone; it skips files and filters no rows.
-        on_future: ``raise`` an error for a time after the last commit, or read the ``latest`` version.
     """
 
     filters: Filters | None = None
@@ -86,14 +90,11 @@ class ScanOptions(ReadOptions):
     version: int | None = None
     timestamp: Timestamp | None = None
     json_predicate_hints: str | None = field(default=None, repr=False)
-    on_future: OnFuture = "raise"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.version is not None and self.timestamp is not None:
             raise ValueError("version and timestamp cannot be given together")
-        if self.on_future not in ("raise", "latest"):
-            raise ValueError(f"on_future is {self.on_future!r}; it takes 'raise' or 'latest'")
         _check_json_hints(self.json_predicate_hints)
         self._set(
             filters=freeze_filters(self.filters),

@@ -51,10 +51,7 @@ class TablePlanner:
         found = described(self.rest, self.table)
         if found is None or not offers_directory_alone(found.access_modes):
             raise refused
-        try:
-            return self._plan_directory(found, options)
-        except RestError:
-            raise refused from None
+        return self._plan_directory(found, options)
 
     def _plan_directory(self, table: Table, options: ScanOptions) -> ScanPlan:
         # Few tables are offered by their directory; the imports take as long as a request.

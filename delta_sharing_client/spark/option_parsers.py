@@ -154,11 +154,11 @@ READ: Final[Options] = {
     "columns": (parse_names, "columns"),
     "responseFormat": (parse_response_format, "response_format"),
     "variant": (parse_variant, "variant"),
+    "onFuture": (parse_on_future, "on_future"),
 }
 SNAPSHOT: Final[Options] = {
     "versionAsOf": (parse_number, "version"),
     "timestampAsOf": (parse_time, "timestamp"),
-    "onFuture": (parse_on_future, "on_future"),
     "filters": (str, "filters"),
     "limit": (parse_number, "limit"),
 }

@@ -21,7 +21,7 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
-from delta_sharing_client.table.table_rows import TableRows
+from delta_sharing_client.scan.table_rows import TableRows
 from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class FileList(tuple[AddFile, ...]):
 class Snapshot(replayed.Snapshot, TableRows):
     """The table at one version, and its rows.
 
-    The methods that load rows (`to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`, `to_spark`, `head`, `count`)
-    take the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``.
+    The methods that load rows (`to_pandas`, `to_arrow`, `to_csv`, `to_spark`, `head`, `count` and the others) take
+    the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``.
     """
 
     @cached_property
@@ -105,7 +105,12 @@ class Snapshot(replayed.Snapshot, TableRows):
         return SnapshotScan(self, options)
 
     def to_spark(
-        self, spark: SparkSession | None = None, *, add_files: Sequence[AddFile] | None = None, **selection: Any
+        self,
+        spark: SparkSession | None = None,
+        *,
+        add_files: Sequence[AddFile] | None = None,
+        is_streaming: bool = False,
+        **selection: Any,
     ) -> SparkDataFrame:
         """Return a Spark DataFrame over the rows (extra ``spark``).
 
@@ -116,15 +121,17 @@ class Snapshot(replayed.Snapshot, TableRows):
         Args:
             spark: the session, classic or Connect; by default the active one, or a new local one.
             add_files: files of the snapshot, such as those of ``files(filters=...)``; all by default.
+            is_streaming: only False. The flag of Delta's `createDataFrame` marks the files of one micro-batch
+                inside a streaming source; no query can be started on such a DataFrame.
             **selection: `columns`, `filters`, `limit` and `variant`, as for `scan`.
 
         Raises:
             MissingDependencyError: PySpark is not installed.
             FileGoneError: a file is missing.
             DataError: a file is damaged.
-            SparkError: Spark cannot be started, or is too old.
+            SparkError: Spark cannot be started, or is too old; or `is_streaming` is True.
         """
-        return self.scan(**selection).to_spark(spark, add_files=add_files)
+        return self.scan(**selection).to_spark(spark, add_files=add_files, is_streaming=is_streaming)
 
 
 @public_class

@@ -11,7 +11,7 @@ import pyarrow as pa
 from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:
-    from delta_sharing_client.table.table_changes import TableChanges
+    from delta_sharing_client.table.shared_table import SharedTable
 
 _COUNTS: Final = {"insert": "inserted", "update_postimage": "updated", "delete": "deleted"}
 
@@ -33,8 +33,12 @@ class VersionChanges:
     deleted: int = 0
 
 
-def history_of(changes: TableChanges) -> list[VersionChanges]:
-    """Return what the versions of a range changed, newest first; `changes` has the commit time as an instant."""
+def history_of(table: SharedTable, limit: int) -> list[VersionChanges]:
+    """Return what the latest versions changed, newest first; see `SharedTable.history`."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"limit is {limit!r}; it must be an integer of at least 1")
+    first = max(0, table.version() - limit + 1)
+    changes = table.changes(first, columns=[], commit_timestamp="timestamp")
     keys = [COMMIT_VERSION, COMMIT_TIMESTAMP, CHANGE_TYPE]
     found: dict[int, VersionChanges] = {}
     for batch in changes.to_record_batch_reader():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.actions import Metadata, Protocol
@@ -14,23 +14,20 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
-from delta_sharing_client.table.table_rows import Selection, TableRows
+from delta_sharing_client.scan.future_times import in_time
+from delta_sharing_client.scan.options import OnFuture, ScanOptions
+from delta_sharing_client.table.shared_rows import SharedRows
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import TableInfo
-from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, format_for, formats_for
+from delta_sharing_client.wire.requests import RequestedFormat, Timestamp, checked_flag, formats_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame as SparkDataFrame
-    from pyspark.sql import SparkSession
-
     from delta_sharing_client.cdf.clock import Clock
     from delta_sharing_client.cdf.options import CommitTimestamp, SchemaChanges, StartingVersion
     from delta_sharing_client.cdf.poller import ChangePoller
     from delta_sharing_client.delta.mirror.mirror import Mirror
     from delta_sharing_client.rest.client import RestClient
-    from delta_sharing_client.scan.options import OnFuture
-    from delta_sharing_client.spark.engine import Engine
     from delta_sharing_client.storage.byte_source import StorageReader
     from delta_sharing_client.table.history import VersionChanges
     from delta_sharing_client.table.table_changes import TableChanges
@@ -39,11 +36,11 @@ if TYPE_CHECKING:
 
 @public_class
 @dataclass(frozen=True)
-class SharedTable(TableRows):
+class SharedTable(SharedRows):
     """A table of a share, made by `SharingClient.table`.
 
-    The methods that load rows (`to_pandas`, `to_arrow`, `to_polars`, `to_duckdb`, `to_spark`, `head`, `count`)
-    take the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``, ``version=3``.
+    The methods that load rows (`to_pandas`, `to_arrow`, `to_csv`, `to_spark`, `head`, `count` and the others) take
+    the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``, ``version=3``.
 
     Attributes:
         name: the table's three names.
@@ -60,14 +57,23 @@ class SharedTable(TableRows):
     def __repr__(self) -> str:
         return f"SharedTable({self.name.full_name!r})"
 
-    def version(self, starting_timestamp: Timestamp | None = None) -> int:
+    def version(self, starting_timestamp: Timestamp | None = None, *, on_future: OnFuture = "raise") -> int:
         """Return the table's version ("Query Table Version").
 
         Args:
             starting_timestamp: selects the first version at or after this time (ISO 8601 text, or a datetime; UTC
                 without a zone) instead of the latest one.
+            on_future: as for `scan`.
         """
-        return self._rest.table_version(self.name, starting_timestamp)
+        client = self._client()
+
+        def version(options: ScanOptions) -> int:
+            if options.version is not None:
+                return options.version
+            return client.table_version(self.name, options.timestamp)
+
+        options = ScanOptions(timestamp=starting_timestamp, on_future=on_future)
+        return in_time(client, self.name, options, version)
 
     def _client(self) -> RestClient:
         """Return the client for what can also be read from the table's directory."""
@@ -82,6 +88,7 @@ class SharedTable(TableRows):
         *,
         response_format: RequestedFormat = "auto",
         use_delta_format: bool = True,
+        on_future: OnFuture = "raise",
     ) -> Metadata:
         """Return the table's metadata, of the latest version by default ("Query Table Metadata").
 
@@ -90,8 +97,9 @@ class SharedTable(TableRows):
             timestamp: the time to describe, instead of `version`.
             response_format: ``auto`` for the server's choice, or ``delta`` or ``parquet``.
             use_delta_format: False for parquet format, as in the official client.
+            on_future: as for `scan`.
         """
-        return self._info(version, timestamp, response_format, use_delta_format).metadata
+        return self._info(version, timestamp, response_format, use_delta_format, on_future).metadata
 
     def protocol(
         self,
@@ -100,9 +108,10 @@ class SharedTable(TableRows):
         *,
         response_format: RequestedFormat = "auto",
         use_delta_format: bool = True,
+        on_future: OnFuture = "raise",
     ) -> Protocol:
         """Return the table's protocol: reader version and features; arguments as for `metadata`."""
-        return self._info(version, timestamp, response_format, use_delta_format).protocol
+        return self._info(version, timestamp, response_format, use_delta_format, on_future).protocol
 
     def schema(
         self, version: int | None = None, timestamp: Timestamp | None = None, *, on_future: OnFuture = "raise"
@@ -117,12 +126,21 @@ class SharedTable(TableRows):
         return self.schema().names
 
     def _info(
-        self, version: int | None, timestamp: Timestamp | None, response_format: str, use_delta_format: bool
+        self,
+        version: int | None,
+        timestamp: Timestamp | None,
+        response_format: RequestedFormat,
+        use_delta_format: bool,
+        on_future: OnFuture,
     ) -> TableInfo:
-        if not checked_flag(use_delta_format):
-            response_format = "parquet"
-        formats = formats_for(response_format)
-        return self._rest.table_metadata(self.name, formats, version=version, timestamp=timestamp)
+        formats = formats_for(response_format if checked_flag(use_delta_format) else "parquet")
+        client = self._client()
+
+        def info(options: ScanOptions) -> TableInfo:
+            return client.table_metadata(self.name, formats, version=options.version, timestamp=options.timestamp)
+
+        given = ScanOptions(version=version, timestamp=timestamp, on_future=on_future)
+        return in_time(client, self.name, given, info)
 
     def history(self, limit: int = 20) -> list[VersionChanges]:
         """Return how many rows the latest `limit` versions changed, newest first.
@@ -133,26 +151,9 @@ class SharedTable(TableRows):
         Raises:
             ValueError: `limit` is not a positive integer.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"limit is {limit!r}; it must be an integer of at least 1")
         from delta_sharing_client.table.history import history_of
 
-        first = max(0, self.version() - limit + 1)
-        return history_of(self.changes(first, columns=[], commit_timestamp="timestamp"))
-
-    def snapshot(
-        self,
-        limit: int | None = None,
-        version: int | None = None,
-        timestamp: Timestamp | None = None,
-        jsonPredicateHints: str | None = None,
-        use_delta_format: bool | None = None,
-    ) -> TableScan:
-        """Return a scan of one version, by the names of the official client; arguments as for `load_as_pandas`."""
-        response_format = format_for(use_delta_format)
-        return self.scan(
-            None, None, limit, version, timestamp, response_format, json_predicate_hints=jsonPredicateHints
-        )
+        return history_of(self, limit)
 
     def scan(
         self,
@@ -189,7 +190,6 @@ class SharedTable(TableRows):
             ValueError: an argument is out of range, or version and timestamp are both given.
             TypeError: an argument is of the wrong type.
         """
-        from delta_sharing_client.scan.options import ScanOptions
         from delta_sharing_client.table.table_scan import TableScan
 
         options = ScanOptions(
@@ -216,6 +216,7 @@ class SharedTable(TableRows):
         *,
         commit_timestamp: CommitTimestamp = "long",
         variant: VariantForm = "struct",
+        on_future: OnFuture = "raise",
     ) -> TableChanges:
         """Return the changes of a range of versions ("Read Change Data Feed from a Table"); sends no request.
 
@@ -234,6 +235,8 @@ class SharedTable(TableRows):
             commit_timestamp: ``long`` for `_commit_timestamp` in milliseconds since the epoch (int64),
                 ``timestamp`` for a time (microseconds, UTC).
             variant: as for `scan`.
+            on_future: ``raise`` an error for a range that starts after the last commit; ``latest`` returns no
+                changes then, and ends a range at the latest version that would end later.
 
         Raises:
             ValueError: an argument is out of range, or arguments exclude each other.
@@ -251,6 +254,7 @@ class SharedTable(TableRows):
             commit_timestamp=commit_timestamp,
             response_format=response_format,
             variant=variant,
+            on_future=on_future,
         )
         return TableChanges(self, options)
 
@@ -323,20 +327,6 @@ class SharedTable(TableRows):
         from delta_sharing_client.delta.mirror.mirror import Mirror
 
         return Mirror.of(self.name, directory, self._client(), self._storage)
-
-    def to_spark(
-        self,
-        spark: SparkSession | None = None,
-        *,
-        engine: Engine = "auto",
-        executor_credentials: bool = True,
-        partition_size: int | None = None,
-        **selection: Unpack[Selection],
-    ) -> SparkDataFrame:
-        """Return a Spark DataFrame over the rows; see `TableScan.to_spark`."""
-        return self.scan(**selection).to_spark(
-            spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
-        )
 
     @representation
     def _repr_html_(self) -> str:

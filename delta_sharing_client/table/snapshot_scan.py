@@ -12,6 +12,7 @@ from delta_sharing_client.delta.log import resolve_path
 from delta_sharing_client.delta.log.paths import is_absolute
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.table.local_actions import FILE_ID
+from delta_sharing_client.errors import SparkError
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
@@ -86,9 +87,18 @@ class SnapshotScan(Scan):
         return tuple(file for file in self._listed() if self._url(file.path).reveal() in selected)
 
     def to_spark(
-        self, spark: SparkSession | None = None, *, add_files: Sequence[AddFile] | None = None
+        self,
+        spark: SparkSession | None = None,
+        *,
+        add_files: Sequence[AddFile] | None = None,
+        is_streaming: bool = False,
     ) -> SparkDataFrame:
         """Return a Spark DataFrame over the rows; see `Snapshot.to_spark`."""
+        if is_streaming:
+            raise SparkError(
+                "a snapshot has fixed files, so a DataFrame over them is no stream: leave out is_streaming, or "
+                "follow a shared table with spark.readStream.format('deltaSharing')"
+            )
         from delta_sharing_client.spark.local_dataframe import local_dataframe
 
         scan = self if add_files is None else replace(self, _add_files=tuple(add_files))

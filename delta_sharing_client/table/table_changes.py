@@ -56,14 +56,15 @@ class TableChanges(SharedScan):
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows; requests the table's metadata at the end of the range.
 
-        For a range of times it lists the files: only their answer shows whether this is a view, which has no
-        versions.
+        For a range of times, and with ``on_future="latest"``, it lists the files: only their answer shows whether
+        this is a view, which has no versions, or where the range ends.
         """
         from delta_sharing_client.cdf.planner import change_columns
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         options = self.options
-        if options.starting_version is None and options.ending_version is None:
+        of_times = options.starting_version is None and options.ending_version is None
+        if of_times or options.on_future == "latest":
             return arrow_schema(self.plan().spec.output, options.variant)
         metadata = self.table.metadata(
             options.ending_version, options.ending_timestamp, response_format=options.response_format
@@ -81,7 +82,7 @@ class TableChanges(SharedScan):
             progress: show a progress bar; by default only in a terminal or notebook.
 
         Raises:
-            ValueError: the changes have columns; files are copied whole.
+            ValueError: the changes have columns; files are copied whole. Or they have ``on_future="latest"``.
             DeltaLogError: the directory contains a table, or cannot be written.
         """
         from delta_sharing_client.delta.table.local_table import LocalTable
@@ -92,6 +93,8 @@ class TableChanges(SharedScan):
                 "materialize copies whole files, and the changes have columns: leave that out, "
                 "or load the rows with to_arrow() and write those"
             )
+        if self.options.on_future != "raise":
+            raise ValueError("materialize copies existing versions: leave out on_future")
         _, storage = self._connections()
         local = LocalTable(self.table._client(), storage, self.name, Path(directory).resolve(), progress)
         return materialize_changes(local, self.options.request())

@@ -64,12 +64,10 @@ class TableScan(SharedScan):
 
     def metadata(self) -> Metadata:
         """Return the metadata of the table in the scan's version, which the server states for one request."""
-
-        def metadata(options: ScanOptions) -> Metadata:
-            form = options.response_format
-            return self.table.metadata(options.version, options.timestamp, response_format=form)
-
-        return in_time(self.table._rest, self.table.name, self.options, metadata)
+        o = self.options
+        return self.table.metadata(
+            o.version, o.timestamp, response_format=o.response_format, on_future=o.on_future
+        )
 
     def table_schema(self) -> StructType:
         """Return the Delta schema of the table in the scan's version; requests the table's metadata."""

@@ -217,6 +217,7 @@ def test_the_module_functions_take_the_official_arguments() -> None:
     official = ["url", "limit", "version", "timestamp", "jsonPredicateHints", "use_delta_format"]
     assert parameters[:7] == [*official, "convert_in_batches"]
     ours = ["options", "credential_provider"]
-    assert list(inspect.signature(ds.get_table_version).parameters) == ["url", "starting_timestamp", *ours]
+    version = ["url", "starting_timestamp", "on_future"]
+    assert list(inspect.signature(ds.get_table_version).parameters) == [*version, *ours]
     assert list(inspect.signature(ds.get_table_metadata).parameters) == ["url", "use_delta_format", *ours]
     assert list(inspect.signature(ds.get_table_protocol).parameters) == ["url", "use_delta_format", *ours]

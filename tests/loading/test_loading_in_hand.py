@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -15,8 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import delta_sharing_client as ds
+from delta_sharing_client.delta.mirror.mirror import Mirror, MirrorScan
+from delta_sharing_client.scan.table_rows import Selection
 from delta_sharing_client.server import SharingServer, write_sample_tables
-from delta_sharing_client.table.table_rows import Selection
+from delta_sharing_client.table.delta_log import Snapshot
+from delta_sharing_client.table.snapshot_scan import SnapshotScan
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,41 @@ class TestRows:
             rows = orders.to_duckdb(connection, **SOME).fetchall()
         assert rows == [tuple(row.values()) for row in some.to_pylist()]
         assert orders.count(**SOME) == len(some)
+
+    @pytest.mark.parametrize(
+        ("table", "scan"), [(ds.SharedTable, ds.TableScan), (Snapshot, SnapshotScan), (Mirror, MirrorScan)]
+    )
+    def test_a_table_has_the_methods_of_its_scan(self, table: type, scan: type) -> None:
+        def parameters(kind: type, name: str) -> dict[str, tuple[Any, Any]]:
+            found = inspect.signature(getattr(kind, name)).parameters
+            return {key: (value.kind, value.default) for key, value in found.items()}
+
+        loads = {name for name in dir(scan) if name.startswith("to_")}
+        assert "to_csv" in loads
+        for name in loads:
+            own = parameters(table, name)
+            assert own.pop("selection") == (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.empty)
+            assert own == parameters(scan, name), name
+
+    def test_files_readers_and_datasets(self, orders: ds.SharedTable, some: pa.Table, tmp_path: Path) -> None:
+        assert orders.to_record_batch_reader(**SOME).read_all().equals(some)
+        assert orders.to_dataset(**SOME).to_table().equals(some)
+        assert orders.to_polars_lazy(**SOME).collect().to_dicts() == some.to_pylist()
+        for name, write in (("a.parquet", orders.to_parquet), ("b.parquet", orders.to_file)):
+            assert write(tmp_path / name, **SOME) == len(some)
+            assert pq.read_table(tmp_path / name).equals(some)
+        assert orders.to_csv(tmp_path / "c.csv", **SOME) == len(some)
+        assert pd.read_csv(tmp_path / "c.csv")["order_id"].to_list() == some["order_id"].to_pylist()
+
+    def test_mirrors_and_snapshots(self, orders: ds.SharedTable, some: pa.Table, tmp_path: Path) -> None:
+        mirror = orders.mirror(tmp_path / "mirror")
+        mirror.sync(at_version=3)
+        given = {name: SOME[name] for name in ("columns", "filters")}
+        for table in (mirror, ds.DeltaLog.for_table(mirror.directory).snapshot()):
+            assert sorted(table.to_arrow(**given).to_pylist(), key=str) == sorted(some.to_pylist(), key=str)
+            assert table.count(**given) == len(some)
+            assert table.to_csv(tmp_path / "rows.csv", overwrite=True, **given) == len(some)
+        assert mirror.head(2, version=3).shape == (2, len(orders.columns))
 
     def test_head(self, orders: ds.SharedTable) -> None:
         assert orders.head()["order_id"].to_list() == [0, 1, 2, 3, 4]

@@ -243,6 +243,22 @@ class TestTimesAfterTheLastCommit:
         collected = rows.collect() if load is ds.scan_polars else rows
         assert len(collected) == 1
 
+    def test_of_versions_and_metadata(self, served: tuple[SharingServer, Path]) -> None:
+        url = f"{served[1]}#shop.sales.orders"
+        with ds.SharingClient(str(served[1])) as client:
+            table = client.table("shop.sales.orders")
+            for load in (table.version, table.metadata, table.protocol):
+                at: Any = {"starting_timestamp" if load == table.version else "timestamp": self.LATER}
+                with pytest.raises(errors.BadRequestError, match="on_future='latest'"):
+                    load(**at)
+                latest = load() if load == table.version else load(version=0)
+                assert load(**at, on_future="latest") == latest
+                with pytest.raises(ValueError, match="on_future is 'now'"):
+                    load(**at, on_future="now")
+            assert table.snapshot(timestamp=self.LATER, on_future="latest").count() == table.count()
+            assert table.version("1999-01-01T00:00:00Z", on_future="latest") == 0
+        assert ds.get_table_version(url, self.LATER, on_future="latest") == 0
+
     def test_an_end_of_changes_needs_no_option(self, tmp_path: Path, serve: Callable[..., SharingServer]) -> None:
         """The end of a range is the last version at or before a time, whenever that is."""
         table = write_table(

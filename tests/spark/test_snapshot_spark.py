@@ -67,6 +67,11 @@ def test_selected_rows_and_files(spark: SparkSession, table: Path) -> None:
     assert snapshot.to_spark(spark, add_files=[]).count() == 0
 
 
+def test_a_snapshot_is_no_stream(table: Path) -> None:
+    with pytest.raises(ds.errors.SparkError, match=r"spark\.readStream\.format\('deltaSharing'\)"):
+        ds.DeltaLog.for_table(table).snapshot().to_spark(is_streaming=True)
+
+
 def test_files_of_equal_names_keep_their_own_deleted_rows(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array(range(3), pa.int64())})
     write_table(

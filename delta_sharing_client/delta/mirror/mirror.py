@@ -40,6 +40,7 @@ from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.scan import Scan
+from delta_sharing_client.scan.table_rows import TableRows
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import StorageReader
 from delta_sharing_client.storage.local import LocalReader
@@ -104,11 +105,12 @@ class MirrorScan(Scan):
 
 @public_class
 @dataclass(frozen=True)
-class Mirror:
+class Mirror(TableRows):
     """A local Delta table that follows a shared one. Made by `SharedTable.mirror`.
 
     The directory is a Delta table that any Delta engine opens. Files are written before the commit, so that the
-    newest version is always complete. Several processes may sync at a time.
+    newest version is always complete. Several processes may sync at a time. The methods that load rows
+    (`to_pandas`, `to_arrow`, `to_csv`, `head`, `count` and the others) take the arguments of `scan`.
 
     Attributes:
         table: the shared table's three names.

@@ -471,10 +471,11 @@ class TestRefusals:
 
     def test_a_server_without_the_endpoint(self, shared: DirectoryServer, table: SharedTable) -> None:
         shared.api.on("POST", f"{PATH}/temporary-table-credentials", Reply(status=404))
-        with pytest.raises(NotFoundError):
-            table.scan().to_arrow()
-        with pytest.raises(BadRequestError, match="Access mode"):  # what it said first says more
-            SharingClient(shared.api.profile).table("s.d.t").scan().to_arrow()
+        for name in (table.name, "s.d.t"):
+            other = SharingClient(shared.api.profile).table(name)
+            for call in (other.to_arrow, other.version, other.metadata, other.changes(0).to_arrow):
+                with pytest.raises(NotFoundError, match=r"by its directory only, .* or to share the table by URL"):
+                    call()
 
     def test_other_refusals_ask_for_no_credentials(self, shared: DirectoryServer) -> None:
         shared.item["accessModes"] = ["url"]

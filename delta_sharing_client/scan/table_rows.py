@@ -1,10 +1,11 @@
-"""`TableRows`: the methods of shared tables and snapshots that load rows in one call."""
+"""`TableRows`: the methods of shared tables, snapshots and mirrors that load rows in one call."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.parquet.tasks import VariantForm
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_sharing_client.frames.dtype_backend import DtypeBackend
+    from delta_sharing_client.frames.files import FileFormat
     from delta_sharing_client.scan.options import OnFuture
     from delta_sharing_client.scan.scan import Scan
 
 
 class Selection(TypedDict, total=False):
-    """Arguments of `SharedTable.scan`, which the methods that load rows take, too; `Snapshot.scan` takes some."""
+    """Arguments of `SharedTable.scan`, which the methods that load rows take, too; other tables take some."""
 
     columns: Iterable[str] | None
     filters: Filters | None
@@ -77,6 +79,10 @@ class TableRows(ABC):
         """Load the rows as an Arrow table; see `TableScan.to_arrow`."""
         return self.scan(**selection).to_arrow(progress=progress)
 
+    def to_record_batch_reader(self, **selection: Unpack[Selection]) -> pa.RecordBatchReader:
+        """Return a reader of the rows, in bounded memory; see `TableScan.to_record_batch_reader`."""
+        return self.scan(**selection).to_record_batch_reader()
+
     def to_record_batches(self, **selection: Unpack[Selection]) -> Iterator[pa.RecordBatch]:
         """Return the rows as record batches, one by one; see `TableScan.to_record_batch_reader`."""
         return self.scan(**selection).to_record_batches()
@@ -90,3 +96,37 @@ class TableRows(ABC):
     ) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation over the rows; see `TableScan.to_duckdb`."""
         return self.scan(**selection).to_duckdb(connection)
+
+    def to_file(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        file_format: FileFormat | None = None,
+        *,
+        overwrite: bool = False,
+        progress: bool | None = None,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Write the rows to a file, and return their number; see `TableScan.to_file`."""
+        return self.scan(**selection).to_file(target, file_format, overwrite=overwrite, progress=progress)
+
+    def to_parquet(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        overwrite: bool = False,
+        progress: bool | None = None,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Write the rows to a Parquet file, and return their number; see `TableScan.to_parquet`."""
+        return self.to_file(target, "parquet", overwrite=overwrite, progress=progress, **selection)
+
+    def to_csv(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        overwrite: bool = False,
+        progress: bool | None = None,
+        **selection: Unpack[Selection],
+    ) -> int:
+        """Write the rows to a CSV file, and return their number; see `TableScan.to_csv`."""
+        return self.to_file(target, "csv", overwrite=overwrite, progress=progress, **selection)
