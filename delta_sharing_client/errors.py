@@ -39,10 +39,12 @@
     │   ├── UrlExpiredError             the store refuses an expired pre-signed URL
     │   └── FileGoneError               the store has no such file
     ├── DataError                       the contents of a data file do not match the table
-    ├── DeltaLogError                   a local Delta table cannot be read or written
+    ├── DeltaLogError                   a Delta table's log cannot be read or written
     │   ├── DeltaTableNotFoundError     no Delta table at that path
-    │   ├── VersionNotFoundError        the local table has no such version
+    │   ├── VersionNotFoundError        the table has no such version
     │   ├── CommitConflictError         another writer committed that version first
+    │   ├── CommitUnknownError          an object store does not answer; the version may be written
+    │   ├── ExclusiveCreateError        an object store in which a commit could replace another one
     │   └── DiskFullError               no space; earlier commits are unchanged
     ├── SinkError                       a sink cannot store a batch; nothing of it was stored
     │   └── SinkKeyError                key columns are null, missing or not unique
@@ -374,7 +376,7 @@ class DataError(DeltaSharingError):
 
 
 class DeltaLogError(DeltaSharingError):
-    """The local Delta table in the directory `path` cannot be read or written."""
+    """The Delta table in the directory `path`, or at the URL, cannot be read or written."""
 
     def __init__(self, reason: str, *, path: str | None = None) -> None:
         super().__init__(_located(path, reason))
@@ -386,11 +388,11 @@ class DeltaTableNotFoundError(DeltaLogError):
 
 
 class VersionNotFoundError(DeltaLogError):
-    """The local table does not have that version, or its log has been cleaned up."""
+    """The table does not have that version, or its log has been cleaned up."""
 
 
 class CommitConflictError(DeltaLogError):
-    """Another writer committed `version` of a local table first; nothing of this commit was written.
+    """Another writer committed `version` of a table first; nothing of this commit was written.
 
     `commit_info` is the `commitInfo` of that commit, empty if unknown.
     """
@@ -406,6 +408,14 @@ class CommitConflictError(DeltaLogError):
         super().__init__(reason, path=path)
         self.version = version
         self.commit_info = dict(commit_info or {})
+
+
+class CommitUnknownError(DeltaLogError):
+    """An object store did not answer a commit, which may be written now or later: read the table again."""
+
+
+class ExclusiveCreateError(DeltaLogError):
+    """The store or its driver does not refuse the second create of a file, so commits are refused."""
 
 
 class DiskFullError(DeltaLogError):

@@ -27,6 +27,7 @@ from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.checkpoint_reader import sidecars
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
 from delta_sharing_client.delta.log.snapshot import Commit
+from delta_sharing_client.delta.log.store_path import LogPath, local_directory
 from delta_sharing_client.errors import (
     BadRequestError,
     DeltaLogError,
@@ -262,14 +263,14 @@ class LogCopies:
         self._log = folder / LOG_DIRECTORY
         self._log.mkdir()
         self._listed = {LOG_DIRECTORY: self._list(LOG_DIRECTORY)}
-        self._fetched: set[Path] = set()
+        self._fetched: set[LogPath] = set()
         for name in self._listed[LOG_DIRECTORY]:
             if PurePosixPath(name).name == name and re.match(r"\d{20}\.", name):
                 (self._log / name).touch()
                 os.utime(self._log / name, (self._listed[LOG_DIRECTORY][name][1],) * 2)
         self.listing: LogListing = list_log(folder)
 
-    def fetch(self, paths: list[Path]) -> None:
+    def fetch(self, paths: list[LogPath]) -> None:
         """Fetch files concurrently; files that were fetched before are skipped."""
         wanted = [path for path in paths if path not in self._fetched]
         with ThreadPoolExecutor(max_workers=max(1, min(8, len(wanted)))) as pool:
@@ -318,7 +319,8 @@ class LogCopies:
 
         return Retrier(self._reader.options).call(once)
 
-    def _fetch(self, path: Path) -> None:
+    def _fetch(self, copy: LogPath) -> None:
+        path = local_directory(copy)
         folder = SIDECARS if path.parent.name == SIDECARS else LOG_DIRECTORY
         relative = path.relative_to(self._folder).as_posix()
         known = self._listed[folder].get(path.name)

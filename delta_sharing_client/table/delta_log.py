@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from delta_sharing_client.delta.log import log as base
 from delta_sharing_client.delta.log import snapshot as replayed
 from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.log.table_properties import interval_property, number_property
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
@@ -129,6 +129,7 @@ class Snapshot(replayed.Snapshot, TableRows):
             MissingDependencyError: PySpark is not installed.
             FileGoneError: a file is missing.
             DataError: a file is damaged.
+            DeltaLogError: the table is in an object store.
             SparkError: Spark cannot be started, or is too old; or `is_streaming` is True.
         """
         return self.scan(**selection).to_spark(spark, add_files=add_files, is_streaming=is_streaming)
@@ -142,23 +143,23 @@ class DeltaLog(base.DeltaLog):
     ones are replayed on top of them.
 
     Attributes:
-        table_path: the table's directory, with every link resolved.
+        table_path: the table's directory, with every link resolved, or its place in an object store.
         allow_absolute_paths: whether the log may name files outside that directory.
     """
 
     _snapshot_type: ClassVar[type[replayed.Snapshot]] = Snapshot
 
-    def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
+    def __init__(self, table: LogPath, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
         super().__init__(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
         self._refreshing = threading.Lock()
 
     @property
-    def data_path(self) -> Path:
+    def data_path(self) -> LogPath:
         """The table's directory, as `table_path`."""
         return self.table_path
 
     @property
-    def log_path(self) -> Path:
+    def log_path(self) -> LogPath:
         """The directory of the log."""
         return self.table_path / LOG_DIRECTORY
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import resolve_path
 from delta_sharing_client.delta.log.paths import is_absolute
+from delta_sharing_client.delta.log.store_path import StorePath, local_directory
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.table.local_actions import FILE_ID
 from delta_sharing_client.errors import SparkError
@@ -24,6 +25,7 @@ from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.scan.scan import Scan
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.storage.log_files import LogFileReader, is_web
+from delta_sharing_client.storage.store_files import StoreFileReader
 from delta_sharing_client.tracebacks import public_class
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class SnapshotScan(Scan):
             what=f"the table in {name}",
             snapshot=self.snapshot,
             files=self._files,
-            source=(LogFileReader(TransportOptions()), None),
+            source=(self._reader(), None),
         )
         return planner.plan(self.options)
 
@@ -102,11 +104,17 @@ class SnapshotScan(Scan):
         from delta_sharing_client.spark.local_dataframe import local_dataframe
 
         scan = self if add_files is None else replace(self, _add_files=tuple(add_files))
-        directory = self.snapshot.table_path
+        directory = local_directory(self.snapshot.table_path)
         return local_dataframe(scan.plan, directory, TransportOptions(), self.options.variant, spark)
 
     def _connections(self) -> tuple[None, LogFileReader]:
-        return None, LogFileReader(TransportOptions())
+        return None, self._reader()
+
+    def _reader(self) -> LogFileReader:
+        table = self.snapshot.table_path
+        if isinstance(table, StorePath):
+            return StoreFileReader(table.store, TransportOptions())
+        return LogFileReader(TransportOptions())
 
     def _listed(self) -> Sequence[AddFile]:
         return self.snapshot.files if self._add_files is None else self._add_files
@@ -114,14 +122,20 @@ class SnapshotScan(Scan):
     def _files(self) -> Iterator[AddFile]:
         """Yield the files with the paths or URLs by which they are read."""
         table = self.snapshot.table_path
-        links = None if self.snapshot.allow_absolute_paths else LinkCheck(table)
+        unchecked = self.snapshot.allow_absolute_paths or isinstance(table, StorePath)
+        links = None if unchecked else LinkCheck(local_directory(table))
         for file in self._listed():
             if links is not None:
-                links.file(resolve_path(table, file.path))
+                links.file(resolve_path(local_directory(table), file.path))
             tags = file.raw.get("tags") or {}
             named = unsigned_url(SecretUrl(file.path)) if is_absolute(file.path) else unquote(file.path)
             yield located(file, self._url, file_id=str(tags.get(FILE_ID) or named))
 
     def _url(self, uri: str) -> SecretUrl:
         url = SecretUrl(uri)
-        return url if is_web(url) else SecretUrl(os.fspath(resolve_path(self.snapshot.table_path, uri)))
+        if is_web(url):
+            return url
+        table = self.snapshot.table_path
+        if isinstance(table, StorePath):
+            return SecretUrl(table.store.resolve(uri, absolute=self.snapshot.allow_absolute_paths))
+        return SecretUrl(os.fspath(resolve_path(table, uri)))

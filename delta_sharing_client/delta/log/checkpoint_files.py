@@ -10,12 +10,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta.log.actions import FileKey
 from delta_sharing_client.delta.log.checkpoint_reader import actions_of, reading
 from delta_sharing_client.delta.log.log_segment import Checkpoint
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.model.actions import AddFile, DeletionVector
 
 _BATCH_ROWS: Final = 16_384
@@ -58,7 +58,7 @@ class CheckpointFiles:
         data: its bytes.
     """
 
-    def __init__(self, file: Path, data: bytes) -> None:
+    def __init__(self, file: LogPath, data: bytes) -> None:
         self._file = file
         self._data = data
         self._columns: dict[str, Any] = {}

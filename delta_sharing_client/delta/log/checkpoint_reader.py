@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from delta_sharing_client.delta.log.actions import Action, OtherAction, make_action
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.log_segment import SIDECARS, Checkpoint
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError
 
 _ACTIONS: Final = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "remove", "add")
@@ -39,18 +40,18 @@ def read_checkpoint(checkpoint: Checkpoint, *, added_files: bool = True) -> Iter
     """
     names = tuple(name for name in _ACTIONS if added_files or name != "add")
     for item in _top_level(checkpoint, names):
-        if isinstance(item, Path):
+        if isinstance(item, Path | StorePath):
             yield from _read_parquet(item, names)
         else:
             yield item
 
 
-def sidecars(checkpoint: Checkpoint) -> list[Path]:
+def sidecars(checkpoint: Checkpoint) -> list[LogPath]:
     """Return the sidecars of a checkpoint; raises as `read_checkpoint`."""
-    return [item for item in _top_level(checkpoint, _ACTIONS) if isinstance(item, Path)]
+    return [item for item in _top_level(checkpoint, _ACTIONS) if isinstance(item, Path | StorePath)]
 
 
-def _top_level(checkpoint: Checkpoint, names: tuple[str, ...]) -> Iterator[Action | Path]:
+def _top_level(checkpoint: Checkpoint, names: tuple[str, ...]) -> Iterator[Action | LogPath]:
     """Yield the actions in the top-level files of a checkpoint, sidecars as their paths."""
     for file in checkpoint.files:
         for action in read_commit(file) if file.suffix == ".json" else _read_parquet(file, names):
@@ -65,7 +66,7 @@ def _top_level(checkpoint: Checkpoint, names: tuple[str, ...]) -> Iterator[Actio
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
+def reading(file: LogPath) -> Iterator[None]:
     """Raise `DeltaLogError` for the errors of reading a Parquet file of a checkpoint."""
     import pyarrow as pa
 
@@ -77,11 +78,14 @@ def reading(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_parquet(file: Path, names: tuple[str, ...]) -> Iterator[Action]:
+def _read_parquet(file: LogPath, names: tuple[str, ...]) -> Iterator[Action]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    with reading(file):
+        source = pa.BufferReader(file.read_bytes()) if isinstance(file, StorePath) else file
     # Bounds in 96 bits would overflow as nanoseconds.
-    with reading(file), pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as parquet:
+    with reading(file), pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet:
         columns = _wanted_columns(parquet.schema_arrow, names)
         for number in range(parquet.num_row_groups):
             present = _with_values(parquet.metadata.row_group(number), columns)
@@ -116,7 +120,7 @@ def _wanted_columns(schema: Any, actions: tuple[str, ...]) -> list[str]:
     return columns
 
 
-def actions_of(name: str, column: Any, file: Path) -> Iterator[Any]:
+def actions_of(name: str, column: Any, file: LogPath) -> Iterator[Any]:
     """Yield the actions of a column of structs; nulls are skipped."""
     if column.null_count == len(column):
         return

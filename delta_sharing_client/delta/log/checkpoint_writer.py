@@ -6,23 +6,15 @@ Serves "Checkpoints", "Checkpoint Schema" and "Last Checkpoint File".
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.delta.log.checkpoint_files import file_types
-from delta_sharing_client.delta.log.durable_files import (
-    make_directories,
-    remove_quietly,
-    rename_durably,
-    replace_file,
-    temporary_name,
-)
+from delta_sharing_client.delta.log.durable_files import make_directories, replace_file, replacing
 from delta_sharing_client.delta.log.log_segment import (
     LAST_CHECKPOINT,
     LOG_DIRECTORY,
@@ -31,6 +23,7 @@ from delta_sharing_client.delta.log.log_segment import (
     v2_checkpoint_name,
 )
 from delta_sharing_client.delta.log.snapshot import Snapshot
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.log.table_properties import flag_property, interval_property
 from delta_sharing_client.delta.log.typed_statistics import StatsLayout
 from delta_sharing_client.model.actions import AddFile, Metadata, RemoveFile
@@ -41,7 +34,7 @@ _ROWS: Final = 16_384
 _ROWS_PER_SIDECAR: Final = 50_000
 
 
-def write_checkpoint(snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
+def write_checkpoint(snapshot: Snapshot, *, now_ms: int | None = None) -> LogPath:
     """Write a checkpoint of a committed version, and `_last_checkpoint` after it.
 
     Tombstones older than `delta.deletedFileRetentionDuration` (7 days by default) at `now_ms` are omitted. A table
@@ -86,7 +79,7 @@ def write_checkpoint(snapshot: Snapshot, *, now_ms: int | None = None) -> Path:
     return target
 
 
-def _last_version(log: Path) -> int:
+def _last_version(log: LogPath) -> int:
     """Return the version in `_last_checkpoint`; -1 if it is missing or damaged."""
     try:
         version = json.loads((log / LAST_CHECKPOINT).read_bytes())["version"]
@@ -103,7 +96,7 @@ def _other_actions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield from ({"domainMetadata": dict(item.raw)} for item in snapshot.state.domains.values())
 
 
-def _write_sidecars(folder: Path, rows: Iterator[dict[str, Any]], schema: Any) -> list[dict[str, Any]]:
+def _write_sidecars(folder: LogPath, rows: Iterator[dict[str, Any]], schema: Any) -> list[dict[str, Any]]:
     make_directories(folder)
     written = []
     while chunk := list(islice(rows, _ROWS_PER_SIDECAR)):
@@ -113,37 +106,29 @@ def _write_sidecars(folder: Path, rows: Iterator[dict[str, Any]], schema: Any) -
     return written
 
 
-def _described(file: Path) -> dict[str, Any]:
+def _described(file: LogPath) -> dict[str, Any]:
     stat = file.stat()
     modified = stat.st_mtime_ns // 1_000_000
     return {"path": file.name, "sizeInBytes": stat.st_size, "modificationTime": modified}
 
 
-def _write_parquet(target: Path, schema: Any, rows: Iterator[dict[str, Any]], added: Iterable[Any] = ()) -> int:
+def _write_parquet(target: LogPath, schema: Any, rows: Iterator[dict[str, Any]], added: Iterable[Any] = ()) -> int:
     """Write rows, and then Arrow arrays of added files, to a Parquet file atomically; return their number."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    temporary = temporary_name(target)
     count = 0
-    try:
-        with temporary.open("xb") as file:
-            with pq.ParquetWriter(file, schema, compression="snappy", version="2.4") as writer:
-                while chunk := list(islice(rows, _ROWS)):
-                    count += len(chunk)
-                    writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
-                for files in added:
-                    count += len(files)
-                    columns = [
-                        files if n == "add" else pa.nulls(len(files), schema.field(n).type) for n in schema.names
-                    ]
-                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-            file.flush()
-            os.fsync(file.fileno())
-        rename_durably(temporary, target)
-    except BaseException:
-        remove_quietly(temporary)
-        raise
+    with (
+        replacing(target) as file,
+        pq.ParquetWriter(file, schema, compression="snappy", version="2.4") as writer,
+    ):
+        while chunk := list(islice(rows, _ROWS)):
+            count += len(chunk)
+            writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+        for files in added:
+            count += len(files)
+            columns = [files if n == "add" else pa.nulls(len(files), schema.field(n).type) for n in schema.names]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     return count
 
 

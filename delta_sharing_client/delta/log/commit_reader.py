@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from json import JSONDecodeError
-from pathlib import Path
 
 from delta_sharing_client.delta.log.actions import Action, make_action
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.json_text import loads
 
@@ -14,7 +14,7 @@ from delta_sharing_client.model.json_text import loads
 _LENIENT = frozenset({"stats", "userMetadata", "predicate", "name", "description"})
 
 
-def read_commit(file: Path) -> list[Action]:
+def read_commit(file: LogPath) -> list[Action]:
     """Return the actions of a commit, or of a JSON checkpoint, in the order written.
 
     Raises:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from delta_sharing_client.delta.log.actions import OtherAction
 from delta_sharing_client.delta.log.commit_reader import parse_lines
 from delta_sharing_client.delta.log.log_segment import LogListing
+from delta_sharing_client.delta.log.store_path import LogPath, prefetch
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import Metadata
@@ -33,6 +33,8 @@ def commit_times(listing: LogListing, metadata: Metadata, *, up_to: int | None =
     first_in_commit = first_in_commit_version(metadata)
     timestamps: dict[int, int] = {}
     previous: int | None = None
+    if first_in_commit is not None:
+        prefetch(file for number, file in listing.commits.items() if number >= first_in_commit)
     for version, file in listing.commits.items():
         if up_to is not None and version > up_to:
             break
@@ -70,7 +72,7 @@ def first_in_commit_version(metadata: Metadata) -> int | None:
     return int(text)
 
 
-def _in_commit_timestamp(file: Path) -> int:
+def _in_commit_timestamp(file: LogPath) -> int:
     """Return the in-commit timestamp of a commit."""
     with file.open("rb") as lines:
         for action in parse_lines(lines, where=file.name):

@@ -10,9 +10,11 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError, DiskFullError
 
 #: Suffix of unfinished files; readers of a table ignore names that begin with a dot.
@@ -24,7 +26,7 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 
 
 @contextmanager
-def writing(what: str, table: Path) -> Iterator[None]:
+def writing(what: str, table: LogPath) -> Iterator[None]:
     """Convert errors of the file system, while `what` of a table is written.
 
     Raises:
@@ -70,7 +72,7 @@ def write_durably(file: Path, data: bytes | memoryview) -> None:
         os.fsync(stream.fileno())
 
 
-def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
+def put_if_absent(target: LogPath, data: bytes, *, private: bool = False) -> bool:
     """Create a file with its whole content atomically, unless it exists.
 
     Args:
@@ -83,7 +85,12 @@ def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
 
     Raises:
         OSError: the file system does not support it.
+        DeltaLogError: the object store does not support it, or gives no answer.
     """
+    if isinstance(target, StorePath):
+        if private:
+            raise DeltaLogError("a file for its owner only needs a local directory", path=str(target))
+        return target.create(data)
     with _temporary_file(target, data, private=private) as temporary:
         try:
             if os.name == "nt":  # pragma: no cover  # a rename never replaces a file there
@@ -103,8 +110,11 @@ def put_if_absent(target: Path, data: bytes, *, private: bool = False) -> bool:
     return True
 
 
-def replace_file(target: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file atomically; an existing file is replaced. Only the owner may read a private file."""
+def replace_file(target: LogPath, data: bytes, *, private: bool = False) -> None:
+    """Write a file atomically; an existing file is replaced. Only the owner may read a private local file."""
+    if isinstance(target, StorePath):
+        target.write_bytes(data)
+        return
     with _temporary_file(target, data, private=private) as temporary:
         temporary.replace(target)
     sync_directory(target.parent)
@@ -116,8 +126,30 @@ def rename_durably(temporary: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
-def make_directories(directory: Path) -> None:
-    """Create a directory and its missing parents durably."""
+@contextmanager
+def replacing(target: LogPath) -> Iterator[BinaryIO]:
+    """Yield a file for the content of `target`, which is replaced atomically and durably at the end."""
+    if isinstance(target, StorePath):
+        buffer = BytesIO()
+        yield buffer
+        target.write_bytes(buffer.getbuffer())
+        return
+    temporary = temporary_name(target)
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        rename_durably(temporary, target)
+    except BaseException:
+        remove_quietly(temporary)
+        raise
+
+
+def make_directories(directory: LogPath) -> None:
+    """Create a directory and its missing parents durably; an object store needs none."""
+    if isinstance(directory, StorePath):
+        return
     missing = []
     while not directory.is_dir():
         missing.append(directory)

@@ -1,4 +1,4 @@
-"""`DeltaLog`: versions, timestamps, snapshots, changes and commits of a local Delta table."""
+"""`DeltaLog`: versions, timestamps, snapshots, changes and commits of a Delta table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from delta_sharing_client.delta.log.actions import Action
@@ -20,9 +19,9 @@ from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_cache import LogCache
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
-from delta_sharing_client.delta.log.paths import check_is_local
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.delta.log.snapshot import Commit, LogState, Snapshot
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath, digest_of, location_of, open_location
 from delta_sharing_client.delta.log.table_features import check_replay
 from delta_sharing_client.delta.log.table_properties import number_property
 from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
@@ -41,20 +40,20 @@ logger = logging.getLogger(__name__)
 
 @public_class
 class DeltaLog:
-    """The transaction log of one local Delta table; safe to use from several threads.
+    """The transaction log of one Delta table; safe to use from several threads.
 
     Each call lists the directory again, so that new commits are seen. The last few snapshots are cached, and newer
     ones are replayed on top of them.
 
     Attributes:
-        table_path: the table's directory, with every link resolved.
+        table_path: the table's directory, with every link resolved, or its place in an object store.
         allow_absolute_paths: whether the log may name files outside that directory.
     """
 
     _snapshot_type: ClassVar[type[Snapshot]] = Snapshot
     _cache: ClassVar[LogCache] = LogCache()
 
-    def __init__(self, table: Path, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
+    def __init__(self, table: LogPath, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
         self.table_path = table
         self.allow_absolute_paths = allow_absolute_paths
         self._any_features = any_features
@@ -64,31 +63,39 @@ class DeltaLog:
 
     @classmethod
     def for_table(
-        cls, path: str | os.PathLike[str], *, allow_absolute_paths: bool = False, any_features: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        allow_absolute_paths: bool = False,
+        any_features: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open the log of a table, which need not exist yet: see `table_exists`.
 
         A log is cached until it has not been used for an hour.
 
         Args:
-            path: the table's directory, which contains `_delta_log`.
+            path: the table's directory, which contains `_delta_log`; or its URL in an object store, such as
+                ``s3://bucket/table``, which fsspec opens.
             allow_absolute_paths: accept a log that names files outside the table's directory, by absolute
                 paths or URLs. Only for logs whose writer you trust.
             any_features: replay the log whatever reader features the table lists.
+            storage_options: for a URL: options of fsspec's file system, such as credentials.
 
         Raises:
-            DeltaLogError: the path is a URL; only local directories have the atomic commits that a log needs.
+            MissingDependencyError: the URL needs fsspec, or a driver that is not installed.
+            DeltaLogError: fsspec cannot open the URL.
         """
-        check_is_local(path)
-        table = os.path.realpath(path)
+        place = location_of(path)
         options = {"allow_absolute_paths": allow_absolute_paths, "any_features": any_features}
-        found: Self = cls._cache.get(table, (cls, *options.items()), partial(cls, Path(table), **options))
+        key = (cls, *options.items(), digest_of(storage_options))
+        found: Self = cls._cache.get(place, key, lambda: cls(open_location(place, storage_options), **options))
         return found
 
     @classmethod
     def invalidate_cache(cls, path: str | os.PathLike[str]) -> None:
         """Remove the cached logs of one directory; the next `for_table` reads it again."""
-        cls._cache.remove(os.path.realpath(path))
+        cls._cache.remove(location_of(path))
 
     @classmethod
     def clear_cache(cls) -> None:
@@ -262,7 +269,7 @@ class DeltaLog:
         """
         return self.start_transaction().commit(actions, operation, operation_parameters, max_retries=max_retries)
 
-    def checkpoint(self, version: int | None = None) -> Path:
+    def checkpoint(self, version: int | None = None) -> LogPath:
         """Write a checkpoint of a version, by default of the newest one; return its top-level file.
 
         Raises:
@@ -272,7 +279,7 @@ class DeltaLog:
         """
         return self._checkpoint(self.snapshot_at(self.latest_version() if version is None else version))
 
-    def _checkpoint(self, snapshot: Snapshot) -> Path:
+    def _checkpoint(self, snapshot: Snapshot) -> LogPath:
         check_replay(snapshot.protocol, str(self.table_path))
         with writing(f"the checkpoint of version {snapshot.version}", self.table_path):
             return write_checkpoint(snapshot)
@@ -306,6 +313,8 @@ class DeltaLog:
             logger.warning("the log of %s was not cleaned up: %s", self.table_path, error)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.table_path, StorePath):
+            self.table_path.store.__reduce__()
         reopen = partial(
             type(self).for_table,
             allow_absolute_paths=self.allow_absolute_paths,

@@ -1,7 +1,7 @@
 """Listing of `_delta_log`: commits, compacted commits and complete checkpoints, by version.
 
-Serves "Delta Log Entries" and "Checkpoints". A local directory is listed whole, so that `_last_checkpoint`, which
-only shortens a listing, is not needed.
+Serves "Delta Log Entries" and "Checkpoints". The folder is listed whole, so that `_last_checkpoint`, which only
+shortens a listing, is not needed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 
 LOG_DIRECTORY: Final = "_delta_log"
@@ -57,7 +58,7 @@ class Checkpoint:
     """
 
     version: int
-    files: tuple[Path, ...]
+    files: tuple[LogPath, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +72,10 @@ class LogListing:
         checksums: the version checksum file of each version that has one.
     """
 
-    commits: dict[int, Path]
+    commits: dict[int, LogPath]
     checkpoints: tuple[Checkpoint, ...]
-    compacted: dict[tuple[int, int], Path] = field(default_factory=dict)
-    checksums: dict[int, Path] = field(default_factory=dict)
+    compacted: dict[tuple[int, int], LogPath] = field(default_factory=dict)
+    checksums: dict[int, LogPath] = field(default_factory=dict)
 
     @property
     def oldest_version(self) -> int:
@@ -87,40 +88,45 @@ class LogListing:
         return max([*self.commits, *(checkpoint.version for checkpoint in self.checkpoints[:1])])
 
 
-def list_log(table: Path) -> LogListing:
+def list_log(table: LogPath) -> LogListing:
     """List the log of a table in a directory.
 
     Raises:
         DeltaTableNotFoundError: there is no log, or it is empty.
     """
     log = table / LOG_DIRECTORY
+    located: Callable[[str], LogPath] = log.__truediv__
     try:
-        with os.scandir(log) as entries:
-            names = sorted(entry.name for entry in entries)
+        if isinstance(log, StorePath):
+            found = log.listed()
+            names, located = sorted(found), found.__getitem__
+        else:
+            with os.scandir(log) as entries:
+                names = sorted(entry.name for entry in entries)
     except (FileNotFoundError, NotADirectoryError):
         raise DeltaTableNotFoundError("there is no Delta table here (no _delta_log)", path=str(table)) from None
     except OSError as error:
         raise DeltaLogError(f"the log cannot be listed: {error.strerror}", path=str(table)) from error
-    commits: dict[int, Path] = {}
-    compacted: dict[tuple[int, int], Path] = {}
-    checksums: dict[int, Path] = {}
-    single: dict[int, list[Path]] = {}
-    parts: dict[tuple[int, int], dict[int, Path]] = {}
+    commits: dict[int, LogPath] = {}
+    compacted: dict[tuple[int, int], LogPath] = {}
+    checksums: dict[int, LogPath] = {}
+    single: dict[int, list[LogPath]] = {}
+    parts: dict[tuple[int, int], dict[int, LogPath]] = {}
     for name in names:
         if match := _COMMIT.fullmatch(name):
-            commits[int(match[1])] = log / name
+            commits[int(match[1])] = located(name)
         elif match := _CHECKSUM.fullmatch(name):
-            checksums[int(match[1])] = log / name
+            checksums[int(match[1])] = located(name)
         elif match := _COMPACTED.fullmatch(name):
-            compacted[int(match[1]), int(match[2])] = log / name
+            compacted[int(match[1]), int(match[2])] = located(name)
         elif match := (_CLASSIC.fullmatch(name) or _V2.fullmatch(name)):
-            single.setdefault(int(match[1]), []).append(log / name)
+            single.setdefault(int(match[1]), []).append(located(name))
         elif match := _PART.fullmatch(name):
-            parts.setdefault((int(match[1]), int(match[3])), {})[int(match[2])] = log / name
+            parts.setdefault((int(match[1]), int(match[3])), {})[int(match[2])] = located(name)
     checkpoints = [Checkpoint(version=v, files=(file,)) for v, files in single.items() for file in files]
-    for (version, count), found in parts.items():
-        if sorted(found) == list(range(1, count + 1)):
-            ordered = tuple(file for _, file in sorted(found.items()))
+    for (version, count), present in parts.items():
+        if sorted(present) == list(range(1, count + 1)):
+            ordered = tuple(file for _, file in sorted(present.items()))
             checkpoints.append(Checkpoint(version=version, files=ordered))
     if not commits and not checkpoints:
         raise DeltaTableNotFoundError("the _delta_log here contains no commit and no checkpoint", path=str(table))

@@ -10,12 +10,12 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from delta_sharing_client.delta.log.checkpoint_reader import read_checkpoint, sidecars
 from delta_sharing_client.delta.log.commit_timestamps import commit_times, first_in_commit_version
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, Checkpoint, LogListing, list_log
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.log.table_properties import flag_property, interval_property
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import Metadata, Protocol
@@ -28,7 +28,7 @@ _DAY: Final = timedelta(days=1) // _MILLISECOND
 _OF_A_VERSION: Final = re.compile(r"(\d{20})\.(?:json|crc|checkpoint\..+|(\d{20})\.compacted\.json)")
 
 
-def remove_expired_log_files(table: Path, metadata: Metadata, *, now_ms: int | None = None) -> int:
+def remove_expired_log_files(table: LogPath, metadata: Metadata, *, now_ms: int | None = None) -> int:
     """Remove the commits and checkpoints that are older than `delta.logRetentionDuration`, 30 days by default.
 
     Nothing is removed if `delta.enableExpiredLogCleanup` is false, or if no checkpoint replaces the expired
@@ -52,7 +52,7 @@ def remove_expired_log_files(table: Path, metadata: Metadata, *, now_ms: int | N
     if base is None:
         return 0
     # The oldest first: after a crash the log begins later, and has no gap.
-    expired = sorted(_files_before(table / LOG_DIRECTORY, base.version))
+    expired = sorted(_files_before(table / LOG_DIRECTORY, base.version), key=lambda file: file.name)
     for file in expired:
         file.unlink(missing_ok=True)
     unused = _unused_sidecars(table, now - now % _DAY - _DAY)
@@ -93,7 +93,7 @@ def _is_readable(checkpoint: Checkpoint) -> bool:
     return {Protocol, Metadata} <= kinds
 
 
-def _files_before(log: Path, version: int) -> Iterator[Path]:
+def _files_before(log: LogPath, version: int) -> Iterator[LogPath]:
     for file in log.iterdir():
         match = _OF_A_VERSION.fullmatch(file.name)
         # A compacted file that begins with the checkpoint's version is not needed either.
@@ -101,9 +101,12 @@ def _files_before(log: Path, version: int) -> Iterator[Path]:
             yield file
 
 
-def _unused_sidecars(table: Path, before: int) -> list[Path]:
+def _unused_sidecars(table: LogPath, before: int) -> list[LogPath]:
     """Return the sidecars that no checkpoint names, except new ones, whose checkpoint may still be written."""
-    files = sorted((table / LOG_DIRECTORY / SIDECARS).glob("*.parquet"))
+    try:
+        files = [file for file in (table / LOG_DIRECTORY / SIDECARS).iterdir() if file.suffix == ".parquet"]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     old = [file for file in files if file.stat().st_mtime_ns // 1_000_000 < before]
     if not old:
         return []

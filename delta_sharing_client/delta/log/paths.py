@@ -7,7 +7,6 @@ path": relative to the table's directory, or absolute. A deletion vector's file 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import uuid
 from pathlib import Path
@@ -17,7 +16,6 @@ from urllib.parse import quote, unquote, urlsplit
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.z85 import z85_decode, z85_encode
-from delta_sharing_client.secrets import redact_url
 
 _LOCAL: Final = re.compile(r"(?:file:(?://(?:localhost)?)?)?/+", re.IGNORECASE)
 _SLASHES: Final = re.compile(r"/{2,}")
@@ -31,17 +29,6 @@ def check_is_directory(path: Path) -> None:
     with contextlib.suppress(OSError):  # reported when the directory is used
         if path.exists() and not path.is_dir():
             raise DeltaLogError("this is a file, not a directory; give the directory of a table", path=str(path))
-
-
-def check_is_local(path: str | os.PathLike[str]) -> None:
-    """Raise `DeltaLogError` if a path is a URL."""
-    scheme, separator, _ = str(os.fspath(path)).partition("://")
-    if separator and scheme.isalnum():
-        raise DeltaLogError(
-            f"this is a URL of {scheme}, and a Delta log is read and written in a local directory only; give a "
-            "path, or copy the table to one",
-            path=redact_url(os.fspath(path)),
-        )
 
 
 def is_absolute(uri: str) -> bool:

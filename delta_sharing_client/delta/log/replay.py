@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
@@ -16,6 +15,7 @@ from delta_sharing_client.delta.log.commit_timestamps import commit_times
 from delta_sharing_client.delta.log.log_schema import check_encoding
 from delta_sharing_client.delta.log.log_segment import Checkpoint, LogListing
 from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
+from delta_sharing_client.delta.log.store_path import LogPath, prefetch
 from delta_sharing_client.delta.log.version_checksum import check_state
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
@@ -34,7 +34,7 @@ class Replay:
     """
 
     def __init__(
-        self, table: Path, *, allow_absolute_paths: bool, snapshot_type: type[Snapshot] = Snapshot
+        self, table: LogPath, *, allow_absolute_paths: bool, snapshot_type: type[Snapshot] = Snapshot
     ) -> None:
         self._table = table
         self._type = snapshot_type
@@ -106,6 +106,7 @@ class Replay:
                     damaged = damaged or error
                     continue
                 self._check_complete(base, state)
+            prefetch(files)
             for file in files:
                 state.apply(read_commit(file))
             return state
@@ -154,12 +155,12 @@ class Replay:
         )
 
 
-def _files(first: int, last: int, listing: LogListing) -> tuple[list[Path], int | None]:
+def _files(first: int, last: int, listing: LogListing) -> tuple[list[LogPath], int | None]:
     """Return the files that hold a range of versions, and the first version that no file holds.
 
     Serves "Log Compaction Files": compacted files replace commit files that were removed.
     """
-    files = []
+    files: list[LogPath] = []
     version = first
     while version <= last:
         if version in listing.commits:

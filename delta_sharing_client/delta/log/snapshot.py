@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 
 from delta_sharing_client.delta.log.actions import Action, FileKey, OtherAction, Transaction, file_key
@@ -13,6 +12,7 @@ from delta_sharing_client.delta.log.checkpoint_files import CheckpointFiles
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.log_segment import LogListing
 from delta_sharing_client.delta.log.paths import is_absolute
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
 from delta_sharing_client.model.actions import AddFile, Metadata, Protocol, RemoveFile
 from delta_sharing_client.representation import representation
@@ -146,14 +146,14 @@ class Snapshot:
         version: the table version; -1 if there is no table.
         timestamp: when it was committed, in milliseconds since the epoch.
         state: the replayed state; must not be changed.
-        table_path: the table's directory.
+        table_path: the table's directory, local or in an object store.
         allow_absolute_paths: whether files may be outside the table's directory.
     """
 
     version: int
     timestamp: int
     state: LogState
-    table_path: Path
+    table_path: LogPath
     allow_absolute_paths: bool = False
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from delta_sharing_client._version import __version__
@@ -19,6 +19,7 @@ from delta_sharing_client.delta.log.conflicts import conflict
 from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.delta.log.version_checksum import write_checksum
 from delta_sharing_client.errors import CommitConflictError, DeltaLogError
 from delta_sharing_client.model.actions import Metadata
@@ -111,6 +112,8 @@ class OptimisticTransaction:
         Raises:
             CommitConflictError: another writer committed that version first; start a new transaction. The error
                 has the `commitInfo` of that commit.
+            CommitUnknownError: an object store did not answer, and whether the version was written is unknown.
+            ExclusiveCreateError: the object store cannot create a commit exclusively.
             DeltaLogError: a rule of the protocol is broken, or the file cannot be written.
             UnsupportedFeatureError: the table has features that this release cannot write.
         """
@@ -121,13 +124,15 @@ class OptimisticTransaction:
             except CommitConflictError as error:
                 if max_retries <= 0:
                     raise
-                if (reason := conflict(typed, self._log.changes(self.read_version + 1))) is not None:
+                newest = self._log.snapshot()
+                winners = self._log.changes(self.read_version + 1, newest.version)
+                if (reason := conflict(typed, winners)) is not None:
                     raise CommitConflictError(
                         f"{error}; it is not repeated, because {reason}",
                         version=error.version,
                         commit_info=error.commit_info,
                     ) from None
-                self.snapshot = self._log.snapshot()
+                self.snapshot = newest
                 max_retries -= 1
 
     def _commit(self, typed: list[Action], operation: str, parameters: Mapping[str, Any], *, private: bool) -> int:
@@ -182,6 +187,9 @@ class OptimisticTransaction:
         if self.read_version >= 0:
             info["readVersion"] = self.read_version
         given = next((dict(action.raw) for action in actions if _is_info(action)), {})
+        if isinstance(self._log.table_path, StorePath):
+            # No other commit has this content, by which a commit without an answer is recognised.
+            given["txnId"] = str(uuid.uuid4())
         return info | given
 
 
@@ -204,7 +212,7 @@ def _typed(action: ActionLike) -> Action:
     return make_action(name, raw, where="the commit")
 
 
-def _info_of(file: Path) -> Mapping[str, Any]:
+def _info_of(file: LogPath) -> Mapping[str, Any]:
     """Return the `commitInfo` of a commit file; empty if it has none, or cannot be read."""
     with contextlib.suppress(DeltaLogError):
         return next((dict(action.raw) for action in read_commit(file) if _is_info(action)), {})

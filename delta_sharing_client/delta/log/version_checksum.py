@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.durable_files import put_if_absent
+from delta_sharing_client.delta.log.durable_files import put_if_absent, replace_file
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, checksum_name
 from delta_sharing_client.delta.log.snapshot import LogState
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.json_text import loads
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _LENIENT: Final = frozenset({"stats", "name", "description", "allFiles"})
 
 
-def write_checksum(table: Path, version: int, state: LogState, in_commit_timestamp: int | None) -> None:
+def write_checksum(table: LogPath, version: int, state: LogState, in_commit_timestamp: int | None) -> None:
     """Write the checksum of a version that has been committed; an existing one is not changed.
 
     A failure is logged: the commit is valid without a checksum.
@@ -37,14 +37,18 @@ def write_checksum(table: Path, version: int, state: LogState, in_commit_timesta
         "metadata": dict(state.metadata.raw),
         "protocol": dict(state.protocol.raw),
     }
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    target = table / LOG_DIRECTORY / checksum_name(version)
     try:
-        put_if_absent(table / LOG_DIRECTORY / checksum_name(version), text.encode("utf-8", "surrogatepass"))
+        if isinstance(target, StorePath):
+            replace_file(target, text)  # only the writer of the version writes it
+        else:
+            put_if_absent(target, text)
     except OSError as error:
         logger.warning("no checksum of version %d of %s was written: %s", version, table, error)
 
 
-def check_state(file: Path, state: LogState) -> None:
+def check_state(file: LogPath, state: LogState) -> None:
     """Compare a replayed state with the checksum of its version; one that cannot be read is ignored.
 
     Raises:

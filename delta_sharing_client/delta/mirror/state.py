@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot, deletion_vector_uri
 from delta_sharing_client.delta.log.log_segment import list_log
+from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import FILE_ID, SHA256, VECTOR_ID, VECTOR_SHA256
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
@@ -92,7 +93,7 @@ def local_version_of(log: DeltaLog, version: int) -> int | None:
     return next((local for local in newest_first if _recorded_version(commits[local]) == version), None)
 
 
-def _recorded_version(commit: Path) -> int | None:
+def _recorded_version(commit: LogPath) -> int | None:
     """Return the shared version in the first line of a mirror's commit."""
     try:
         with commit.open("rb") as lines:

@@ -15,6 +15,7 @@ from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.durable_files import TEMPORARY, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
+from delta_sharing_client.delta.log.store_path import local_directory
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.delta.mirror.state import all_stored_files
 from delta_sharing_client.delta.table.file_download import PARTIAL, PRIVATE_FOLDER
@@ -44,7 +45,7 @@ def vacuum_files(log: DeltaLog, retain: timedelta, *, dry_run: bool) -> VacuumRe
     Raises:
         DeltaLogError: the log is damaged, the directory contains a link, or a file cannot be removed.
     """
-    directory = log.table_path
+    directory = local_directory(log.table_path)
     refuse_links(directory)
     files = size = 0
     for path in _unneeded_files(log, now_in_ms() - int(retain / timedelta(milliseconds=1))):
@@ -66,7 +67,7 @@ def remove_crashed_sync_files(log: DeltaLog) -> int:
     Raises:
         DeltaLogError: a file cannot be removed.
     """
-    directory = log.table_path
+    directory = local_directory(log.table_path)
     private, folder = directory / PRIVATE_FOLDER, directory / LOG_DIRECTORY
     left_over = list(_unneeded_files(log, 0))
     unfinished = list((private / PARTIAL).glob("*"))
@@ -80,7 +81,7 @@ def remove_crashed_sync_files(log: DeltaLog) -> int:
 
 def _unneeded_files(log: DeltaLog, since: int) -> Iterator[Path]:
     """Yield files that neither the newest version names nor a version that was replaced after `since`."""
-    directory = log.table_path
+    directory = local_directory(log.table_path)
     needed = set(all_stored_files(log.snapshot()))
     for file in list_log(directory).commits.values():
         for action in read_commit(file):
