@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.delta.log.object_store import ObjectStore, StoreStatus
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import redact_url
 
 #: Concurrent requests for the files of one log.
@@ -110,6 +111,7 @@ class StorePath:
     def __str__(self) -> str:
         return self.store.shown + self._path.removeprefix(self.store.root)
 
+    @representation
     def __repr__(self) -> str:
         return f"StorePath({str(self)!r})"
 
