@@ -94,12 +94,16 @@ class Gateway:
             raise no_thread(error) from None
 
     def open(
-        self, files: Sequence[tuple[FileScanTask, str]], storage: StorageReader, transfers: Transfers
+        self,
+        files: Sequence[tuple[FileScanTask, str]],
+        storage: StorageReader,
+        transfers: Transfers,
+        readers: int = 1,
     ) -> tuple[str, PlanFiles]:
-        """Serve files; return the key of the plan and its state."""
+        """Serve files to so many tasks at a time; return the key of the plan and its state."""
         self._sweep()
         self.cache.budget = min(self.cache.budget, storage.options.memory_budget)
-        plan = PlanFiles(files, storage, transfers, self.cache)
+        plan = PlanFiles(files, storage, transfers, self.cache, readers)
         key = str(next(self._keys))
         with self._lock:
             self._plans[key] = _Open(plan, time.monotonic())

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import bisect
 import threading
-import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from delta_sharing_client.parquet.fetch import TAIL
 from delta_sharing_client.parquet.read_units import ByteRange
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.spark.gateway_cache import PIECE, RangeCache, State
+from delta_sharing_client.spark.read_pattern import Expectation, ReadPattern
 from delta_sharing_client.storage.byte_source import FileChanged, StorageReader, Transfers
 
 #: Bytes of a column chunk that are requested ahead of a reader.
@@ -31,10 +31,8 @@ _WINDOW: Final = 64 * 1024 * 1024
 _AHEAD: Final = 128 * 1024 * 1024
 #: Column chunks after the present one among which the next ones are looked for.
 _NEXT_CHUNKS: Final = 64
-#: Row groups that are requested ahead.
-_NEXT_GROUPS: Final = 6
-#: Seconds after which a request belongs to another query.
-_IDLE: Final = 5.0
+#: Bytes after a footer.
+_LENGTH_AND_MAGIC: Final = 8
 #: Larger footers are not read by Spark.
 MAX_FOOTER: Final = 64 * 1024 * 1024
 #: Bytes of the footers that a plan keeps.
@@ -79,7 +77,7 @@ class Layout:
             yield first, min(first + PIECE, last)
             position = min(first + PIECE, last)
 
-    def group_chunks(self, group: int, columns: set[int]) -> list[int]:
+    def group_chunks(self, group: int, columns: Container[int]) -> list[int]:
         """Return the indices of the chunks of some columns in a row group."""
         return [i for i, g in enumerate(self.groups) if g == group and self.columns[i] in columns]
 
@@ -100,11 +98,14 @@ class GatewayFile:
         self.folders = folders
         self._plan = plan
         self._lock = threading.Lock()
-        self._footer: memoryview | None = None
-        self._layout: Layout | None = None
+        self._footer: memoryview | None
+        self._layout: Layout | None
         self._restart()
 
     def _restart(self) -> None:
+        """Read the present content of the file."""
+        self._changed = False
+        self._footer = self._layout = None
         self.state: State = (self._plan, object())
         plan = self._plan
         self._source = plan.storage.source(self.task.url, self.task.file_id, self.task.size, plan.transfers)
@@ -119,12 +120,12 @@ class GatewayFile:
         data = memoryview(bytearray(stop - start))
         source = self._source
         try:
+            if self._changed:
+                raise FileChanged
             source.range(start, stop, data)
         except FileChanged:
             with self._lock:
-                if self._source is source:
-                    self._restart()
-                    self._footer = self._layout = None
+                self._changed = self._changed or self._source is source
             raise StorageError(
                 "the file changed while Spark was reading it; run the query again", file_id=self.task.file_id
             ) from None
@@ -146,7 +147,7 @@ class GatewayFile:
             return footer
         size, file_id = self.task.size, self.task.file_id
         tail = self.fetch(max(size - TAIL, 0), size)
-        needed = int.from_bytes(tail[-8:-4], "little") + 8
+        needed = int.from_bytes(tail[-_LENGTH_AND_MAGIC:-4], "little") + _LENGTH_AND_MAGIC
         if bytes(tail[-4:]) != b"PAR1" or needed > size:
             raise DataError("not a readable Parquet file: it does not end as one does", file_id=file_id)
         if needed > MAX_FOOTER:
@@ -178,8 +179,13 @@ class GatewayFile:
             DeltaSharingError: the store fails, or the file is damaged.
         """
         size = self.task.size
+        if position >= size - _LENGTH_AND_MAGIC:  # a reader begins
+            with self._lock:
+                if self._changed:
+                    self._restart()
         footer = self.footer()
         if position >= size - len(footer):
+            self._plan.opens(self)
             yield footer[position - size :]
             return
         layout = self.layout()
@@ -203,6 +209,7 @@ class PlanFiles:
         storage: opens them.
         transfers: what their transfers share.
         cache: keeps what was fetched.
+        readers: number of tasks that read files at a time.
     """
 
     def __init__(
@@ -211,6 +218,7 @@ class PlanFiles:
         storage: StorageReader,
         transfers: Transfers,
         cache: RangeCache,
+        readers: int,
     ) -> None:
         self.storage = storage
         self.transfers = transfers
@@ -223,9 +231,7 @@ class PlanFiles:
         self._lock = threading.Lock()
         self._footers: OrderedDict[int, int] = OrderedDict()
         self._footer_bytes = 0
-        #: The columns read of each row group, in order; the latest row group last.
-        self._visits: OrderedDict[tuple[int, int], dict[int, None]] = OrderedDict()
-        self._last = 0.0
+        self._pattern = ReadPattern(readers)
 
     @staticmethod
     def name_of(file: GatewayFile) -> str:
@@ -266,48 +272,38 @@ class PlanFiles:
 
         A request within a chunk whose beginning was not requested is for single pages.
         """
-        unit = file.number, layout.groups[index]
-        column = layout.columns[index]
-        now = time.monotonic()
+        group, column = layout.groups[index], layout.columns[index]
+        row_group = file.number, group
+        first = bisect.bisect_left(layout.groups, group, hi=index)
         with self._lock:
-            visit = self._visits.get(unit, {})
             if position > layout.starts[index]:
-                return column in visit
-            if now - self._last > _IDLE or column in visit:  # another query
-                self._visits.clear()
-                visit = {}
-            self._last = now
-            begins = not visit
-            visit[column] = None
-            self._visits[unit] = visit
-            similar = [columns for key, columns in self._visits.items() if key != unit and column in columns]
-            expected = {column, *(similar[-1] if similar else ())}
-            run = 0
-            while index > run and layout.groups[index - run - 1] == unit[1]:
-                if layout.columns[index - run - 1] not in visit:
-                    break
-                run += 1
-            folders = {self.files[number].folders for number, _ in self._visits}
-        ahead = 1 << run if run >= 2 else 0  # neighbours one after the other: probably all are read
+                return self._pattern.has_read(row_group, column)
+            expected = self._pattern.read(row_group, column, layout.columns[first : index + 1])
         for other in range(index + 1, min(index + 1 + _NEXT_CHUNKS, len(layout.starts))):
-            if layout.groups[other] == unit[1] and (other - index <= ahead or layout.columns[other] in expected):
+            if layout.groups[other] == group and (
+                other - index <= expected.neighbours or layout.columns[other] in expected.columns
+            ):
                 self._ahead(file, layout, [other])
-        if begins and len(similar) > 1:
-            self._next_groups(file, unit[1], expected, folders, min(len(similar) - 1, _NEXT_GROUPS))
+        if expected.row_groups:
+            self._next_groups(file, group, expected)
         return True
 
-    def _next_groups(
-        self, file: GatewayFile, group: int, columns: set[int], folders: set[str], count: int
-    ) -> None:
-        """Request some columns of the next row groups, of this file and those after it."""
-        left = _AHEAD
+    def opens(self, file: GatewayFile) -> None:
+        """Note that Spark reads the footer of a file."""
+        with self._lock:
+            self._pattern.open(file.number)
+
+    def _next_groups(self, file: GatewayFile, group: int, expected: Expectation) -> None:
+        """Request the expected columns of the next row groups, of this file and those after it."""
+        left, count = _AHEAD, expected.row_groups
+        folders = {self.files[number].folders for number in expected.files}
         for each in self.files[file.number : file.number + 1 + count]:
             if len(folders) == 1 and each.folders not in folders:
                 return
             layout = each.layout()
             groups = sorted(set(layout.groups))
             for number in groups[groups.index(group) + 1 if each is file else 0 :]:
-                chunks = layout.group_chunks(number, columns)
+                chunks = layout.group_chunks(number, expected.columns)
                 self._ahead(each, layout, chunks)
                 left -= sum(layout.stops[i] - layout.starts[i] for i in chunks)
                 count -= 1

@@ -19,7 +19,7 @@ from delta_sharing_client.spark.gateway import HOST_SETTING, LOOPBACK, Gateway, 
 from delta_sharing_client.spark.gateway_files import FooterTooLarge, GatewayFile, PlanFiles
 from delta_sharing_client.spark.parquet_frame import ParquetFrame
 from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
-from delta_sharing_client.spark.session import is_connect, spark_version, with_setting
+from delta_sharing_client.spark.session import core_count, is_connect, spark_version, with_setting
 from delta_sharing_client.spark.stored_columns import Footer, parse_footer
 from delta_sharing_client.storage.byte_source import StorageReader, Transfers
 from delta_sharing_client.storage.retry_budget import RetryBudget
@@ -114,7 +114,8 @@ class _GatewayFiles:
     def footers(self, files: Sequence[tuple[FileScanTask, str]]) -> Sequence[Footer | None]:
         if not files:
             return []
-        self._key, self._files = self._gateway.open(files, self._storage, self._transfers)
+        readers = core_count(self._session)
+        self._key, self._files = self._gateway.open(files, self._storage, self._transfers, readers)
         with ThreadPoolExecutor(self._threads, "delta-sharing-footers") as pool:
             return list(pool.map(_footer_of, map(self._file, (task for task, _ in files))))
 

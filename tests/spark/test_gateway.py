@@ -248,8 +248,10 @@ def test_a_file_that_changes_is_not_mixed(gateway: Gateway, store: FaultServer) 
     changed = ranged(CONTENT, etag='"2"')
     old = {"if-match": '"1"'}.items()
     store.on("GET", "*", lambda request: Reply(status=412) if old <= request.headers.items() else changed(request))
-    with pytest.raises(StorageError, match="file f0: the file changed while Spark was reading it"):
-        list(plan.files[0].read(chunks()[7][0]))
+    for chunk in (7, 12, 7):  # also those that are requested ahead
+        with pytest.raises(StorageError, match="file f0: the file changed while Spark was reading it"):
+            list(plan.files[0].read(chunks()[chunk][0]))
+    assert b"".join(plan.files[0].read(len(CONTENT) - 8)) == CONTENT[-8:]  # the next reader reads the footer again
     assert b"".join(plan.files[0].read(chunks()[7][0]))
 
 
@@ -288,6 +290,18 @@ def test_the_columns_of_a_query_are_read_ahead(gateway: Gateway, store: FaultSer
         start, size, _, _ = layout[3 * COLUMNS + column]
         read_chunk(gateway, file_path(plan, folder), start, size)
     assert not store.requests
+
+
+def test_the_columns_of_a_complete_row_group_are_those_of_the_next(gateway: Gateway, store: FaultServer) -> None:
+    """Three neighbours may be all columns of a query, or the beginning of all: it is known after a row group."""
+    folder, plan = serve(gateway, store)
+    plan.files[0].footer()
+    for number in (0, 1, 2, COLUMNS, COLUMNS + 1, COLUMNS + 2):
+        start, size, _, _ = chunks()[number]
+        read_chunk(gateway, file_path(plan, folder), start, size)
+    wait_for_rest(lambda: len(store.requests))
+    tail = {i for i, (start, size, _, _) in enumerate(chunks()) if start + size > len(CONTENT) - 65536}
+    assert {i % COLUMNS for i in fetched(store) - tail if i >= COLUMNS} == {0, 1, 2}
 
 
 def test_a_single_row_group_fetches_nothing_of_others(gateway: Gateway, store: FaultServer) -> None:
