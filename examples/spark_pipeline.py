@@ -39,7 +39,9 @@ def alert(message: str) -> None:
 def follow(spark: SparkSession, arguments: argparse.Namespace) -> None:
     """Run the query: up to the present version, or with `--follow` until the job is stopped."""
     stream = spark.readStream.format("deltaSharing").option("readChangeFeed", "true")
-    stream = stream.option("maxFilesPerTrigger", arguments.max_files)
+    # Before Spark 4.2 a run for cron ends after one batch, which therefore holds all changes.
+    if arguments.follow or tuple(map(int, spark.version.split(".")[:2])) >= (4, 2):
+        stream = stream.option("maxFilesPerTrigger", arguments.max_files)
     if arguments.start is not None:
         stream = stream.option("startingVersion", arguments.start)
     changes = stream.load(arguments.url)
@@ -113,7 +115,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, help="version at which the first run starts")
     parser.add_argument("--follow", action="store_true", help="run until stopped")
     parser.add_argument("--interval", type=float, default=60.0, help="seconds between two batches of --follow")
-    parser.add_argument("--max-files", type=int, default=1000, help="files of a batch")
+    parser.add_argument("--max-files", type=int, default=1000, help="files of a batch; before Spark 4.2 with --follow only")
     parser.add_argument("--backfill", type=int, nargs=2, metavar=("FIRST", "LAST"))
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

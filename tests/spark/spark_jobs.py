@@ -175,7 +175,31 @@ def followed(spark: SparkSession, url: str, folder: str, **options: Any) -> list
     return found
 
 
-JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed)}
+def natively(spark: SparkSession, url: str, wrong: str) -> dict[str, Any]:
+    """Sum the orders by Spark's own reader, through a gateway of the driver at an address that executors reach.
+
+    Args:
+        spark: the session, which has not read by a gateway.
+        url: the table.
+        wrong: text that executors must not show: a part of the address of the store.
+    """
+    from delta_sharing_client.spark import native_dataframe
+
+    native_dataframe.SMALLEST = 0
+    spark.conf.set("spark.delta.sharing.gateway.host", "127.0.0.1")
+    orders = ds.load_as_spark(url, spark=spark, engine="native")
+    plan = orders._jdf.queryExecution().toString()  # type: ignore[operator]
+    some = orders.where("region = 'Asia' AND order_date >= '2024-01-03'")
+    names = [row[0] for row in orders.select(f.input_file_name()).distinct().collect()]
+    return {
+        "all": summed(orders),
+        "some": summed(some),
+        "by Spark": plan.count("FileScan parquet"),
+        "hidden": wrong not in plan and not any(wrong in name for name in names),
+    }
+
+
+JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed, natively)}
 
 if __name__ == "__main__":
     main(json.loads(sys.argv[1]))

@@ -52,6 +52,15 @@ def test_a_standalone_cluster_reads_a_mirror_by_sparks_reader_and_by_ours(
         assert standalone.run(job) == [MIRRORED]
 
 
+@pytest.mark.skipif(VERSION < (4, 2), reason="this Spark is refused, which another test shows")
+def test_executors_of_a_standalone_cluster_read_by_a_gateway(standalone: Jobs, orders: str) -> None:
+    (result,) = standalone.run({"job": "natively", "url": orders, "wrong": "X-Amz-Signature"})
+    assert result["all"] == expected(orders)
+    assert result["some"] == expected(orders, filters=FILTER)
+    assert result["by Spark"] > 0
+    assert result["hidden"]
+
+
 def test_a_standalone_cluster_reads_filtered_and_limited_tables(standalone: Jobs, orders: str) -> None:
     filtered, limited, older, wrong = standalone.run(
         {"job": "totals", "url": orders, "filters": FILTER},
