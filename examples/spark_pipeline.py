@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, help="version at which the first run starts")
     parser.add_argument("--follow", action="store_true", help="run until stopped")
     parser.add_argument("--interval", type=float, default=60.0, help="seconds between two batches of --follow")
-    parser.add_argument("--max-files", type=int, default=1000, help="files of a batch; before Spark 4.2 with --follow only")
+    parser.add_argument("--max-files", type=int, default=1000, help="files of a batch (before 4.2: of --follow)")
     parser.add_argument("--backfill", type=int, nargs=2, metavar=("FIRST", "LAST"))
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

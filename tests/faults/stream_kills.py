@@ -127,7 +127,7 @@ class Sink:
         return _last(self.checkpoint / "commits")
 
     def clear_first_offsets(self) -> None:
-        """Empty `offsets` if no batch is in it, as docs/streaming.md says: Spark 4.2 and later refuse such a rest."""
+        """Empty `offsets` if no batch is in it, as docs/streaming.md says: Spark 4.2 refuses such a rest."""
         if self.planned >= 0:
             return
         if files := [path for path in self.out.rglob("*") if path.is_file()]:
