@@ -56,9 +56,8 @@ class CredentialProviderTokens:
         try:
             answer = self._provider()
         except Exception as error:  # noqa: BLE001  # any exception of the caller's code; its text may contain a secret
-            raise TokenError(
-                f"the credential provider failed: {type(error).__name__}: {redact_text(str(error))[:500]}"
-            ) from None
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            raise TokenError(f"the credential provider failed: {kind}{redact_text(str(error))[:500]}") from None
         return self._checked(answer, asked_at)
 
     def hint(self) -> str:

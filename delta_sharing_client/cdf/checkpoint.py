@@ -83,6 +83,7 @@ class Position:
             have a table id only after one.
         schema: the columns at the end of the last committed batch.
         poller_id: the id of the poller, for sinks that record the batches of each poller.
+        target: the name of what stores the batches; None if the poller has none.
     """
 
     table: str
@@ -93,6 +94,7 @@ class Position:
     changes_returned: bool | None = None
     schema: SchemaMark | None = None
     poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    target: str | None = None
 
     @property
     def has_changes(self) -> bool:
@@ -188,6 +190,23 @@ class CheckpointFile:
             position = self._load_previous(error)
         if position.table != table:
             raise self._error(f"it is for table {position.table}, not for {table}; give each table its own")
+        return position
+
+    def bound(self, position: Position, target: str | None, *, rebind: bool) -> Position:
+        """Return a position that is bound to a target, and record that; None leaves it as it is.
+
+        Raises:
+            CheckpointError: it is bound to another target, and `rebind` is False.
+        """
+        if target is None or position.target == target:
+            return position
+        if position.target is not None and not rebind:
+            raise self._error(
+                f"its batches are in {position.target}, not in {target}; give each target its own checkpoint; "
+                "rebind=True goes on from its position in the new target, without the rows before"
+            )
+        position = replace(position, target=target)
+        self.save(position)
         return position
 
     def _load_previous(self, damage: Exception) -> Position:

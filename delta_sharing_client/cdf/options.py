@@ -100,6 +100,8 @@ class PollOptions:
         poll_interval: the time between two polls.
         max_versions: the maximum number of versions in a batch.
         schema_changes: ``raise`` an error, or ``follow`` with the new columns.
+        target: the name of what stores the batches, to which the checkpoint is bound; None to bind it to nothing.
+        rebind: bind a checkpoint that is bound to another target to this one.
     """
 
     starting_version: StartingVersion | None = None
@@ -107,6 +109,8 @@ class PollOptions:
     poll_interval: timedelta = timedelta(seconds=30)
     max_versions: int = 100
     schema_changes: SchemaChanges = "raise"
+    target: str | None = None
+    rebind: bool = False
 
     def __post_init__(self) -> None:
         start = self.starting_version

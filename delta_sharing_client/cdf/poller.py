@@ -242,9 +242,11 @@ class ChangePoller:
             return self._position
         position = None if self._file is None else self._file.load(self.name.full_name)
         if position is None:
-            position = self._start()
+            position = replace(self._start(), target=self.options.target)
             if self._file is not None:
                 self._file.save(position)
+        elif self._file is not None:
+            position = self._file.bound(position, self.options.target, rebind=self.options.rebind)
         self._position, self._schema = position, position.schema
         self._repeated.extend(position.pending)
         return position

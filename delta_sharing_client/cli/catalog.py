@@ -10,6 +10,7 @@ import click
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
+    Number,
     ServerCommand,
     catalog_option,
     connect,
@@ -100,17 +101,23 @@ def schema(table_url: str, catalog: str, output: str, **snapshot: Any) -> None:
 
 @click.command(cls=ServerCommand, epilog=examples("delta-sharing show config.share#retail.sales.orders"))
 @table_argument
+@catalog_option
 @output_option
-def show(table_url: str, output: str) -> None:
+def show(table_url: str, catalog: str, output: str) -> None:
     """Show a table's version, partition columns, size, properties and reader features.
 
     If the server does not state the size, the files of the table are listed.
     """
-    with open_table(table_url) as table:
-        version, metadata, protocol = table.version(), table.metadata(), table.protocol()
+    with open_table(table_url, catalog) as table:
+        if isinstance(table, ds.IcebergTable):
+            plan = table.scan().plan()
+            version, metadata, protocol, columns = plan.version, plan.metadata, plan.protocol, table.schema()
+        else:
+            version, metadata, protocol = table.version(), table.metadata(), table.protocol()
+            columns = metadata.schema
         size, files = metadata.size, metadata.num_files
         if size is None or files is None:
-            tasks = table.scan(version=None).files()
+            tasks = table.scan().files()
             size, files = sum(task.size for task in tasks), len(tasks)
     facts: Mapping[str, Any] = {
         "table": table.name.full_name,
@@ -119,9 +126,9 @@ def show(table_url: str, output: str) -> None:
         "version": version,
         "files": files,
         "bytes": size,
-        "columns": len(metadata.schema),
+        "columns": len(columns),
         "partition_columns": list(metadata.partition_columns),
-        "format": protocol.response_format,
+        "format": catalog if catalog == "iceberg" else protocol.response_format,
         "reader_version": protocol.min_reader_version,
         "reader_features": list(protocol.reader_features),
         "properties": dict(metadata.configuration),
@@ -159,7 +166,7 @@ def count(table_url: str, filters: str | None, catalog: str, output: str, **snap
     ),
 )
 @table_argument
-@click.option("-n", "versions", type=click.IntRange(min=1), default=20, show_default=True, help="Latest versions.")
+@click.option("-n", "versions", type=Number(1, example=20), default=20, show_default=True, help="Latest versions.")
 @output_option
 def history(table_url: str, versions: int, output: str) -> None:
     """Show when the latest versions of a table changed how many rows, newest first.

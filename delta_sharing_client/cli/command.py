@@ -34,6 +34,7 @@ _FOR_PYTHON: Final = {
     "snapshots() of the table": "snapshots() of the table in Python",
     "on_future='latest'": "--on-future latest",
     "table.version()": "that of delta-sharing show",
+    "rebind=True": "--rebind",
     "sync(repair=True)": "delta-sharing mirror --repair",
     "sync(at_version=...)": "delta-sharing mirror --version",
     "sync()": "delta-sharing mirror",
@@ -44,12 +45,16 @@ _FOR_PYTHON: Final = {
     "TransportOptions.": "--option ",
     "starting_version='snapshot'": "--start snapshot",
     "starting_version='latest'": "--start latest",
+    "starting_version": "--from",
     "ending_version": "--to",
     "mode='apply'": "--mode apply",
     "mode='append'": "--mode append",
     "columns=[...]": "--columns",
     "columns names": "--columns names",
     "filters names": "--filter names",
+    "filters: ": "--filter: ",
+    "filters is an empty text": "--filter is empty",
+    ", or pass None, for all rows": ", or give a condition such as \"region = 'Europe'\"",
 }
 _PYTHON: Final = re.compile("|".join(map(re.escape, _FOR_PYTHON)))
 _DEBUG: Final = "delta_sharing_client.debug"
@@ -111,12 +116,21 @@ class CommandGroup(click.Group):
             except BrokenPipeError:
                 _discard_stdout()
                 ctx.exit(_BROKEN_PIPE)
-            except KeyboardInterrupt:
-                click.echo("Stopped.", err=True)
-                ctx.exit(_INTERRUPTED)
-            except Exception as error:  # noqa: BLE001  # whatever happens, a program sees one line and a code
+            except BaseException as error:  # whatever happens, a program sees one line and a code
+                if _is_interrupt(error):
+                    click.echo("Stopped.", err=True)
+                    ctx.exit(_INTERRUPTED)
+                if not isinstance(error, Exception):
+                    raise
                 _fail(ctx, error)
             return result
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error; an interrupted import may raise another one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _fail(context: click.Context, error: Exception) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -13,10 +14,12 @@ import delta_sharing_client as ds
 from delta_sharing_client.cli.command import Command, examples
 from delta_sharing_client.cli.options import (
     FORMATS,
+    Number,
     ServerCommand,
     open_table,
     output_option,
     refuse,
+    split_names,
     table_argument,
 )
 from delta_sharing_client.cli.output import show_facts, show_records
@@ -45,14 +48,18 @@ from delta_sharing_client.cli.output import show_facts, show_records
 @click.option("--sqlite", metavar="FILE", help="Store the batches in this SQLite database.")
 @click.option("--into", metavar="TABLE", help="Table of the database; by default the name of the shared table.")
 @click.option("--mode", type=click.Choice(["append", "apply"]), default="append", show_default=True)
-@click.option("--keys", metavar="NAME,...", help="Key columns, for --mode apply.")
+@click.option(
+    "--keys", metavar="NAME,...", multiple=True, callback=split_names, help="Key columns, for --mode apply."
+)
 @click.option("--format", "file_format", type=click.Choice(FORMATS), default="parquet", show_default=True)
+@click.option("--rebind", is_flag=True, help="Go on with a checkpoint that was used for another target.")
 @output_option
 def pull(
     table_url: str,
     checkpoint: str,
     start: str,
     file_format: str,
+    rebind: bool,
     output: str,
     **target: Any,
 ) -> None:
@@ -60,7 +67,7 @@ def pull(
 
     Each change is stored exactly once, also if a pull was interrupted: a file has the versions of its batch in its
     name, and a database or Delta table stores them with the rows. `append` stores each change as a row; `apply`
-    makes the changes to a copy of the table.
+    makes the changes to a copy of the table. A checkpoint is for one table and one target.
     """
     chosen = [name for name in ("files", "delta", "duckdb", "sqlite") if target[name] is not None]
     if len(chosen) != 1:
@@ -68,7 +75,10 @@ def pull(
     _check_combination(target)
     results: list[dict[str, Any]] = []
     with open_table(table_url) as table, ExitStack() as stack:
-        poller = stack.enter_context(table.poll_changes(checkpoint, starting_version=_start(start)))
+        given: dict[str, Any] = {"target": _name_of(chosen[0], table, target), "rebind": rebind}
+        if target["files"]:  # as `changes` writes them; tables that pulls have made keep their integers
+            given["commit_timestamp"] = "timestamp"
+        poller = stack.enter_context(table.poll_changes(checkpoint, starting_version=_start(start), **given))
         sink = None if target["files"] else stack.enter_context(_sink(table, target))
         while (batch := poller.pull()) is not None:
             if sink is None:
@@ -83,6 +93,14 @@ def pull(
         click.echo("Nothing new.")
     else:
         show_records(["first_version", "last_version", "inserted", "deleted"], results, output)
+
+
+def _name_of(kind: str, table: ds.SharedTable, target: dict[str, Any]) -> str:
+    """Return the name of a target, to which the checkpoint is bound."""
+    place = target[kind] if "://" in target[kind] else os.path.realpath(target[kind])
+    return (
+        f"{kind} {place}" if kind in ("files", "delta") else f"{kind} {place}, {target['into'] or table.name.name}"
+    )
 
 
 def _check_combination(target: dict[str, Any]) -> None:
@@ -104,11 +122,11 @@ def _start(text: str) -> int | Literal["latest", "snapshot"]:
         return "snapshot"
     if text.isascii() and text.isdigit():
         return int(text)
-    raise click.BadParameter(f"{text!r} is not snapshot, latest or a version", param_hint="--start")
+    raise click.BadParameter(f"{text!r} is not snapshot, latest or a version, such as 6", param_hint="--start")
 
 
 def _sink(table: ds.SharedTable, target: dict[str, Any]) -> ds.sinks.Sink:
-    mode, keys = target["mode"], [key.strip() for key in (target["keys"] or "").split(",") if key.strip()]
+    mode, keys = target["mode"], target["keys"] or []
     name = target["into"] or table.name.name
     if target["delta"] is not None:
         return ds.sinks.DeltaSink(target["delta"], mode=mode, keys=keys)
@@ -133,7 +151,7 @@ def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_fo
 )
 @table_argument
 @click.argument("directory", metavar="DIR")
-@click.option("--version", type=click.IntRange(min=0), help="Version of the shared table; the latest by default.")
+@click.option("--version", type=Number(0, example=3), help="Version of the shared table; the latest by default.")
 @click.option("--repair", is_flag=True, help="Verify all files, and fetch missing and damaged ones again.")
 @output_option
 def mirror(table_url: str, directory: str, version: int | None, repair: bool, output: str) -> None:
@@ -146,13 +164,13 @@ def mirror(table_url: str, directory: str, version: int | None, repair: bool, ou
 @click.command(cls=Command, epilog=examples("delta-sharing serve warehouse --port 8787 --profile warehouse.share"))
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; by default any free one.")
+@click.option("--port", type=Number(0, 65535, example=8787), default=0, help="Port; by default any free one.")
 @click.option(
     "--profile", metavar="PATH", default="embedded-server.share", show_default=True, help="Profile to write."
 )
-@click.option("--url-lifetime", metavar="SECONDS", type=float, default=3600.0, show_default=True)
+@click.option("--url-lifetime", metavar="SECONDS", type=Number(1, example=3600), default=3600, show_default=True)
 @click.option("--token-file", metavar="PATH", help="File with the bearer token; by default a random token.")
-def serve(directory: str, host: str, port: int, profile: str, url_lifetime: float, token_file: str | None) -> None:
+def serve(directory: str, host: str, port: int, profile: str, url_lifetime: int, token_file: str | None) -> None:
     """Share the Delta tables of a directory until Ctrl-C: for demos, notebooks and tests (extra server)."""
     from delta_sharing_client.server.__main__ import main
 

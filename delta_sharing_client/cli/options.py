@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from datetime import datetime, timedelta
+from functools import wraps
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -29,9 +30,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMATS: Final = ("parquet", "csv", "jsonl", "arrow")
 
 
-def _split(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[str] | None:
+class Number(click.IntRange):
+    """A whole number of a range; the error for another text states the range and an example."""
+
+    name = "number"
+
+    def __init__(self, least: int, most: int | None = None, *, example: int) -> None:
+        super().__init__(least, most)
+        self._range = f"of {least} or more" if most is None else f"from {least} to {most}"
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; raises `click.BadParameter`."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"{str(value)!r} is not a whole number {self._range}, such as {self._example}.", param, ctx)
+
+
+def split_names(_: click.Context, __: click.Parameter, values: Iterable[str] | None) -> list[str] | None:
     """Split comma-separated names; None if there are none."""
-    names = [name.strip() for value in values for name in value.split(",")]
+    names = [name.strip() for value in values or () for name in value.split(",")]
+    if "" in names:
+        raise click.BadParameter("a name is empty; give names such as order_id,amount")
     return names or None
 
 
@@ -63,10 +84,14 @@ output_option: Final = click.option(
     help="Form of the output: a table for people; JSON or CSV for programs.",
 )
 columns_option: Final = click.option(
-    "--columns", metavar="NAME,...", multiple=True, callback=_split, help="Columns, in this order; all by default."
+    "--columns",
+    metavar="NAME,...",
+    multiple=True,
+    callback=split_names,
+    help="Columns, in this order; all by default.",
 )
 _version_option: Final = click.option(
-    "--version", type=click.IntRange(min=0), help="Version of the table; the latest by default."
+    "--version", type=Number(0, example=3), help="Version of the table; the latest by default."
 )
 _timestamp_option: Final = click.option(
     "--timestamp", metavar="TIME", help="Time of the version, such as 2024-01-31T00:00:00Z."
@@ -97,7 +122,16 @@ catalog_option: Final = click.option(
 
 def version_options(command: F) -> F:
     """Add the options that select a version of the table."""
-    return _version_option(_timestamp_option(future_option(command)))
+
+    @wraps(command)
+    def checked(*args: Any, **given: Any) -> Any:
+        if given["version"] is not None and given["timestamp"] is not None:
+            raise click.UsageError("give one of --version and --timestamp")
+        if given["timestamp"] is None:
+            refuse(("on_future",), "is for a --timestamp")
+        return command(*args, **given)
+
+    return cast(F, _version_option(_timestamp_option(future_option(checked))))
 
 
 def scan_options(command: F) -> F:
@@ -141,15 +175,24 @@ def _remember_token_command(context: click.Context, _: click.Parameter, value: s
 
 def _token_of(command: str) -> tuple[str, datetime | None]:
     """Run a command, without a shell; return the token that it prints, and its expiration if it prints JSON."""
-    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise ValueError(f"the token command cannot be run: {error.strerror}: {error.filename}") from None
     if done.returncode:
         raise ValueError(f"the token command ended with exit code {done.returncode}")
     text = done.stdout.strip()
     if not text.startswith("{"):
         return text, None
-    answer = json.loads(text)
-    expires = answer.get("expirationTime")
-    return answer["bearerToken"], None if expires is None else datetime.fromisoformat(expires)
+    try:
+        answer = json.loads(text)
+        expires = answer.get("expirationTime")
+        return answer["bearerToken"], None if expires is None else datetime.fromisoformat(expires)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            "the token command printed JSON that is not as "
+            '{"bearerToken": "...", "expirationTime": "2030-01-31T00:00:00Z"}'
+        ) from None
 
 
 def refuse(names: Iterable[str], problem: str) -> None:

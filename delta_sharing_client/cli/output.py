@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -52,7 +52,10 @@ def show_facts(facts: Mapping[str, Any], output: str) -> None:
 
 def show_records(names: Sequence[str], rows: Iterable[Mapping[str, Any]], output: str) -> None:
     """Print objects with few fields, such as the columns of a table; long values are wrapped."""
-    if output != "table":
+    if output == "csv":
+        _write_csv(names, ([_csv_cell(row[name]) for name in names] for row in rows))
+        return
+    if output == "json":
         show_rows(names, rows, output)
         return
     items = list(rows)
@@ -67,12 +70,9 @@ def show_records(names: Sequence[str], rows: Iterable[Mapping[str, Any]], output
 
 
 def show_rows(names: Sequence[str], rows: Iterable[Mapping[str, Any]], output: str) -> None:
-    """Print rows of a shared table; in a terminal only the columns and characters that fit."""
+    """Print rows of a shared table as JSON or a table; in a terminal only the columns and characters that fit."""
     if output == "json":
         click.echo(json.dumps([plain(row) for row in rows], ensure_ascii=False, indent=2))
-        return
-    if output == "csv":
-        _write_csv(names, ([_text(row[name]) for name in names] for row in rows))
         return
     console = _console()
     items = list(rows)
@@ -125,6 +125,11 @@ def _is_numeric(values: Iterable[Any]) -> bool:
 def _cell(value: Any) -> str:
     """Return a value as people read it in a table."""
     return value.isoformat(" ").replace("+00:00", "Z") if isinstance(value, datetime) else _text(value)
+
+
+def _csv_cell(value: Any) -> str:
+    """Return a value as text; a time as in the CSV files of `export`."""
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%fZ}" if isinstance(value, datetime) else _text(value)
 
 
 def _text(value: Any, null: str = "") -> str:

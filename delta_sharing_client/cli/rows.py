@@ -12,6 +12,7 @@ import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import (
     FORMATS,
+    Number,
     ServerCommand,
     catalog_option,
     columns_option,
@@ -42,7 +43,7 @@ _overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an e
     ),
 )
 @table_argument
-@click.option("-n", "rows", type=click.IntRange(min=0), default=10, show_default=True, help="Number of rows.")
+@click.option("-n", "rows", type=Number(0, example=10), default=10, show_default=True, help="Number of rows.")
 @scan_options
 @catalog_option
 @output_option
@@ -69,7 +70,7 @@ def head(table_url: str, rows: int, catalog: str, output: str, **selection: Any)
 @click.argument("target", metavar="FILE|-")
 @_format_option
 @scan_options
-@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
+@click.option("--limit", type=Number(0, example=100), help="Maximum number of rows.")
 @_overwrite_option
 @catalog_option
 def export(
@@ -101,7 +102,7 @@ def export(
 @click.argument("target", metavar="[FILE|-]", required=False)
 @click.option("--from", "start", metavar="VERSION|TIME", required=True, help="First version, or a time.")
 @click.option("--to", "end", metavar="VERSION|TIME", help="Last version, or a time; the latest by default.")
-@click.option("-n", "rows", type=click.IntRange(min=0), default=20, show_default=True, help="Rows to show.")
+@click.option("-n", "rows", type=Number(0, example=20), default=20, show_default=True, help="Rows to show.")
 @columns_option
 @future_option
 @_format_option
@@ -128,6 +129,8 @@ def changes(
         refuse(("file_format", "overwrite"), "is for a FILE")
     else:
         refuse(("rows", "output"), "is for changes that are shown; a FILE holds all")
+    from delta_sharing_client.frames.files import write_batches  # which imports pyarrow
+
     limits = {**_bound("starting", start), **({} if end is None else _bound("ending", end))}
     with open_table(table_url) as table:
         given = {"columns": columns, "commit_timestamp": "timestamp", "on_future": on_future}
@@ -135,29 +138,43 @@ def changes(
         if target is not None:
             _save(found, target, file_format, overwrite)
             return
-        reader = found.replace(variant="json").to_record_batch_reader()
-        first, more = _first_rows(reader, rows)
-    names = reader.schema.names
-    if output == "table":  # what changed first, because a terminal may not show all columns
-        names = [*names[-3:], *names[:-3]]
-    show_rows(names, first, output)
-    if more:
+        first = _first_rows(found.replace(variant="json").to_record_batch_reader(), rows + 1)
+    shown = first.slice(0, rows)
+    if output == "csv":  # written as `export` writes it
+        write_batches(iter(shown.to_batches()), shown.schema, sys.stdout.buffer, "csv", stream=True)
+    else:
+        names = shown.column_names
+        if output == "table":  # what changed first, because a terminal may not show all columns
+            names = [*names[-3:], *names[:-3]]
+        show_rows(names, shown.to_pylist(), output)
+    if first.num_rows > rows:
         click.echo(f"There are more changes: -n shows more than {rows}, a FILE holds all.", err=True)
 
 
 def _bound(side: str, text: str) -> dict[str, Any]:
     """Return the argument for one end of a range: digits are a version, anything else is a time."""
-    return {f"{side}_version": int(text)} if text.isascii() and text.isdigit() else {f"{side}_timestamp": text}
+    if text.isascii() and text.isdigit():
+        return {f"{side}_version": int(text)}
+    if not text[:4].isdigit():
+        raise click.BadParameter(
+            f"{text!r} is neither a version, such as 6, nor a time, such as 2024-01-31T12:00:00Z",
+            param_hint="--from" if side == "starting" else "--to",
+        )
+    return {f"{side}_timestamp": text}
 
 
-def _first_rows(reader: pa.RecordBatchReader, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return the first rows, and whether there are more."""
-    rows: list[dict[str, Any]] = []
+def _first_rows(reader: pa.RecordBatchReader, limit: int) -> pa.Table:
+    """Return the first rows."""
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    left = limit
     for batch in reader:
-        rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
-        if len(rows) > limit:
+        batches.append(batch.slice(0, left))
+        left -= batches[-1].num_rows
+        if not left:
             break
-    return rows[:limit], len(rows) > limit
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def _save(rows: ds.TableScan | ds.TableChanges, target: str, file_format: str | None, overwrite: bool) -> None:

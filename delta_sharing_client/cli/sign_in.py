@@ -8,7 +8,7 @@ import click
 
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
-from delta_sharing_client.cli.options import ServerCommand, transport_options
+from delta_sharing_client.cli.options import Number, ServerCommand, transport_options
 
 
 @click.command(
@@ -19,7 +19,7 @@ from delta_sharing_client.cli.options import ServerCommand, transport_options
 @click.option("--device-code", is_flag=True, help="Show a code to enter in a browser on any device.")
 @click.option("--no-browser", is_flag=True, help="Show the page to open, and open no browser.")
 @click.option("--keyring/--no-keyring", default=None, help="Keep the tokens in the keyring of the system, or not.")
-@click.option("--timeout", type=click.IntRange(min=1), default=300, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", type=Number(1, example=300), default=300, show_default=True, help="Seconds to wait.")
 def login(profile: str | None, device_code: bool, no_browser: bool, keyring: bool | None, timeout: int) -> None:
     """Sign in at the OpenID provider of a profile.
 

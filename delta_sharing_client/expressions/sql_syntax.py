@@ -27,7 +27,7 @@ Node: TypeAlias = Any
 
 SUPPORTED: Final = (
     "a filter as SQL text compares columns with literals: = == != <> < <= > >= <=>, [NOT] IN, [NOT] BETWEEN, "
-    "[NOT] LIKE 'prefix%', IS [NOT] NULL, AND, OR, NOT"
+    "[NOT] LIKE 'prefix%', IS [NOT] NULL, AND, OR, NOT; for example region = 'Europe' AND amount > 5"
 )
 #: Earlier versions of sqlglot give AND no precedence over OR, or read times with a zone as without.
 _SQLGLOT: Final = 26

@@ -21,7 +21,6 @@ from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import NO_COLUMNS
 from delta_sharing_client.model.timestamps import parse_iso8601
-from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.options import ScanOptions
@@ -31,7 +30,9 @@ from delta_sharing_client.secrets import SecretUrl
 
 @dataclass(frozen=True, kw_only=True)
 class IcebergPlan(ScanPlan):
-    """Which files of an Iceberg table to read, and how. `version` is the id of the snapshot.
+    """Which files of an Iceberg table to read, and how.
+
+    `version` is the id of the snapshot, and the reader version of `protocol` that of Iceberg's format.
 
     Attributes:
         opened: the loaded table; the scan's schema is its current one.
@@ -48,7 +49,6 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     Raises:
         ColumnError, FilterError: the projection or the filter does not fit the table.
         IcebergError: there is no such snapshot.
-        UnsupportedTypeError: a column to read has a type that this release cannot read.
     """
     snapshot = at_snapshot(name, opened, options)
     schema = table_schema(opened.schema(), opened.spec())
@@ -57,7 +57,6 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     used = {} if predicate is None else {column.name: column for column in columns_of(predicate)}
     extra = tuple(column for column in used.values() if column not in output.fields)
     spec = ReadSpec(output, extra, predicate=predicate)
-    arrow_schema(spec.output)  # raises for types that cannot be read
     found: list[Any] = []
     if snapshot is not None and options.limit != 0:
         scan = opened.scan(row_filter=iceberg_expression(predicate), snapshot_id=snapshot.snapshot_id)
@@ -65,8 +64,14 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     return IcebergPlan(
         table=name,
         version=None if snapshot is None else snapshot.snapshot_id,
-        protocol=Protocol(1),
-        metadata=Metadata(str(opened.metadata.table_uuid), NO_COLUMNS, partition_columns=schema.partition_columns),
+        protocol=Protocol(opened.metadata.format_version),
+        metadata=Metadata(
+            str(opened.metadata.table_uuid),
+            NO_COLUMNS,
+            description=opened.properties.get("comment"),
+            partition_columns=schema.partition_columns,
+            configuration=opened.properties,
+        ),
         spec=spec,
         tasks=[_task(each, predicate is None) for each in found],
         skipped={},

@@ -6,6 +6,7 @@ counterpart (`time`, `timestamp_ns`, ...) are unknown types: their columns can b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg import types as iceberg
@@ -13,6 +14,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 
+from delta_sharing_client.errors import UnsupportedTypeError
 from delta_sharing_client.model.schema import (
     ArrayType,
     DataType,
@@ -38,6 +40,19 @@ _PRIMITIVES: Final[dict[type[iceberg.IcebergType], str]] = {
     iceberg.FixedType: "binary",
     iceberg.UUIDType: "binary",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergType(UnknownType):
+    """A type of Iceberg without a counterpart in the tables of this package."""
+
+    def error(self) -> UnsupportedTypeError:
+        """Return the error for reading a column of this type."""
+        return UnsupportedTypeError(
+            f"column {self.column!r} has the Iceberg type {self.name!r}, which no output of this package has; "
+            "leave the column out: name the others with columns=[...]",
+            type_name=self.name,
+        )
 
 
 def table_schema(schema: Schema, spec: PartitionSpec | None = None) -> StructType:
@@ -66,4 +81,4 @@ def _type(kind: iceberg.IcebergType, path: str) -> DataType:
     if isinstance(kind, iceberg.DecimalType):
         return DecimalType(kind.precision, kind.scale)
     name = _PRIMITIVES.get(type(kind))
-    return UnknownType(str(kind), path) if name is None else PrimitiveType(name)
+    return IcebergType(str(kind), path) if name is None else PrimitiveType(name)

@@ -271,6 +271,8 @@ class SharedTable(SharedRows):
         response_format: RequestedFormat = "auto",
         commit_timestamp: CommitTimestamp = "long",
         variant: VariantForm = "struct",
+        target: str | None = None,
+        rebind: bool = False,
         clock: Clock | None = None,
     ) -> ChangePoller:
         """Return a poller, which yields the table's changes in batches, at least once; sends no request.
@@ -290,6 +292,9 @@ class SharedTable(SharedRows):
             response_format: as for `changes`.
             commit_timestamp: as for `changes`.
             variant: as for `changes`.
+            target: name of what stores the batches, such as a path. The checkpoint is bound to it: a poller with
+                another target raises `CheckpointError`, instead of continuing there without the rows before.
+            rebind: bind a checkpoint of another target to this one.
             clock: source of time and waits; by default the system's clock.
 
         Raises:
@@ -308,6 +313,8 @@ class SharedTable(SharedRows):
             poll_interval=poll_interval,
             max_versions=max_versions,
             schema_changes=schema_changes,
+            target=target,
+            rebind=rebind,
         )
         return ChangePoller(
             self.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -38,6 +39,35 @@ def test_an_error_is_one_line_and_a_code(profile, arguments, code):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["export", "{o}", "f.csv", "--limit", "x"], "'x' is not a whole number of 0 or more, such as 100."),
+        (["head", "{o}", "-n", "-1"], "'-1' is not a whole number of 0 or more, such as 10."),
+        (["head", "{o}", "--version", "1.5"], "'1.5' is not a whole number of 0 or more, such as 3."),
+        (["history", "{o}", "-n", "0"], "'0' is not a whole number of 1 or more, such as 20."),
+        (["mirror", "{o}", "m", "--version", "x"], "'x' is not a whole number of 0 or more, such as 3."),
+        (["serve", ".", "--port", "99999"], "'99999' is not a whole number from 0 to 65535, such as 8787."),
+        (["serve", ".", "--url-lifetime", "x"], "'x' is not a whole number of 1 or more, such as 3600."),
+        (["login", "{o}", "--timeout", "x"], "'x' is not a whole number of 1 or more, such as 300."),
+        (["head", "{o}", "--timestamp", "soon"], "'soon' is not a time in ISO 8601, such as 2024-01-31"),
+        (["changes", "{o}", "--from", "soon"], "--from: 'soon' is neither a version, such as 6, nor a time, such"),
+        (["changes", "{o}", "--from", "6", "--to", "x"], "--to: 'x' is neither a version, such as 6, nor a time"),
+        (["changes", "{o}", "--from", "7", "--to", "6"], "--to is 6, which is before --from, 7"),
+        (["pull", "{o}", "--checkpoint", "p", "--files", "f", "--start", "x"], "latest or a version, such as 6"),
+        (["head", "{o}", "--filter", "amount >>> 5"], "for example region = 'Europe' AND amount > 5"),
+        (["head", "{o}", "--filter", ""], "--filter is empty; leave it out, or give a condition such as"),
+        (["head", "{o}", "--filter", "amount > 'x'"], "--filter: 'amount' is decimal(12,2), and 'x' is not a"),
+        (["head", "{o}", "--columns", "a,,b"], "'--columns': a name is empty; give names such as order_id,amount"),
+        (["head", "{o}", "--on-future", "latest"], "--on-future is for a --timestamp"),
+    ],
+)
+def test_a_malformed_value_is_explained(orders, arguments, sentence):
+    error = run(*(argument.format(o=orders) for argument in arguments), code=2).stderr
+    assert sentence in error
+    assert not set(error.split()) & {"int", "float", "integer", "None", "filters:", "starting_version"}
+
+
 @pytest.mark.parametrize("place", [0, 2])
 def test_debug_shows_the_traceback(profile, place):
     arguments = ["count", f"{profile}#retail.sales.nope"]
@@ -54,6 +84,23 @@ def test_an_unexpected_error_is_one_line(profile, monkeypatch):
     monkeypatch.setattr("delta_sharing_client.client.SharingClient.iter_shares", fail)
     stderr = run("ls", profile, code=1).stderr
     assert stderr == "Error: unexpected ZeroDivisionError: division by zero (--debug shows the traceback)\n"
+
+
+def test_an_interrupted_import_is_one_line(profile, tmp_path, monkeypatch):
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from delta_sharing_client.cli import main; main()"
+    command = [sys.executable, "-c", code, "ls", profile]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Stopped.\n")
+
+
+def test_an_interrupted_import_of_a_command_is_one_line(profile, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr("delta_sharing_client.client.SharingClient.iter_shares", fail)
+    assert run("ls", profile, code=130).stderr == "Stopped.\n"
 
 
 def test_a_warning_is_one_line(profile, monkeypatch):

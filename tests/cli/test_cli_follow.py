@@ -83,6 +83,33 @@ class TestPull:
         with duckdb.connect("shop.duckdb") as connection:
             assert connection.execute("SELECT count(*) FROM copy").fetchall() == [(59990,)]
 
+    def test_a_checkpoint_is_for_one_target(self, orders):
+        pull = "pull", orders, "--checkpoint", "p", "--start", "6"
+        run(*pull, "--files", "one")
+        assert "Nothing new" in run(*pull, "--files", "./one").stdout
+        sqlite = *pull, "--sqlite", "shop.db"
+        for other in (["--files", "two"], ["--delta", "one"], sqlite[-2:]):
+            error = run(*pull, *other, code=1).stderr
+            assert f"its batches are in files {Path('one').resolve()}, not in {other[0][2:]} " in error
+            assert "--rebind goes on from its position" in error
+        assert not Path("two").exists()
+        assert "Nothing new" in run(*sqlite, "--rebind").stdout
+        run(*sqlite, "--into", "copy", code=1)
+        run(*pull, "--files", "one", code=1)
+        assert "Nothing new" in run(*sqlite).stdout
+
+    def test_a_checkpoint_of_an_earlier_release_is_bound(self, orders):
+        profile, _, name = orders.partition("#")
+        with SharingClient(profile) as client, client.table(name).poll_changes("p", starting_version=6) as poller:
+            assert poller.pull() is not None  # without a target, as before
+        run("pull", orders, "--checkpoint", "p", "--files", "one")
+        run("pull", orders, "--checkpoint", "p", "--files", "two", code=1)
+
+    def test_times_of_files_are_times(self, orders):
+        run("pull", orders, "--checkpoint", "p", "--files", "out", "--start", "6")
+        (path,) = Path("out").iterdir()
+        assert str(pq.read_schema(path).field("_commit_timestamp").type) == "timestamp[us, tz=UTC]"
+
     def test_delta(self, orders):
         run("pull", orders, "--checkpoint", "p", "--delta", "lake", "--start", "7")
         assert DeltaTable("lake").to_pyarrow_table().num_rows == 16
@@ -94,6 +121,9 @@ class TestPull:
             ["--files", "a", "--delta", "b"],
             ["--files", "a", "--mode", "apply"],
             ["--files", "a", "--start", "x"],
+            ["--files", "a", "--keys", "order_id"],
+            ["--files", "a", "--into", "b"],
+            ["--sqlite", "a", "--format", "csv"],
         ],
     )
     def test_wrong_usage(self, orders, arguments):

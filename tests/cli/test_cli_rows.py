@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import os
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from command_runs import run
+from deltalake import write_deltalake
 
 from delta_sharing_client import load_as_arrow, load_table_changes_as_arrow
+from delta_sharing_client.server import SharingServer
 
 
 class TestHead:
@@ -161,7 +166,13 @@ class TestChanges:
         rows = run(
             "changes", orders, "--from", "2020-01-01T00:00:00Z", "--columns", "order_id", "-o", "csv"
         ).stdout
-        assert rows.splitlines()[0] == "order_id,_change_type,_commit_version,_commit_timestamp"
+        names = "order_id", "_change_type", "_commit_version", "_commit_timestamp"
+        assert next(csv.reader(rows.splitlines())) == [*names]
+
+    def test_after_the_last_commit(self, orders):
+        assert "--on-future latest" in run("changes", orders, "--from", "2999-01-01T00:00:00Z", code=1).stderr
+        later = run("changes", orders, "--from", "2999-01-01", "--on-future", "latest", "-o", "json")
+        assert json.loads(later.stdout) == []
 
     def test_a_table_begins_with_the_change(self, orders):
         lines = run("changes", orders, "--from", "6", "-n", "1").stdout.splitlines()
@@ -169,3 +180,23 @@ class TestChanges:
 
     def test_a_start_is_needed(self, orders):
         assert "--from" in run("changes", orders, code=2).stderr
+
+
+def test_csv_has_one_form_of_times_and_of_nan(tmp_path, profile):
+    """Of `head`, `changes`, `export`, `pull` and `history`."""
+    rows = pa.table({"x": [math.nan, math.inf, 1.5], "t": [datetime(2024, 1, 31, tzinfo=UTC)] * 3})
+    write_deltalake(tmp_path / "t", rows, configuration={"delta.enableChangeDataFeed": "true"})
+    with SharingServer({"s.d.t": tmp_path / "t"}) as server:
+        url = f"{server.write_profile(tmp_path / 'other.share')}#s.d.t"
+        shown = list(csv.reader(run("head", url, "-o", "csv").stdout.splitlines()))
+        time = "2024-01-31 00:00:00.000000Z"
+        assert shown == [["x", "t"], ["nan", time], ["inf", time], ["1.5", time]]
+        assert run("export", url, "-", "--format", "csv").stdout == run("head", url, "-o", "csv").stdout
+        changes = run("changes", url, "--from", "0", "-o", "csv").stdout
+        assert changes == run("changes", url, "-", "--from", "0", "--format", "csv").stdout
+        assert [row[:2] for row in csv.reader(changes.splitlines())] == shown
+        run("pull", url, "--checkpoint", "p", "--files", "out", "--format", "csv", "--start", "0")
+        assert next(Path("out").iterdir()).read_text() == changes
+        (history,) = csv.DictReader(run("history", url, "-o", "csv").stdout.splitlines())
+        commit = next(csv.DictReader(changes.splitlines()))
+        assert (history["version"], history["time"]) == (commit["_commit_version"], commit["_commit_timestamp"])

@@ -114,6 +114,30 @@ def test_the_schema_and_exports_of_the_command_line(profile: str, url: str, tmp_
     assert pd.read_parquet(target).id.tolist() == [1, 2, 3]
 
 
+def test_facts_of_the_command_line(iceberg: IcebergServer, url: str) -> None:
+    table = iceberg.catalog.load_table("sales.orders")
+    with table.transaction() as change:
+        change.set_properties(owner="sales", comment="all orders")
+    shown = CliRunner().invoke(cli, ["show", url, "--catalog", "iceberg", "-o", "json"], catch_exceptions=False)
+    assert shown.exit_code == 0, shown.output
+    facts = json.loads(shown.stdout)
+    (file,) = table.scan().plan_files()
+    assert facts == {
+        "table": "retail.sales.orders",
+        "description": "all orders",
+        "id": str(table.metadata.table_uuid),
+        "version": table.current_snapshot().snapshot_id,
+        "files": 1,
+        "bytes": file.file.file_size_in_bytes,
+        "columns": 2,
+        "partition_columns": [],
+        "format": "iceberg",
+        "reader_version": table.format_version,
+        "reader_features": [],
+        "properties": {"owner": "sales", "comment": "all orders"},
+    }
+
+
 def test_representations(profile: str) -> None:
     with ds.SharingClient(profile) as client:
         table = client.iceberg.table(("retail", "sales", "orders"))

@@ -32,10 +32,18 @@ from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, Remot
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
-from delta_sharing_client.errors import CommitConflictError, DeltaLogError, ProtocolError, RestError
+from delta_sharing_client.errors import (
+    BadRequestError,
+    CommitConflictError,
+    DeltaLogError,
+    FileGoneError,
+    ProtocolError,
+    RestError,
+)
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.representation import representation
+from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
@@ -148,7 +156,17 @@ class Syncer(LocalTable):
             steps = list(range(current + 1, wanted + 1))
         changes = VersionChanges(rest=self.rest, table=self.shared, is_changed=self._is_changed, latest=latest)
         for step in steps:
-            result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
+            try:
+                result = self._step(log, step, result, seen=wanted, changes=None if repair else changes)
+            except (BadRequestError, FileGoneError) as error:
+                if step == wanted:
+                    raise
+                raise with_message(
+                    error,
+                    f"{error}. Version {step} of {self.shared.full_name} cannot be read, so it gets no commit: "
+                    f"sync() brings the mirror from version {result.shared_version} to the latest in one "
+                    "commit; after that every_version=True works again, if the table is shared with its history",
+                ) from None
         return result
 
     def _latest(self, snapshot: Snapshot) -> TableInfo | None:

@@ -171,6 +171,21 @@ class TestFile:
         with pytest.raises(CheckpointError, match=r"it is for table s\.s\.t, not for a\.b\.c"):
             file.load("a.b.c")
 
+    def test_it_is_bound_to_its_target(self, shared: SharedTable, path: Path) -> None:
+        def pulled(**given: Any) -> int:
+            with shared.poll_changes(path, starting_version=0, max_versions=1, **given) as poller:
+                batch = poller.pull()
+                assert batch is not None
+                batch.commit()
+                return batch.last_version
+
+        assert [pulled(), pulled(target="a"), pulled(target="a"), pulled()] == [0, 1, 2, 3]
+        with pytest.raises(CheckpointError, match="its batches are in a, not in b; give each target its own"):
+            pulled(target="b")
+        assert pulled(target="b", rebind=True) == 4
+        with pytest.raises(CheckpointError, match="in b, not in a"):
+            pulled(target="a")
+
     def test_a_folder_that_cannot_be_written_raises(self, shared: SharedTable, tmp_path: Path) -> None:
         blocked = tmp_path / "file"
         blocked.write_bytes(b"")

@@ -172,6 +172,22 @@ def test_every_version(mirror: Mirror, source: Source) -> None:
         assert rows_of(mirror.scan(version=version).to_arrow()) == expected
 
 
+def test_every_version_after_a_vacuum(mirror: Mirror, source: Source) -> None:
+    mirror.sync()
+    source.change([("z0", [0])])
+    source.change([("z1", [1])], remove=["z0"])
+    (source.root / "z0").unlink()
+    before = source.rows
+    for _ in range(2):
+        with pytest.raises(FileGoneError, match=r"Version 2 of s\.s\.t cannot be read.*sync\(\) brings"):
+            mirror.sync(every_version=True)
+    assert mirror.sync().commits == 1
+    assert rows_of(mirror.scan().to_arrow()) == before
+    source.change([("z2", [2])])
+    source.change([("z3", [3])])
+    assert mirror.sync(every_version=True).commits == 2
+
+
 def test_without_history(source: Source, serve: Serve, connect: Connect, tmp_path: Path) -> None:
     mirror = connect(serve({"s.s.t": source.root}, history=False)).table("s.s.t").mirror(tmp_path / "mirror")
     mirror.sync()
