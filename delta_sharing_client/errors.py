@@ -411,7 +411,17 @@ class CommitConflictError(DeltaLogError):
 
 
 class CommitUnknownError(DeltaLogError):
-    """An object store did not answer a commit, which may be written now or later: read the table again."""
+    """An object store did not answer a commit, which may be written now or later as `version`: read the log again.
+
+    It was written if the `commitInfo` of that version has `txn_id` as its ``txnId``.
+    """
+
+    def __init__(
+        self, reason: str, *, path: str | None = None, version: int | None = None, txn_id: str | None = None
+    ) -> None:
+        super().__init__(reason, path=path)
+        self.version = version
+        self.txn_id = txn_id
 
 
 class ExclusiveCreateError(DeltaLogError):

@@ -40,6 +40,7 @@ VALUES = {
     "path": "/tmp/table",
     "target": "DuckDB table 't'",
     "version": 7,
+    "txn_id": "5b1e",
     "command": "delta-sharing login config.share",
     "package": "polars",
     "extra": "polars",

@@ -88,7 +88,7 @@ class DeltaLog:
         """
         place = location_of(path)
         options = {"allow_absolute_paths": allow_absolute_paths, "any_features": any_features}
-        key = (cls, *options.items(), digest_of(storage_options))
+        key = (cls, *options.items(), digest_of(place, storage_options))
         found: Self = cls._cache.get(place, key, lambda: cls(open_location(place, storage_options), **options))
         return found
 

@@ -152,9 +152,14 @@ def open_location(location: str, storage_options: Mapping[str, Any] | None) -> L
     return Path(location)
 
 
-def digest_of(storage_options: Mapping[str, Any] | None) -> str:
-    """Return a hash of the options, so that a cache has no credentials in its keys."""
-    text = repr(sorted((storage_options or {}).items(), key=lambda item: item[0]))
+def digest_of(location: str, storage_options: Mapping[str, Any] | None) -> str:
+    """Return a hash of the options, so that a cache has no credentials in its keys; empty for a local directory.
+
+    Drivers are not used in a process forked from that which opened them, so the process is part of it.
+    """
+    if _URL.match(location) is None:
+        return ""
+    text = repr((os.getpid(), sorted((storage_options or {}).items(), key=lambda item: item[0])))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -21,7 +21,7 @@ from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_nam
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.delta.log.version_checksum import write_checksum
-from delta_sharing_client.errors import CommitConflictError, DeltaLogError
+from delta_sharing_client.errors import CommitConflictError, CommitUnknownError, DeltaLogError
 from delta_sharing_client.model.actions import Metadata
 
 if TYPE_CHECKING:
@@ -146,7 +146,11 @@ class OptimisticTransaction:
         file = table / LOG_DIRECTORY / commit_name(version)
         with writing(f"version {version}", table):
             make_directories(file.parent)
-            written = put_if_absent(file, text.encode("utf-8", "surrogatepass"), private=private)
+            try:
+                written = put_if_absent(file, text.encode("utf-8", "surrogatepass"), private=private)
+            except CommitUnknownError as error:
+                error.version, error.txn_id = version, info["txnId"]
+                raise
         if not written:
             winner = _info_of(file)
             by = " by ".join(str(winner[name]) for name in ("operation", "engineInfo") if winner.get(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
 import subprocess
@@ -99,6 +98,23 @@ def test_a_commit_without_any_answer_is_reported_as_unknown() -> None:
         log.commit([add("a")], max_retries=3)
     assert not isinstance(caught.value, CommitConflictError)
     assert len(FaultyFileSystem.faults) == 6, "it was not repeated on top of other versions"
+    assert caught.value.version == 1
+
+
+def test_a_late_commit_is_recognised_by_its_identifier() -> None:
+    log = created()
+    sent: list[bytes] = []
+
+    def hanging(system: FaultyFileSystem, path: str, data: bytes) -> None:
+        sent.append(data)
+        raise TimeoutError("no answer")
+
+    FaultyFileSystem.faults.extend([hanging] * 4)
+    with pytest.raises(CommitUnknownError) as caught:
+        log.commit([add("a")])
+    assert len(set(sent)) == 1
+    fsspec.filesystem("faulty").create(SECOND, sent[0])
+    assert log.history()[0].raw["txnId"] == caught.value.txn_id
 
 
 def test_a_store_that_refuses_writes_is_named_without_credentials() -> None:
@@ -323,10 +339,13 @@ def test_options_of_a_local_directory_are_refused(tmp_path: Path) -> None:
         ds.DeltaLog.for_table(tmp_path, storage_options={"a": 1})
 
 
-def test_logs_are_cached_by_their_options() -> None:
+def test_logs_are_cached_by_their_options_and_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log_of() is log_of(TABLE + "/")
     assert log_of(storage_options={"key": "a"}) is not log_of(storage_options={"key": "b"})
-    with contextlib.suppress(TypeError):
-        kept = log_of()
-        ds.DeltaLog.invalidate_cache(TABLE)
+    kept = log_of()
+    with monkeypatch.context() as forked:
+        forked.setattr("os.getpid", lambda: -1)
         assert log_of() is not kept
+    assert log_of() is kept
+    ds.DeltaLog.invalidate_cache(TABLE)
+    assert log_of() is not kept
