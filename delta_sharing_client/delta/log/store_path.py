@@ -11,7 +11,8 @@ from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from delta_sharing_client.delta.log.object_store import ObjectStore, StoreStatus
 from delta_sharing_client.errors import DeltaLogError
@@ -133,7 +134,7 @@ def location_of(path: str | os.PathLike[str]) -> str:
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise DeltaLogError("a file: URL names a directory of this machine: file:///path", path=redact_url(text))
-    return os.path.realpath(unquote(parts.path))
+    return os.path.realpath(url2pathname(parts.path))
 
 
 def open_location(location: str, storage_options: Mapping[str, Any] | None) -> LogPath:
