@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +239,8 @@ def test_v2_checkpoints_and_clean_up() -> None:
     log.commit([V2, metadata(delta__checkpointPolicy="v2", delta__logRetentionDuration="interval 0 days")])
     log.commit([add("a")])
     log.checkpoint()
-    for file in FaultyFileSystem.store.values():  # as if they were written long ago
-        file.created = file.created.replace(year=2020)
+    for second, file in enumerate(FaultyFileSystem.store.values()):  # as if they were written long ago
+        file.created = datetime(2020, 1, 1, 0, 0, second, tzinfo=UTC)
     log.commit([add("b")])
     log.commit([{"metaData": dict(log.metadata.raw) | {"configuration": {"delta.checkpointInterval": "1"}}}])
     assert FIRST not in FaultyFileSystem.store
