@@ -191,8 +191,7 @@ class RestClient:
         params: dict[str, str] = {}
         if starting_timestamp is not None:
             params["startingTimestamp"] = time = format_timestamp(starting_timestamp)
-            advice = "request an earlier time, or on_future='latest'"
-            remedy = f"The first version at or after {time} was requested: {advice}"
+            remedy = f"The first version at or after {time} was requested: request an earlier time"
             resource = resource.with_advice(400, remedy)
         with names_checked(self._caller, self.options, resource):
             version = self._version(resource, params)

@@ -82,14 +82,11 @@ def changes_advice(request: ChangesRequest | VersionsRequest) -> str:
     """Return the remedy if the server refuses the range of versions or times of a request."""
     start: int | str | None = request.starting_version
     end: int | str | None = request.ending_version
-    remedy = "ask the provider to share the table with its history"
+    remedy = "and ask the provider to share the table with its history"
     if isinstance(request, ChangesRequest):
         start = start if request.starting_timestamp is None else wire_timestamp(request.starting_timestamp)
         end = end if request.ending_timestamp is None else wire_timestamp(request.ending_timestamp)
-        remedy = "ask the provider to share the table with its history and to enable its change data feed"
+        remedy = "and ask the provider to share the table with its history and to enable its change data feed"
     first = f"version {start}" if isinstance(start, int) else start
     last = "the latest version" if end is None else f"version {end}" if isinstance(end, int) else end
-    return (
-        f"The changes from {first} to {last} were requested: request versions up to table.version(), or "
-        f"on_future='latest', and {remedy}"
-    )
+    return f"The changes from {first} to {last} were requested: request versions up to table.version(), {remedy}"

@@ -6,12 +6,14 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
 from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.tracebacks import public_class
+from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.views import Explanation, html_view
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from delta_sharing_client.cdf.planner import ChangesPlan
     from delta_sharing_client.delta.table.materialize_snapshot import Materialized
     from delta_sharing_client.table.shared_table import SharedTable
+
+_HINT: Final = "A range after the last commit has no changes with on_future='latest'"
 
 
 @public_class
@@ -50,7 +54,12 @@ class TableChanges(SharedScan):
         """Request and plan the files of the changes; fetches none of them."""
         from delta_sharing_client.cdf.planner import ChangeFeedPlanner
 
-        return ChangeFeedPlanner(self.table._client(), self.name).plan(self.options)
+        try:
+            return ChangeFeedPlanner(self.table._client(), self.name).plan(self.options)
+        except BadRequestError as error:
+            if self.options.on_future != "raise":
+                raise
+            raise with_message(error, f"{error}. {_HINT}") from None
 
     @property
     def schema(self) -> pa.Schema:

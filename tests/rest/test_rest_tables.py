@@ -144,7 +144,7 @@ class TestVersion:
         [
             (
                 lambda rest: rest.table_version(TABLE, "2030-01-01"),
-                "at or after 2030-01-01T00:00:00Z was requested: request an earlier time, or on_future='latest'",
+                "at or after 2030-01-01T00:00:00Z was requested: request an earlier time",
             ),
             (
                 lambda rest: rest.table_metadata(TABLE, version=999),

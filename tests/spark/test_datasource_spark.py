@@ -158,6 +158,16 @@ def test_a_time_after_the_last_commit_reads_the_latest_version_on_request(
     assert ds.load_as_spark(orders, timestamp="2999-01-01", on_future="latest", spark=source).count() == rows
 
 
+def test_changes_after_the_last_commit_are_none_on_request(source: SparkSession, orders: str) -> None:
+    columns = ds.load_table_changes_as_arrow(orders, 6).column_names
+    for start in ({"startingTimestamp": "2999-01-01T00:00:00Z"}, {"startingVersion": "999"}):
+        given = {"readChangeFeed": "true", "onFuture": "latest", **start}
+        frame = source.read.format("deltaSharing").options(**given).load(orders)
+        assert (frame.columns, frame.count()) == (columns, 0)
+    later = ds.load_table_changes_as_spark(orders, 999, on_future="latest", spark=source)
+    assert (later.columns, later.count()) == (columns, 0)
+
+
 def test_a_refused_time_names_the_option_of_the_data_source(source: SparkSession, orders: str) -> None:
     before = source.conf.get(TIME_ZONE)
     assert before is not None

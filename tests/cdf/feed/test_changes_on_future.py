@@ -11,6 +11,7 @@ import pytest
 from change_tables import ChangeTable, rows
 
 import delta_sharing_client as ds
+from delta_sharing_client.cdf.checkpoint import Position
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.server import SharingServer
 
@@ -41,7 +42,7 @@ def table(server: SharingServer) -> Iterator[ds.SharedTable]:
 
 @pytest.mark.parametrize("given", STARTS_LATER)
 def test_starts_after_the_last_commit(table: ds.SharedTable, given: dict[str, Any]) -> None:
-    with pytest.raises(BadRequestError, match="or on_future='latest'"):
+    with pytest.raises(BadRequestError, match="no changes with on_future='latest'"):
         table.changes(**given).to_arrow()
     changes = table.changes(**given, on_future="latest")
     none = table.changes(0).to_arrow().slice(0, 0)
@@ -78,6 +79,15 @@ def test_a_server_that_refuses_later_ends(
     with pytest.raises(BadRequestError, match="the end is later"):
         table.changes(0, **end).to_arrow()
     assert table.changes(0, **end, on_future="latest").to_arrow().equals(expected)
+
+
+def test_pollers_have_no_such_option(table: ds.SharedTable) -> None:
+    with table.poll_changes(starting_timestamp="1999-01-01") as poller, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(poller._rest), "table_version", lambda *_: 9)
+        poller._position = Position(table="s.d.t", next_version=7)
+        with pytest.raises(ds.DeltaSharingError) as caught:
+            poller.pull()
+    assert "on_future" not in str(caught.value)
 
 
 def test_other_refusals_are_raised(table: ds.SharedTable) -> None:
