@@ -181,6 +181,7 @@ def _save(rows: ds.TableScan | ds.TableChanges, target: str, file_format: str | 
     """Write rows to a file or, for ``-``, to stdout."""
     sink: str | IO[bytes] = target
     if target == "-":
+        refuse(("overwrite",), "is for a FILE; - is stdout")
         if file_format in (None, "parquet"):
             raise click.UsageError("stdout needs --format csv, jsonl or arrow; Parquet needs a file")
         sink = sys.stdout.buffer

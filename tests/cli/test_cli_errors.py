@@ -60,6 +60,7 @@ def test_an_error_is_one_line_and_a_code(profile, arguments, code):
         (["head", "{o}", "--filter", "amount > 'x'"], "--filter: 'amount' is decimal(12,2), and 'x' is not a"),
         (["head", "{o}", "--columns", "a,,b"], "'--columns': a name is empty; give names such as order_id,amount"),
         (["head", "{o}", "--on-future", "latest"], "--on-future is for a --timestamp"),
+        (["export", "{o}", "-", "--format", "csv", "--overwrite"], "--overwrite is for a FILE; - is stdout"),
     ],
 )
 def test_a_malformed_value_is_explained(orders, arguments, sentence):
