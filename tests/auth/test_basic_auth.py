@@ -17,6 +17,7 @@ def fields(server, **changes):
     return {**profile, "username": "me@example.com", "password": PASSWORD, **changes}
 
 
+@pytest.mark.protocol("basic")
 def test_requests_carry_user_and_password_in_utf_8(server):
     server.on("GET", "*", Reply.of_json({"items": []}))
     with SharingClient(fields(server)) as client:

@@ -31,6 +31,7 @@ def basic(name, secret):
 
 
 class TestTheRequest:
+    @pytest.mark.protocol("oauth_client_credentials")
     def test_request_has_the_form_and_header_of_the_protocol(self, tokens):
         with SharingClient(tokens.fields()) as client:
             assert [share.name for share in client.list_shares()] == ["1"]

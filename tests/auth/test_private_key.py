@@ -71,6 +71,7 @@ def tokens(server, key):
     return running
 
 
+@pytest.mark.protocol("oauth_jwt_bearer_private_key_jwt")
 def test_the_assertion_has_the_claims_of_the_protocol(tokens, path):
     clock = SleepClock(NOW)
     profile = Profile.from_dict(tokens.key_fields({"privateKeyFile": str(path)}, scope="read"))

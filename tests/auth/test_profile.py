@@ -45,6 +45,7 @@ def path(tmp_path):
 
 
 class TestFields:
+    @pytest.mark.protocol("shareCredentialsVersion")
     def test_version_1(self):
         profile = Profile.from_dict(FIELDS)
         assert profile.share_credentials_version == 1
@@ -53,6 +54,7 @@ class TestFields:
         assert profile.bearer_token.reveal() == CANARY
         assert profile.expiration_time == datetime(2099, 11, 12, 0, 12, 29, tzinfo=UTC)
 
+    @pytest.mark.protocol("shareCredentialsVersion", "bearer_token")
     def test_version_2_names_its_type(self):
         profile = Profile.from_dict({**FIELDS, "shareCredentialsVersion": 2, "type": "bearer_token"})
         assert (profile.share_credentials_version, profile.type) == (2, "bearer_token")
@@ -76,6 +78,7 @@ class TestFields:
             assert caught.value.source == "x.share"
 
     @pytest.mark.parametrize("version", [3, 99, 3.0])
+    @pytest.mark.protocol("shareCredentialsVersion")
     def test_higher_version_raises_and_names_the_upgrade(self, version):
         with pytest.raises(UnsupportedProfileError, match="upgrade") as caught:
             Profile.from_dict({**FIELDS, "shareCredentialsVersion": version})

@@ -58,6 +58,7 @@ def rows_of(target: Target, files: list[FileAction]) -> Changes:
 
 class TestRanges:
     @pytest.mark.parametrize(("first", "last"), [(0, LATEST), (EVOLVED, EVOLVED), (4, 5)])
+    @pytest.mark.protocol("GET .../tables/{table}/changes", "startingVersion", "endingVersion")
     def test_by_version(
         self,
         target: Target,
@@ -98,6 +99,7 @@ class TestRanges:
             ((at_hour(5), None), (5, LATEST)),
         ],
     )
+    @pytest.mark.protocol("startingTimestamp", "endingTimestamp")
     def test_by_time(self, target: Target, times: Any, versions: tuple[int, int]) -> None:
         first, last = (None if moment is None else moment.isoformat().replace("+00:00", "Z") for moment in times)
         asked = {"starting_timestamp": first, "ending_timestamp": last}
@@ -166,6 +168,7 @@ class TestMetadata:
         assert "note" in answer.metadata.schema.names
         assert answer.historical == ()
 
+    @pytest.mark.protocol("includeHistoricalMetadata")
     def test_with_history_all_metadata_of_the_range(self, newest: Target, response_format: Any) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
@@ -205,6 +208,7 @@ class TestPages:
 
 
 class TestWire:
+    @pytest.mark.protocol("add", "remove", "cdf")
     def test_fields_of_a_change(self, newest: Target) -> None:
         answer = newest.get(f"{path_of(ORDERS)}/changes", startingVersion=4, endingVersion=4)
         assert answer.version == 4

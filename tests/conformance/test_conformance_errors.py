@@ -76,6 +76,7 @@ class TestStatuses:
         with pytest.raises(NotFoundError):
             client.list_tables("shop.nope")
 
+    @pytest.mark.protocol("errorCode", "message")
     def test_error_body_is_json_with_two_fields(self, target: Target) -> None:
         path = path_of(ORDERS)
         answers = [
@@ -150,6 +151,7 @@ class TestAnswersThatBreakOff:
         ]
         return [{"protocol": {"minReaderVersion": 1}}, {"metaData": metadata}, *files, *ends]
 
+    @pytest.mark.protocol("endStreamAction")
     def test_an_error_in_the_last_line_is_the_answer(self, faults: FaultServer) -> None:
         for wrapped in (True, False):
             end = {"errorMessage": "the log vanished", "httpStatusErrorCode": 400}

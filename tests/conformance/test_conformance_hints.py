@@ -94,6 +94,7 @@ class TestHints:
             assert len(ids) < len(typed_rows())
 
     @pytest.mark.parametrize("name", TYPED_VALUES)
+    @pytest.mark.protocol("jsonPredicateHints")
     def test_json_comparisons_of_every_value_type(self, newest: Target, name: str) -> None:
         rows, wanted = typed_rows(), TYPED_VALUES[name][2][0][1]
         for op, compare in COMPARISONS.items():
@@ -154,6 +155,7 @@ class TestHints:
         unequal = {row["id"] for row in rows if row[name] is not None and row[name] != wanted}
         check(f"{name} <> {quoted}", unequal)
 
+    @pytest.mark.protocol("predicateHints")
     def test_sql_hints_are_joined_by_and(self, target: Target) -> None:
         both = ["p_int >= -5", "p_int < 12"]
         assert served_ids(target, predicateHints=both) >= {row["id"] for row in typed_rows() if row["p_int"] == -5}
@@ -194,6 +196,7 @@ class TestHints:
             assert set(scan.replace(filters=[(name, op, None)]).to_arrow()["id"].to_pylist()) == expected, op
 
     @pytest.mark.parametrize("name", TYPED_VALUES)
+    @pytest.mark.protocol("jsonPredicateHints", "predicateHints")
     def test_hints_of_the_client_keep_matching_files(
         self, tables: dict[str, Path], newest: Target, name: str
     ) -> None:

@@ -21,6 +21,12 @@ TABLES = [
 ]
 
 
+@pytest.mark.protocol(
+    "GET /shares",
+    "GET /shares/{share}/schemas",
+    "GET .../schemas/{schema}/tables",
+    "GET /shares/{share}/all-tables",
+)
 def test_listings_contain_every_object(target: Target) -> None:
     client = target.client
     assert client.list_shares() == [Share(ODD_SHARE), Share("shop")]
@@ -76,6 +82,7 @@ def test_a_server_without_all_tables_is_asked_for_its_schemas(start: Callable[..
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.protocol("maxResults")
 def test_max_results(target: Target, size: int) -> None:
     assert list(target.rest.list_shares(max_results=size)) == [Share(ODD_SHARE), Share("shop")]
     assert list(target.rest.list_all_tables("shop", max_results=size)) == TABLES[1:]
@@ -86,6 +93,7 @@ def test_max_results(target: Target, size: int) -> None:
     ]
 
 
+@pytest.mark.protocol("maxResults", "nextPageToken")
 def test_pages_on_the_wire(target: Target) -> None:
     first = target.get("/shares", maxResults=1).json
     assert [item["name"] for item in first["items"]] == [ODD_SHARE]

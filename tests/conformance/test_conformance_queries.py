@@ -48,6 +48,7 @@ class TestSnapshots:
         assert load(target) == rows_of(LATEST)
 
     @pytest.mark.parametrize("version", [0, EVOLVED - 1, EVOLVED, LATEST - 1])
+    @pytest.mark.protocol("POST .../tables/{table}/query", "version", "timestamp")
     def test_by_version_and_by_time(
         self, target: Target, version: int, rows_of: Callable[[int], list[dict[str, Any]]]
     ) -> None:
@@ -104,6 +105,7 @@ class TestLimits:
         for limit in (0, 1, 7, 10**9):
             assert scan.replace(limit=limit).to_arrow().equals(whole.slice(0, limit))
 
+    @pytest.mark.protocol("limitHint")
     def test_the_hint_is_sent_unless_rows_are_filtered(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()
@@ -115,6 +117,7 @@ class TestLimits:
         bodies = [request.body for request in newest.server.requests if request.method == "POST"]
         assert [body.get("limitHint") for body in bodies if body is not None] == [7, 2**31 - 1, None]
 
+    @pytest.mark.protocol("limitHint")
     def test_limit_hint_leaves_out_files(self, target: Target) -> None:
         every = len(target.query(ORDERS).all("file"))
         counts = [len(target.query(ORDERS, limitHint=limit).all("file")) for limit in (0, 1, 10**6)]
@@ -132,6 +135,7 @@ class TestPages:
         assert [item.id for item in paged.items] == [item.id for item in whole.items]
         assert (paged.version, paged.protocol, paged.metadata) == (LATEST, whole.protocol, whole.metadata)
 
+    @pytest.mark.protocol("maxFiles", "pageToken")
     def test_a_page_on_the_wire(self, target: Target) -> None:
         first = target.query(ORDERS, END, maxFiles=2)
         token = first.lines[-1].get("endStreamAction", {}).get("nextPageToken")
@@ -193,6 +197,7 @@ class TestPages:
 
 
 class TestEndStreamAction:
+    @pytest.mark.protocol("endStreamAction", "includeendstreamaction")
     def test_end_action_is_last_when_requested(self, target: Target, response_format: Any) -> None:
         answer = target.query(ORDERS, f"responseformat={response_format};{END}")
         ends = [number for number, line in enumerate(answer.lines) if "endStreamAction" in line]
@@ -213,6 +218,7 @@ class TestEndStreamAction:
 
 
 class TestRefreshTokens:
+    @pytest.mark.protocol("includeRefreshToken", "refreshToken")
     def test_the_same_files_with_fresh_urls(self, target: Target, response_format: Any) -> None:
         table = Table.parse(ORDERS)
         asked = QueryRequest(formats=(response_format,), include_refresh_token=True)

@@ -30,6 +30,7 @@ def columns_of(tables: dict[str, Path]) -> Callable[[int], list[str]]:
 
 
 class TestVersions:
+    @pytest.mark.protocol("GET .../tables/{table}/version", "delta-table-version")
     def test_the_latest(self, target: Target) -> None:
         assert target.client.table(ORDERS).version() == LATEST
         answer = target.get(f"{path_of(ORDERS)}/version")
@@ -48,6 +49,7 @@ class TestVersions:
             (datetime(2999, 1, 1, tzinfo=UTC), None),
         ],
     )
+    @pytest.mark.protocol("startingTimestamp")
     def test_the_first_at_or_after_a_time(self, target: Target, moment: datetime, version: int | None) -> None:
         table = target.client.table(ORDERS)
         if target.history and version is not None:
@@ -75,6 +77,7 @@ class TestVersions:
         assert target.call("HEAD", path_of("shop.sales.nope")).status == 404
 
     @pytest.mark.parametrize("status", [404, 405, 501])
+    @pytest.mark.protocol("HEAD .../tables/{table}")
     def test_head_request_is_the_fallback_for_old_servers(self, faults: FaultServer, status: int) -> None:
         path = "/shares/s/schemas/s/tables/t"
         faults.on("GET", f"{path}/version", Reply.of_json({"errorCode": "X", "message": "none"}, status=status))
@@ -130,6 +133,7 @@ class TestMetadata:
         assert plain.num_files
 
     @pytest.mark.parametrize("version", [0, EVOLVED - 1, EVOLVED, LATEST])
+    @pytest.mark.protocol("GET .../tables/{table}/metadata", "version", "timestamp")
     def test_of_a_version_or_a_time(
         self, target: Target, response_format: Any, version: int, columns_of: Callable[[int], list[str]]
     ) -> None:
@@ -155,6 +159,7 @@ class TestMetadata:
             with pytest.raises(BadRequestError):
                 table.metadata(**point)
 
+    @pytest.mark.protocol("protocol", "metaData")
     def test_answer_has_two_lines_and_an_end(self, target: Target) -> None:
         plain = target.get(f"{path_of(ORDERS)}/metadata")
         assert [list(line) for line in plain.lines] == [["protocol"], ["metaData"]]
@@ -185,6 +190,7 @@ class TestMetadata:
 
 
 class TestCapabilities:
+    @pytest.mark.protocol("delta-sharing-capabilities", "responseformat", "readerfeatures")
     def test_what_the_client_sends(self, newest: Target) -> None:
         assert newest.server is not None
         table = newest.client.table(ORDERS)
@@ -204,6 +210,7 @@ class TestCapabilities:
                 else:
                     assert "readerfeatures" not in parsed
 
+    @pytest.mark.protocol("delta-sharing-capabilities")
     def test_header_is_sent_only_where_it_applies(self, newest: Target) -> None:
         assert newest.server is not None
         newest.server.reset_requests()

@@ -15,7 +15,7 @@ from script_modules import load_script
 from test_readme import ROOT, TEXTS, run_blocks
 
 import delta_sharing_client as ds
-from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES, UNKNOWN_TYPE_FEATURES
+from delta_sharing_client.model.reader_features import SUPPORTED_FEATURES
 from delta_sharing_client.server import SharingServer
 
 DOCS = ROOT / "docs"
@@ -75,16 +75,23 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert set(ds.__all__) - {"__version__", "DeltaSharingError"} <= set(described)
 
 
-def test_the_protocol_page_names_every_reader_feature_and_tests_that_exist() -> None:
+def test_the_protocol_page_has_the_marked_tests_and_every_reader_feature() -> None:
     text = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    page = load_script("scripts/protocol_table.py")
+    assert text == page.filled(text, page.marked()), "run `python scripts/protocol_table.py`"
     table = text.split("## Reader features")[1].split("## ")[0]
     features = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-    assert {name.lower() for name in features} == SUPPORTED_FEATURES - UNKNOWN_TYPE_FEATURES
-    fields = text.split("## Reader features")[0]
-    for field, tests in re.findall(r"^\| `(\w+)`.*\| `(tests/[^`]+)` \|$", fields, re.MULTILINE):
-        assert field in (ROOT / tests).read_text(encoding="utf-8"), (field, tests)
-    for tests in re.findall(r"`(tests/[^`]+)`", text):
-        assert (ROOT / tests).exists(), tests
+    assert {name.lower() for name in features} == SUPPORTED_FEATURES
+
+
+def test_a_part_without_a_test_and_a_marker_without_a_part_are_errors() -> None:
+    filled = load_script("scripts/protocol_table.py").filled
+    rows = "| field | tests |\n|---|---|\n| `a`, `b` | old |\n"
+    assert filled(rows, {"a": {"y", "x"}, "b": {"x"}}) == rows.replace("old", "`x`, `y`")
+    with pytest.raises(ValueError, match=r"no test is marked with \['b'\]"):
+        filled(rows, {"a": {"x"}})
+    with pytest.raises(ValueError, match=r"lacks \['c'\]"):
+        filled(rows, {"a": {"x"}, "b": {"x"}, "c": {"x"}})
 
 
 @pytest.mark.slow

@@ -188,6 +188,15 @@ def refused(client: SharingClient, case: Case, version: int, **options: Any) -> 
 
 
 @pytest.mark.parametrize(("case", "version"), VERSIONS)
+@pytest.mark.protocol(
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "columnMapping",
+    "deletionVectors",
+    "typeWidening",
+    "file",
+)
 def test_rows_in_delta_format(client: SharingClient, case: Case, version: int) -> None:
     if case.missing(version):
         refused(client, case, version, response_format="delta")

@@ -165,6 +165,7 @@ def test_an_incomplete_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogManaged-preview", "catalogOwned-preview"])
+@pytest.mark.protocol("catalogManaged")
 def test_a_table_of_a_catalog_that_is_shared_by_url(tmp_path: Path, feature: str) -> None:
     table = tmp_path / "t"
     table.mkdir()

@@ -63,6 +63,7 @@ def orders(iceberg: IcebergServer) -> Any:
         {"filters": [("with space.and.dots", ">=", 2)], "limit": 1},
     ],
 )
+@pytest.mark.protocol("icebergEndpoint", "GET /v1/{prefix}/namespaces/{schema}/tables/{table}")
 def test_rows_and_types_are_those_of_the_delta_table(
     iceberg: IcebergServer, tmp_path: Path, selection: dict[str, Any]
 ) -> None:

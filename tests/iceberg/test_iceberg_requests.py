@@ -25,6 +25,9 @@ def load(client: ds.SharingClient) -> pa.Table:
         return client.iceberg.table(NAME).to_arrow()
 
 
+@pytest.mark.protocol(
+    "GET /v1/config", "GET /v1/{prefix}/namespaces", "GET /v1/{prefix}/namespaces/{schema}/tables"
+)
 def test_listings_are_read_page_by_page(iceberg: IcebergServer) -> None:
     for name in ("sales.orders", "sales.items", "sales.refunds", "stock.levels", "hr.people"):
         iceberg.create(name, ORDERS)
@@ -152,6 +155,7 @@ def test_plain_http_is_refused() -> None:
         client.iceberg.list_schemas("retail")
 
 
+@pytest.mark.protocol("icebergEndpoint")
 def test_a_profile_without_the_endpoint(iceberg: IcebergServer) -> None:
     client = ds.SharingClient(iceberg.profile(icebergEndpoint=None))
     with client, pytest.raises(errors.ProfileError, match="no 'icebergEndpoint'") as caught:

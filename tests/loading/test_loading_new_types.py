@@ -62,6 +62,7 @@ class TestGeospatial:
     def table(self, load: Callable[..., SharedTable]) -> SharedTable:
         return load(self.COLUMNS, File(rows=self.ROWS, name="f", stats=self.STATS), features=["geospatial"])
 
+    @pytest.mark.protocol("geospatial")
     def test_values_are_well_known_binary(self, table: SharedTable) -> None:
         rows = table.scan().to_arrow()
         assert rows.to_pylist() == self.ROWS.to_pylist()
@@ -99,6 +100,7 @@ class TestGeospatial:
 class TestUnknownTypes:
     @pytest.mark.parametrize("name", ["timestamp_nanos", "timestamp(9)", {"type": "interval", "unit": "month"}])
     @pytest.mark.parametrize("feature", ["timestampNanos", "timestampNanos-preview"])
+    @pytest.mark.protocol("timestampNanos")
     def test_the_other_columns_can_be_read(
         self, load: Callable[..., SharedTable], name: Any, feature: str
     ) -> None:

@@ -406,6 +406,7 @@ LEFT = [n for n in [*range(15), *range(20, 24), *range(30, 33)] if n not in DELE
 
 
 class TestDeletionVectors:
+    @pytest.mark.protocol("deletionVectors")
     def test_deleted_rows_are_left_out(self, client: SharingClient) -> None:
         assert load(client, "vectors").column("n").to_pylist() == LEFT
         assert load(client, "vectors", "delta").column("n").to_pylist() == LEFT
@@ -434,6 +435,7 @@ class TestDeletionVectors:
 
 @pytest.mark.parametrize("mode", ["name", "id"])
 class TestColumnMapping:
+    @pytest.mark.protocol("columnMapping")
     def test_columns_are_found_under_their_new_names(self, client: SharingClient, mode: str) -> None:
         loaded = load(client, f"mapped_by_{mode}", "delta")
         assert loaded.to_pylist() == MAPPED_ROWS
@@ -486,6 +488,7 @@ def test_unsupported_feature_accepted_by_the_server_is_refused_by_the_client(
         assert caught.value.features == ("timeMachine",)
 
 
+@pytest.mark.protocol("minReaderVersion")
 def test_newer_reader_version_names_the_upgrade(client: SharingClient) -> None:
     for response_format in ("auto", "delta"):
         with pytest.raises(UnsupportedTableError, match=r"needs reader version 9 .* upgrade"):

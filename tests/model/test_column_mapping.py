@@ -28,6 +28,7 @@ def test_an_unknown_mode():
     assert caught.value.features == ("columnMapping",)
 
 
+@pytest.mark.protocol("columnMapping")
 def test_physical_names():
     assert physical_name(MAPPED, "none") == "amount"
     assert physical_name(MAPPED, "name") == "col-1"

@@ -120,6 +120,7 @@ def test_an_inline_vector_of_known_bytes_decodes():
 
 @settings(max_examples=50, deadline=None)
 @given(st.sets(st.integers(0, 2**34), max_size=50))
+@pytest.mark.protocol("deletionVectors")
 def test_inline_and_stored_vectors_hold_the_same_rows(rows):
     body = body_of(rows)
     padded = body + b"\0" * (-len(body) % 4)

@@ -126,6 +126,7 @@ def same(values, expected):
 @pytest.mark.parametrize("options", STORAGE, ids=["bytes", "integers"])
 @pytest.mark.parametrize(("old", "values", "new", "expected"), WIDENINGS, ids=IDS)
 class TestValues:
+    @pytest.mark.protocol("typeWidening")
     def test_plain(self, old, values, new, expected, options):
         data = parquet(pa.table({"c": pa.array([None, *values], old)}), **options)
         schema = column(new)
@@ -336,6 +337,7 @@ class TestFeature:
         protocol = Protocol(3, 7, (name,), (name,), "delta")
         protocol.check_readable("table t")
 
+    @pytest.mark.protocol("typeWidening")
     def test_is_advertised(self):
         assert "typewidening" in SUPPORTED_FEATURES
         assert "typewidening" in request_capabilities(("delta", "parquet"))

@@ -74,6 +74,7 @@ class TestGoldenBytes:
             ("0f 01 00 00 00 00 02 00 00 00 0c 01", "[1]"),
         ],
     )
+    @pytest.mark.protocol("variantType")
     def test_values(self, value, expected):
         assert to_json(bytes.fromhex(value)) == expected
 

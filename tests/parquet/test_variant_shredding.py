@@ -112,6 +112,7 @@ class TestScalars:
     @pytest.mark.parametrize(
         ("kind", "values", "encoded", "texts"), SCALARS, ids=[str(case[0]) for case in SCALARS]
     )
+    @pytest.mark.protocol("variantShredding")
     def test_each_type(self, kind, values, encoded, texts):
         column = shredded(
             pa.array([None, *values, None, None], kind),

@@ -32,6 +32,7 @@ def pending(**fields):
 
 
 class TestTheRequests:
+    @pytest.mark.protocol("POST .../tables/{table}/queries/{queryId}", "asyncquery", "queryStatus")
     def test_query_is_polled_until_it_is_answered(self, server, rest, clock):
         server.on("POST", QUERY, pending())
         server.on("POST", POLL, pending(status="pending"), pending(status="RUNNING"), page(add(1), add(2)))
@@ -53,12 +54,14 @@ class TestTheRequests:
         assert clock.slept == sorted(clock.slept)
         assert clock.slept[-1] == 10
 
+    @pytest.mark.protocol("Retry-After")
     def test_retry_after_is_the_shortest_wait(self, server, rest, clock):
         server.on("POST", QUERY, pending().but(headers={**CAPABLE, "Retry-After": "7"}))
         server.on("POST", POLL, page(add(1)))
         rest.query_table(TABLE, QueryRequest())
         assert clock.slept == [7]
 
+    @pytest.mark.protocol("idempotencyKey")
     def test_retries_share_an_idempotency_key_and_queries_do_not(self, server, rest):
         server.on("POST", QUERY, Reply(status=503), Reply(drop=True), pending(), pending())
         server.on("POST", POLL, page(add(1)))
@@ -128,6 +131,7 @@ class TestNotAsked:
         return TransportOptions()
 
     @pytest.mark.parametrize("of_versions", [False, True])
+    @pytest.mark.protocol("asyncquery")
     def test_asynchronous_fields_are_not_sent_by_default(self, server, rest, of_versions):
         server.on("POST", QUERY, page(add(1)))
         if of_versions:

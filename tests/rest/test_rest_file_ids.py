@@ -26,6 +26,7 @@ def file(kind, url):
     return {"file": {"id": kind, "deltaSingleAction": {"add": {"path": url, "size": 1}}}}
 
 
+@pytest.mark.protocol("fileidhash")
 def test_a_renewal_in_the_other_format_keeps_the_ids(rest, server):
     def answer(request):
         if "delta" not in request.headers["delta-sharing-capabilities"].split(";")[0]:

@@ -31,6 +31,7 @@ def refusal(message="too new for Standalone"):
 
 
 @pytest.mark.parametrize("name", list(HINTS))
+@pytest.mark.protocol("jsonPredicateHints", "predicateHints")
 def test_query_is_repeated_without_any_kind_of_hint(server, rest, name):
     server.on("POST", QUERY, refusal(), page(add(1)))
     request = hinted(name, version=7)

@@ -146,6 +146,13 @@ class TestPages:
 
 
 class TestEndpoints:
+    @pytest.mark.protocol(
+        "GET /shares",
+        "GET /shares/{share}",
+        "GET /shares/{share}/schemas",
+        "GET .../schemas/{schema}/tables",
+        "GET /shares/{share}/all-tables",
+    )
     def test_paths_and_objects(self, server, rest):
         server.on(
             "GET", "/shares/my.share/schemas", Reply.of_json({"items": [{"name": "s", "share": "my.share"}]})
@@ -273,6 +280,7 @@ class TestErrors:
         assert len(server.requests) == 6
 
     @pytest.mark.parametrize("status", [429, 503])
+    @pytest.mark.protocol("Retry-After")
     def test_retry_after_is_honoured(self, server, rest, clock, status):
         server.on("GET", "*", Reply(status=status, headers={"Retry-After": "31"}), Reply.of_json({"share": SHARE}))
         rest.get_share("a")

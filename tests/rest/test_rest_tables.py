@@ -113,6 +113,7 @@ class TestVersion:
             rest.table_version(TABLE)
 
     @pytest.mark.parametrize("status", [404, 405, 501])
+    @pytest.mark.protocol("HEAD .../tables/{table}")
     def test_old_servers_answer_head(self, server, rest, status):
         server.on("GET", PATH + "/version", Reply(status=status))
         server.on("HEAD", PATH, Reply(headers={"delta-table-version": "5"}))
@@ -176,6 +177,7 @@ class TestVersion:
 
 
 class TestMetadata:
+    @pytest.mark.protocol("GET .../tables/{table}/metadata", "protocol", "metaData")
     def test_metadata_in_parquet_format(self, server, rest):
         server.on(
             "GET", PATH + "/metadata", Reply.of_lines(PROTOCOL, METADATA, headers={"Delta-Table-Version": "3"})
@@ -188,6 +190,7 @@ class TestMetadata:
         assert "responseformat=delta,parquet" in capabilities
         assert "includeendstreamaction=true" in capabilities
 
+    @pytest.mark.protocol("protocol", "metaData")
     def test_metadata_in_delta_format(self, server, rest):
         server.on("GET", PATH + "/metadata", Reply.of_lines(DELTA_PROTOCOL, DELTA_METADATA, END))
         info = rest.table_metadata(TABLE, ("delta",))
@@ -233,6 +236,7 @@ class TestMetadata:
 
 
 class TestQuery:
+    @pytest.mark.protocol("file")
     def test_one_page(self, server, rest):
         server.on("POST", QUERY, page(add(1), add(2)))
         answer = rest.query_table(TABLE, QueryRequest(limit_hint=5))
@@ -257,6 +261,7 @@ class TestQuery:
         )
         assert len(rest.query_table(TABLE, QueryRequest()).items) == 500
 
+    @pytest.mark.protocol("maxFiles", "pageToken")
     def test_pages_are_followed(self, server, rest):
         server.on(
             "POST",
@@ -276,6 +281,7 @@ class TestQuery:
         assert second == {**both, "pageToken": "t1"}
         assert third["pageToken"] == "t2"
 
+    @pytest.mark.protocol("refreshToken")
     def test_the_refresh_token_is_that_of_the_first_page(self, server, rest):
         first = Reply.of_lines(
             PROTOCOL, METADATA, add(1), {"endStreamAction": {"refreshToken": "canary-r", "nextPageToken": "t"}}
@@ -312,6 +318,7 @@ class TestQuery:
         with pytest.raises(ProtocolError, match="never ends"):
             rest.query_table(TABLE, QueryRequest())
 
+    @pytest.mark.protocol("delta-table-version")
     def test_answer_for_another_version_raises(self, server, rest):
         server.on("POST", QUERY, page(add(1), version=8))
         assert rest.query_table(TABLE, QueryRequest(version=8)).version == 8
@@ -373,6 +380,7 @@ class TestQuery:
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1", "f2"]
 
 
+@pytest.mark.protocol("maxFiles")
 def test_the_number_of_files_of_a_page_is_an_option(server):
     server.on("POST", QUERY, page(add(1), token="t"), page(add(2)), page(add(1)))
     server.on("GET", CHANGES, page())
@@ -388,6 +396,7 @@ class TestCutAnswers:
     def whole(self):
         return page(*(add(number) for number in range(300)))
 
+    @pytest.mark.protocol("endStreamAction", "includeendstreamaction")
     def test_every_cut_at_a_line_is_noticed_and_retried(self, server, rest):
         """There is no Content-Length: only the missing EndStreamAction shows the cut."""
         body = self.whole().body
@@ -451,6 +460,7 @@ class TestErrorsInAnswers:
     def end(self, **fields):
         return Reply.of_lines(PROTOCOL, METADATA, add(1), {"endStreamAction": fields}, headers=PROMISED)
 
+    @pytest.mark.protocol("endStreamAction")
     def test_the_servers_message_is_raised(self, server, rest):
         server.on("POST", QUERY, self.end(errorMessage="ran out of luck", httpStatusErrorCode=400))
         with pytest.raises(QueryError, match="ran out of luck") as caught:
@@ -551,6 +561,7 @@ class TestStaleListings:
         server.on("POST", QUERY, page(add(1), expires=self.expired()))
         assert ids(rest.query_table(TABLE, QueryRequest())) == ["f1"]
 
+    @pytest.mark.protocol("expirationTimestamp")
     def test_expiration_is_compared_with_the_clock_of_the_server(self, server, rest):
         """This machine's clock runs an hour ahead: URLs that it thinks expired are good."""
         served = time.time() - 3600
@@ -566,6 +577,7 @@ class TestChanges:
     def change(self, kind, number, version, **changes):
         return {kind: {**add(number)["file"], "version": version, "timestamp": 1652140000000 + version, **changes}}
 
+    @pytest.mark.protocol("add", "remove", "cdf")
     def test_actions_of_all_kinds(self, server, rest):
         server.on(
             "GET",
@@ -595,6 +607,7 @@ class TestChanges:
         request = ChangesRequest(starting_version=0, ending_version=1)
         assert ids(rest.table_changes(TABLE, request)) == ["f1", "f2"]
 
+    @pytest.mark.protocol("includeHistoricalMetadata")
     def test_historical_metadata(self, server, rest):
         def metadata(version):
             return {"metaData": {**METADATA["metaData"], "version": version, "description": f"v{version}"}}

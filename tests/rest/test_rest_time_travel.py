@@ -85,6 +85,7 @@ class TestQuery:
         assert ids(self.ask(server, rest, RIGHT[case], kind)) == ["f1", "f2"]
 
     @pytest.mark.parametrize("case", WRONG)
+    @pytest.mark.protocol("version", "timestamp")
     def test_inconsistent_answers_are_refused(self, server, rest, case, kind):
         with pytest.raises(VersionMismatchError, match=TABLE.full_name):
             self.ask(server, rest, WRONG[case], kind)

@@ -94,6 +94,7 @@ def view(faults: FaultServer) -> View:
 
 
 @pytest.mark.parametrize("answered", ["parquet", "delta"])
+@pytest.mark.protocol("cdfonviews")
 class TestRows:
     def test_no_row_has_a_version(self, view: View, answered: str) -> None:
         view.format = answered
@@ -183,6 +184,7 @@ class TestRefused:
 class TestVersionsNeeded:
     """Callers that need versions do not accept the changes of views."""
 
+    @pytest.mark.protocol("cdfOnViews")
     def test_a_poller(self, view: View) -> None:
         view.server.on("GET", "/shares/s/schemas/s/tables/v/version", Reply(headers={"Delta-Table-Version": "5"}))
         poller = view.table().poll_changes(starting_version=3)
@@ -194,6 +196,7 @@ class TestVersionsNeeded:
         with pytest.raises(ViewChangesError, match="no versions"):
             poller.pull()
 
+    @pytest.mark.protocol("cdfOnViews")
     def test_a_local_table(self, view: View, tmp_path: Any) -> None:
         view.server.on(
             "GET", CHANGES, lambda _: Reply.of_lines(headers={"delta-sharing-capabilities": "cdfonviews=true"})

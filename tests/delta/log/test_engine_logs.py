@@ -71,6 +71,7 @@ def test_metadata_without_schema_is_refused(writer: LogWriter) -> None:
         open_log(writer.table).snapshot()
 
 
+@pytest.mark.protocol("provider")
 @pytest.mark.parametrize("provider", ["orc", "iceberg", "Parquet"])
 def test_files_of_another_format_are_refused(writer: LogWriter, provider: str) -> None:
     other = metadata()

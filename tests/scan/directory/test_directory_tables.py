@@ -58,6 +58,7 @@ def xs(rows: pa.Table) -> list[int]:
 
 
 class TestReading:
+    @pytest.mark.protocol("POST .../tables/{table}/temporary-table-credentials", "location")
     def test_rows_are_those_of_the_table(self, shared: DirectoryServer, table: SharedTable) -> None:
         assert table.name.access_modes == ("dir",)
         rows = table.scan().to_arrow()
@@ -394,6 +395,7 @@ class TestAuxiliaryLocations:
         (listed,) = SharingClient(shared.api.profile).list_all_tables()
         return SharingClient(shared.api.profile).table(listed)
 
+    @pytest.mark.protocol("auxiliaryLocations")
     def test_a_file_there_is_read_with_credentials_for_it(self, shared: DirectoryServer) -> None:
         table = self.move(shared, auxiliaryLocations=[f"s3://{BUCKET}/z", f"s3a://{BUCKET}/y/aux/"])
         shared.opened[f"s3://{BUCKET}/y/aux"] = shared.opened.setdefault(f"s3a://{BUCKET}/y/aux/", set())
@@ -440,6 +442,7 @@ class TestAccessModes:
         assert metadata.auxiliary_locations == (f"s3://{BUCKET}/y",)
 
     @pytest.mark.parametrize("modes", [["url", "dir"], [], None])
+    @pytest.mark.protocol("accessModes")
     def test_of_a_table_that_is_offered_by_url(self, shared: DirectoryServer, modes: list[str] | None) -> None:
         shared.api.on("GET", f"{PATH}/metadata", Reply.of_lines(*described("parquet", modes)))
         with SharingClient(shared.api.profile) as client, pytest.raises(BadRequestError, match="Access mode url"):
@@ -484,6 +487,7 @@ class TestRefusals:
             SharingClient(shared.api.profile).table("s.d.t").scan().to_arrow()
         assert shared.asked == 0
 
+    @pytest.mark.protocol("accessModes")
     def test_a_table_that_is_offered_both_ways_is_read_by_url(self, shared: DirectoryServer) -> None:
         shared.item["accessModes"] = ["url", "dir"]
         client = SharingClient(shared.api.profile)
