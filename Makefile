@@ -31,19 +31,19 @@ demo: $(STAMP)  ## serve sample tables on this machine, and read them
 	@$(BIN)/python notebooks/demo.py
 
 test: $(STAMP)  ## run every test, the quick ones with coverage; JOBS=0 for one process
-	@$(BIN)/python scripts/java.py --quiet
+	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
 	$(COVERAGE_CORE) $(BIN)/python -m pytest $(PARALLEL) -m "not slow" --cov --cov-report=
 	$(BIN)/python -m pytest $(PARALLEL) -m slow
 
 check: lint  ## lint, and run every test except those marked slow
-	@$(BIN)/python scripts/java.py --quiet
+	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 chaos: $(STAMP)  ## load a table through 10,000 seeded faults; CHAOS='--faults 500 --seed 7' for others
 	@$(BIN)/python tests/faults/chaos.py $(CHAOS)
 
 kills: $(STAMP)  ## kill Spark streams in the middle of 100 batches; KILLS='--kills 20 --pyspark 4.0' for others
-	@$(BIN)/python scripts/java.py --quiet
+	@$(BIN)/python scripts/java.py --quiet && $(BIN)/python tests/spark_java.py
 	@$(BIN)/python tests/faults/stream_kills.py $(KILLS)
 
 # atheris is guided by coverage, and has wheels for some systems only; hypothesis replaces it on others.

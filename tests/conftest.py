@@ -8,13 +8,14 @@ import time
 
 import pytest
 from hypothesis import HealthCheck, settings
+from spark_java import JAVA_OPTIONS
 from waiting import WallClock
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-# For each JVM that Spark starts: one that lives for seconds does better without the second compiler.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For each JVM that Spark starts.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

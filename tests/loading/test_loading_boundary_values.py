@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
@@ -204,6 +204,12 @@ def test_filters_agree_with_plain_python(tables: SharingClient, kind: str, data:
     assert tables.table(f"share.extremes.{kind}").scan(filters=[("c", op, literal)]).count() == len(one)
 
 
+def _block(files: Iterable[Any]) -> FileBlock:
+    return FileBlock.of(
+        [AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats) for file in files]
+    )
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 @given(data=st.data())
 @_SOME
@@ -220,10 +226,7 @@ def test_data_skipping_keeps_every_file_with_a_matching_row(
     op = data.draw(st.sampled_from(sorted(_OPERATORS)))
     for value, literal in _literals(kind):
         make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", op, literal)], metadata.schema)))
-        for file in snapshot.files:
-            (made,) = make(
-                FileBlock.of([AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats)])
-            )
+        for file, made in zip(snapshot.files, make(_block(snapshot.files)), strict=True):
             rows = held[str(file.partition_values["file"])]
             if isinstance(made, SkipReason):
                 assert not any(row is not None and _OPERATORS[op](row, value) for row in rows), file.stats
@@ -237,10 +240,7 @@ def test_data_skipping_leaves_out_most_files(folders: dict[str, Path]) -> None:
     logged = snapshot.metadata
     metadata = Metadata(logged.id, logged.schema_string, partition_columns=logged.partition_columns)
     make = TaskPlanner(read_spec(metadata, None, bind_filters([("c", "=", 2**31)], metadata.schema)))
-    made = [
-        make(FileBlock.of([AddFile(SecretUrl("https://h/p"), "f", file.partition_values, 10, file.stats)]))[0]
-        for file in snapshot.files
-    ]
+    made = list(make(_block(snapshot.files)))
     assert sum(not isinstance(one, SkipReason) for one in made) < 6 < len(made)
 
 

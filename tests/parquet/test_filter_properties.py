@@ -80,18 +80,19 @@ def test_every_list_keeps_the_rows_that_it_says(kind):
 def test_every_comparison_with_every_file(kind):
     """Files of one or two rows with complete statistics, whatever form a writer gives them."""
     metadata = metadata_of({"c": kind}, [])
-    makers = [(term, TaskPlanner(read_spec(metadata, None, predicate))) for term, predicate in comparisons(kind)]
+    files = []
     for pair in itertools.combinations_with_replacement([None, *POOLS[kind]], 2):
         rows = [{"c": value} for value in pair]
-        for choose in (min, max):
-            stats = stats_json(Choices(choose), {"c": kind}, rows)
-            action = add_file({}, stats)
-            for term, make in makers:
-                task, left = make(FileBlock.of([action]))[0], [term.holds(row) is True for row in rows]
-                if isinstance(task, SkipReason):
-                    assert not any(left), (term, stats)
-                elif task.all_rows_match:
-                    assert all(left), (term, stats)
+        files += [(rows, stats_json(Choices(choose), {"c": kind}, rows)) for choose in (min, max)]
+    for term, predicate in comparisons(kind):
+        make = TaskPlanner(read_spec(metadata, None, predicate))
+        tasks = make(FileBlock.of([add_file({}, stats) for _, stats in files]))
+        for (rows, stats), task in zip(files, tasks, strict=True):
+            left = [term.holds(row) is True for row in rows]
+            if isinstance(task, SkipReason):
+                assert not any(left), (term, stats)
+            elif task.all_rows_match:
+                assert all(left), (term, stats)
 
 
 class Choices:

@@ -169,7 +169,7 @@ DAYS = st.sampled_from(["2024-01-01", "2024-01-02", None])
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
     found = data.draw(st.lists(texts(kind), min_size=1, max_size=6))
     days = data.draw(st.lists(DAYS, min_size=len(found), max_size=len(found)))
@@ -190,7 +190,7 @@ def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_ordinary_values_beside_each_other(kind, data):
     """No file of the block leaves the arrays, unless its value has to be parsed by itself."""
     value = st.sampled_from(KINDS[kind])

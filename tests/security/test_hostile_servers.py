@@ -20,7 +20,7 @@ from waiting import run_program
 import delta_sharing_client as ds
 from delta_sharing_client.errors import DataError, DeltaSharingError, InsecureUrlError, ProtocolError
 from delta_sharing_client.options import TransportOptions
-from delta_sharing_client.wire import answers
+from delta_sharing_client.wire import answers, ndjson
 
 FILES = [File(f"f{n}", rows(100 * n, 20), parquet(rows(100 * n, 20))) for n in range(2)]
 QUICK = {
@@ -171,8 +171,9 @@ BOMBS = {
 def test_endless_answers_are_refused(
     share: FaultyShare, table: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A typed error, soon, whatever the server goes on sending."""
+    """A typed error, whatever the server goes on sending; the processes of the next test have the true limits."""
     monkeypatch.setattr(answers, "MAX_OTHERS", 20_000)
+    monkeypatch.setattr(ndjson, "_BLANK_COST", 4096)
     share.fault = lambda request, reply: BOMBS[name]
     with pytest.raises(ProtocolError):
         table.scan().to_arrow()

@@ -26,6 +26,7 @@ import pyspark
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from script_modules import load_script
+from spark_java import JAVA_OPTIONS
 from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +34,6 @@ SPARK_HOME = Path(pyspark.__file__).resolve().parent
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 #: The program that runs the jobs of a cluster; a process can have one Spark context.
 JOBS = Path(__file__).resolve().parent / "spark_jobs.py"
-#: For a JVM that runs for seconds: it starts sooner, and needs less processor time.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: What the line begins with that holds the results of jobs.
 RESULTS = "results: "
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfoNotFoundError
 
 import pytest
 from stream_query import Query, flat
+from waiting import HANG
 
 pytest.importorskip("pyspark")
 
@@ -105,7 +106,7 @@ def test_a_stream_in_spark_takes_them_all(configured: SparkSession, serve: Serve
         stream = configured.readStream.format("deltaSharing").options(**options).load("s.s.t")
         writer = stream.select("id").writeStream.format("parquet").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
-        query.awaitTermination(60)
+        assert query.awaitTermination(HANG)
 
     run()
     table.commit(table.metadata(BROKEN["rename"][0], MAPPED))

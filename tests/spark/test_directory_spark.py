@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import HANG
 
 sys.path.append(str(Path(__file__).parents[1] / "scan" / "directory"))
 
@@ -135,7 +136,7 @@ def test_the_data_source_and_streams(
         )
         writer = stream.load(url).select("id").writeStream.format("parquet").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
-        query.awaitTermination(60)
+        assert query.awaitTermination(HANG)
 
     run()
     table.commit(table.add("f3", rows(3)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import wait_until
+from waiting import HANG, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "cdf" / "feed"))
 
@@ -59,7 +59,7 @@ class Follower:
             self.stream(**options).writeStream.format("parquet").trigger(**(trigger or {"availableNow": True}))
         )
         query = writer.option("checkpointLocation", str(self.checkpoint)).start(str(self.out))
-        query.awaitTermination(60)
+        assert query.awaitTermination(HANG)
         assert not query.isActive
         return query
 

@@ -3,6 +3,7 @@
 import http.server
 import ssl
 import threading
+from datetime import timedelta
 
 import pytest
 from faults.server import FaultServer, Reply
@@ -53,7 +54,7 @@ class TestTls:
 
     def test_tls_to_a_plain_server_is_refused_for_good(self, server):
         with pytest.raises(TransportError) as caught:
-            self.get(server.url.replace("http:", "https:"))
+            self.get(server.url.replace("http:", "https:"), connect_timeout=timedelta(seconds=0.5))
         assert "canary" not in str(caught.value)
 
     def test_abort_reaches_tls_connections(self, secure, certificate):
