@@ -12,6 +12,7 @@ Needs the extra `spark` and Java (`make java`). The cases, and the cost that eac
     count      count(*): Spark reads whole rows from a Python source to count them; `columns=[]` returns empty rows
     sum        sum of one column: all columns are sent to the JVM unless `columns=` selects some
     rows       one row in 400, by a filter: `filters=` fetches only the row groups that may match
+    partition  2 of 60 days of small files, which Spark cannot select; the local reader gets the files of these days
     mirror     a repeated query over a local mirror, which Spark reads itself
     small      400 small files from a store that delays each response by 60 ms: packed into one task per core,
                and with one task per file
@@ -37,7 +38,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,33 +145,30 @@ class Methods:
         self._profile = profile
         self._scale = scale
 
-    def load_as_spark(self, name: str, table: str, goal: float | None = None, **options: Any) -> Method:
+    def load_as_spark(
+        self, name: str, table: str, goal: float | None = None, where: str = "true", **options: Any
+    ) -> Method:
         """Use `load_as_spark`."""
         import delta_sharing_client as ds
 
         url = f"{self._profile}#bench.default.{table}"
-        return Method(name, lambda: ds.load_as_spark(url, spark=self._spark, **options), goal)
+        return Method(name, lambda: ds.load_as_spark(url, spark=self._spark, **options).where(where), goal)
 
-    def native(self, table: str, where: str | None = None) -> Method:
+    def native(self, table: str, where: str = "true") -> Method:
         """Use `load_as_spark` with Spark's own reader, which selects columns and rows itself."""
-        load = self.load_as_spark("", table, engine="native").load
-        return Method(NATIVE, lambda: load().where(where) if where else load())
+        return self.load_as_spark(NATIVE, table, where=where, engine="native")
 
     def source(self, name: str, table: str, goal: float | None = None, **options: str) -> Method:
         """Use `format("deltaSharing")`."""
         url = f"{self._profile}#bench.default.{table}"
         return Method(name, lambda: self._spark.read.format("deltaSharing").options(**options).load(url), goal)
 
-    def local(self, table: str, where: str | None = None) -> Method:
-        """Use Spark's own reader on the local files."""
+    def local(self, table: str, where: str = "true", files: Sequence[str] | None = None) -> Method:
+        """Use Spark's own reader on all local files, or some."""
         folder = data.table_dir(table, self._scale)
-        paths = [str(folder / entry["name"]) for entry in data.read_manifest(table, self._scale)["files"]]
-
-        def load() -> DataFrame:
-            frame = self._spark.read.parquet(*paths)
-            return frame.where(where) if where else frame
-
-        return Method(LOCAL, load)
+        names = files or [entry["name"] for entry in data.read_manifest(table, self._scale)["files"]]
+        paths = [str(folder / name) for name in names]
+        return Method(LOCAL, lambda: self._spark.read.parquet(*paths).where(where))
 
 
 def cases(methods: Methods, scale: str) -> dict[str, Case]:
@@ -181,6 +179,16 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
     last = first + large["rows"] // 400
     call, source = "load_as_spark", 'format("deltaSharing")'
     local = methods.local("large")
+    days = ["2025-01-03", "2025-01-04"]
+    of_days = f"event_date in (date '{days[0]}', date '{days[1]}')"
+    files = [
+        file
+        for file in data.read_manifest("partitioned", scale)["files"]
+        if file["partitionValues"]["event_date"] in days
+    ]
+    stats = [json.loads(file["stats"]) for file in files]
+    # The ids of a file follow one another.
+    ids = sum((s["minValues"]["event_id"] + s["maxValues"]["event_id"]) * s["numRecords"] // 2 for s in stats)
     where = f"event_id >= {first} AND event_id < {last}"
     filters = [("event_id", ">=", first), ("event_id", "<", last)]
     return {
@@ -228,6 +236,22 @@ def cases(methods: Methods, scale: str) -> dict[str, Case]:
                 methods.load_as_spark(f"{call}, filters=", "large", filters=filters),
                 methods.native("large", where),
                 methods.local("large", where),
+            ),
+        ),
+        "partition": Case(
+            f"2 of {sizes.days[0]} daily partitions of small files, sum of one column",
+            total("event_id"),
+            ids,
+            (
+                methods.load_as_spark(
+                    f"{call}, columns=, filters=",
+                    "partitioned",
+                    columns=["event_id"],
+                    filters=[("event_date", "in", days)],
+                ),
+                methods.native("partitioned", of_days),
+                methods.load_as_spark(ARROW, "partitioned", where=of_days, engine="arrow"),
+                methods.local("partitioned", files=[file["name"] for file in files]),
             ),
         ),
         "mirror": Case(
@@ -340,7 +364,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--only", metavar="CASE,...", help="cases: full, count, sum, rows, mirror, small")
+    parser.add_argument(
+        "--only", metavar="CASE,...", help="cases: full, count, sum, rows, partition, mirror, small"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--slow", action="store_true", help="delay the responses in all cases")
     parser.add_argument("--scale", choices=sorted(data.SCALES), default="full", help="default: %(default)s")
