@@ -12,7 +12,7 @@ Needs the extra `spark` and Java (`make java`). The cases, and the cost that eac
     count      count(*): Spark reads whole rows from a Python source to count them; `columns=[]` returns empty rows
     sum        sum of one column: all columns are sent to the JVM unless `columns=` selects some
     rows       one row in 400, by a filter: `filters=` fetches only the row groups that may match
-    partition  2 of 60 days of small files, which Spark cannot select; the local reader gets the files of these days
+    partition  2 of 60 days of small files, which Spark cannot select; the local reader gets their files alone
     mirror     a repeated query over a local mirror, which Spark reads itself
     small      400 small files from a store that delays each response by 60 ms: packed into one task per core,
                and with one task per file
