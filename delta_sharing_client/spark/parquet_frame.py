@@ -7,6 +7,8 @@ package, or not at all, are read by this package on the executors.
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,8 +28,11 @@ from delta_sharing_client.spark.spark_schema import quoted, spark_schema
 from delta_sharing_client.spark.stored_columns import Footer, stored_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.types import DataType as SparkType
     from pyspark.sql.types import StructType as SparkStruct
+
+logger = logging.getLogger(__name__)
 
 #: Maximum number of deleted rows for the anti join: Spark's driver builds a table of them, by default within 1 GB.
 _MOST_DELETED: Final = 1_000_000
@@ -101,6 +106,12 @@ class ParquetFrame:
         """Return the columns of the plan."""
         logical = spark_schema(self._output, self._variant, self._version)
         groups, others = self._groups()
+        logger.info(
+            "table %s: Spark's Parquet reader reads %d files, and this package %d",
+            self._plan.table.full_name,
+            sum(map(len, groups.values())),
+            len(others),
+        )
         frames = [self._read(files, stored) for (stored, _), files in groups.items()]
         if others:
             frames.append(self._read_with_package(others, logical))
@@ -176,7 +187,7 @@ class ParquetFrame:
             elif place is None:
                 column = F.col(quoted(self._name(field)))
             else:
-                column = F.col(quoted(place.name))
+                column = _compared_by_spark(F.col(quoted(place.name)), place.dataType)
                 if place.dataType != wanted.dataType:  # the cast matches nested fields by position
                     column = column.cast(wanted.dataType)
             columns.append(column.alias(field.name))
@@ -218,6 +229,25 @@ class ParquetFrame:
                 return None
             folders += f"{encode_folder(name)}={encode_folder(value) if value else NO_VALUE}/"
         return folders
+
+
+def _compared_by_spark(column: Column, kind: SparkType) -> Column:
+    """Return a column of which Spark compares floating-point numbers, in it or its structs, with values alone.
+
+    The bounds and dictionaries of Parquet files, which its reader compares with a filter, have no NaN, and tell
+    -0.0 from 0.0; in Spark NaN is the largest number, and both zeros are equal.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import DoubleType, FloatType, StructType
+
+    if isinstance(kind, DoubleType | FloatType):
+        return F.nanvl(column, F.lit(math.nan).cast(kind))  # the same number: no filter is pushed below it
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            inner = column.getField(field.name)
+            if (changed := _compared_by_spark(inner, field.dataType)) is not inner:
+                column = column.withField(quoted(field.name), changed)
+    return column
 
 
 def _is_void(field: StructField) -> bool:

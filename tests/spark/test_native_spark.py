@@ -202,6 +202,7 @@ def test_auto_takes_the_native_engine_for_whole_tables(
     (message,) = (text for text in caplog.messages if "Spark reads it by engine=" in text)
     if native:
         assert message == "table s.s.t: Spark reads it by engine='native'"
+        assert caplog.messages[-1] == "table s.s.t: Spark's Parquet reader reads 4 files, and this package 0"
     else:
         assert message.startswith("table s.s.t: Spark reads it by engine='arrow', because engine='native' ")
         assert not NATIVE or message.endswith(reason or "")
