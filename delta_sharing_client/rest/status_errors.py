@@ -34,7 +34,7 @@ _UNSUPPORTED_REMEDY: Final = (
     "snapshot, with scan() or mirror()"
 )
 #: Messages of servers for a table without a change data feed.
-_NO_CHANGE_FEED: Final = re.compile(
+NO_CHANGE_FEED: Final = re.compile(
     r"(?i)(change data feed|\bcdf\b).*\b(not enabled|disabled)|enableChangeDataFeed"
 )
 _NO_CHANGE_FEED_REMEDY: Final = (
@@ -56,7 +56,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
     """
     code, message = error_in(response.excerpt())
     remedy = hints.get(response.status)
-    if response.status < 500 and _NO_CHANGE_FEED.search(message or ""):
+    if response.status < 500 and NO_CHANGE_FEED.search(message or ""):
         remedy = _NO_CHANGE_FEED_REMEDY
     elif code == _UNSUPPORTED:
         remedy = _UNSUPPORTED_REMEDY

@@ -245,7 +245,7 @@ class TestArguments:
         table = ChangeTable(tmp_path / "t", configuration={})
         table.commit(table.add("a", rows(1)))
         table.commit(table.metadata(COLUMNS, FEED), table.add("b", rows(2)))
-        with pytest.raises(BadRequestError, match="not enabled for version 0"):
+        with pytest.raises(BadRequestError, match=r"not enabled for version 0(?!.*on_future)"):
             share(table.root).changes(0).to_arrow()
         assert change_rows(share(table.root).changes(1).to_arrow()) == [(1, "insert", 2)]
 
