@@ -47,7 +47,8 @@
     │   ├── ExclusiveCreateError        an object store in which a commit could replace another one
     │   └── DiskFullError               no space; earlier commits are unchanged
     ├── SinkError                       a sink cannot store a batch; nothing of it was stored
-    │   └── SinkKeyError                key columns are null, missing or not unique
+    │   ├── SinkKeyError                key columns are null or not unique
+    │   └── SinkKeyColumnError (ValueError)   key columns are unknown, or of a type that is no key
     ├── SparkError                      Spark cannot run the request: no Java, old release, oversized plan
     │   └── StreamError                 a streaming query cannot start or continue
     └── MissingDependencyError (ImportError)   an extra of this package is not installed
@@ -442,7 +443,11 @@ class SinkError(DeltaSharingError):
 
 
 class SinkKeyError(SinkError):
-    """The key columns of a sink do not identify each row: one is null or missing, or two rows have equal keys."""
+    """The key columns of a sink do not identify each row: one is null, or two rows have equal keys."""
+
+
+class SinkKeyColumnError(SinkError, ValueError):
+    """A key column of a sink is not in the shared table, or has a type that cannot identify a row."""
 
 
 class SparkError(DeltaSharingError):

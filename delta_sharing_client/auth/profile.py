@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import IO, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -20,7 +20,7 @@ from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.model.credentials import Credential, ExternalCredential
 from delta_sharing_client.model.profile import Profile
-from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
+from delta_sharing_client.secrets import MASK, Secret, SecretUrl, redact_text, redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
 
 #: Environment variable with the default profile: a path, a URL or JSON text.
@@ -77,6 +77,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
     Raises:
         UnsupportedProfileError: the profile has a newer version or an unsupported credential type.
         ProfileError: the profile cannot be read, or is malformed.
+        TransportError: the URL cannot be reached.
         MissingDependencyError: the URL requires fsspec.
 
     Warns:
@@ -235,8 +236,22 @@ def _from_url(url: str) -> _Text:
         extra = _FSSPEC_EXTRAS.get(url.partition(":")[0].lower())
         remedy = f"; pip install 'fsspec[{extra}]'" if extra else ""
         raise ProfileError(f"fsspec cannot read it: {error}{remedy}", source=shown) from None
-    except FileNotFoundError:
-        raise ProfileError("there is no such file", source=shown) from None
     except Exception as error:  # noqa: BLE001  # each backend of fsspec raises its own errors
-        raise ProfileError(f"it cannot be read ({type(error).__name__})", source=shown) from None
+        _raise_unreadable(url, error)
     return _Text(content, shown)
+
+
+def _raise_unreadable(url: str, error: Exception) -> NoReturn:
+    """Raise the error for a URL; over http fsspec wraps every failure in a `FileNotFoundError`."""
+    from delta_sharing_client.transport.exception_mapping import causes, translate, with_message
+
+    links = causes(error)
+    first = links[-1]  # an error of the system without the URL, if there was no connection
+    status = next(filter(None, (getattr(link, "status", None) for link in links)), None)
+    if url[:4].lower() == "http" and status is None and not isinstance(first, ValueError | FileNotFoundError):
+        unreachable = translate(first if isinstance(first, Exception) else error, url=SecretUrl(url))
+        raise with_message(unreachable, f"profile {unreachable}") from first
+    reason = f"it cannot be read ({type(error).__name__})"
+    if isinstance(error, FileNotFoundError):
+        reason = "there is no such file" if status in (None, 404, 410) else f"the server answered {status}"
+    raise ProfileError(reason, source=redact_url(url)) from None

@@ -66,8 +66,8 @@ class ChangeOptions(ReadOptions):
         self._set(
             starting_version=first,
             ending_version=last,
-            starting_timestamp=wire_timestamp(self.starting_timestamp),
-            ending_timestamp=wire_timestamp(self.ending_timestamp),
+            starting_timestamp=wire_timestamp(self.starting_timestamp, "starting_timestamp"),
+            ending_timestamp=wire_timestamp(self.ending_timestamp, "ending_timestamp"),
         )
 
     def request(self, *, views: bool = False) -> ChangesRequest:
@@ -121,7 +121,8 @@ class PollOptions:
                 raise ValueError(f"starting_version is {start!r}; it takes a version, 'latest' or 'snapshot'")
         else:
             check_version(start, "starting_version")
-        object.__setattr__(self, "starting_timestamp", wire_timestamp(self.starting_timestamp))
+        time = wire_timestamp(self.starting_timestamp, "starting_timestamp")
+        object.__setattr__(self, "starting_timestamp", time)
         if not isinstance(self.poll_interval, timedelta):
             raise TypeError(
                 f"poll_interval is a timedelta, as timedelta(seconds=30), not {type(self.poll_interval).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -85,5 +86,13 @@ def _capabilities(client: ds.SharingClient) -> dict[str, Any]:
         "response_format": protocol.response_format,
         "access": list(name.access_modes) or ["url"],
         "reader_features": list(protocol.reader_features),
-        "change_data_feed": metadata.configuration.get("delta.enableChangeDataFeed") == "true",
+        "change_data_feed": _change_data_feed(metadata.configuration, protocol.response_format),
     }
+
+
+def _change_data_feed(properties: Mapping[str, str], response_format: str) -> bool | None:
+    """Return whether the table has a change data feed; None if the parquet format states no property for it."""
+    for name in ("delta.enableChangeDataFeed", "enableChangeDataFeed"):  # the parquet format omits the prefix
+        if name in properties:
+            return properties[name].lower() == "true"
+    return False if response_format == "delta" else None

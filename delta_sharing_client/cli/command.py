@@ -19,7 +19,7 @@ from delta_sharing_client.cli.output import printable
 #: Exit codes by the class of the error; the first match counts, and any other error is 1.
 EXIT_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((errors.MissingDependencyError, errors.InsecureUrlError), 1),
-    ((errors.NotFoundError, errors.VersionNotFoundError, errors.DeltaTableNotFoundError), 3),
+    ((errors.NotFoundError, errors.DeltaTableNotFoundError), 3),
     ((errors.ProfileError, errors.TokenError, errors.AuthenticationError, errors.ForbiddenError), 4),
     ((errors.TransportError, errors.ServerError, errors.RateLimitError), 5),
     ((ValueError, TypeError), 2),
@@ -47,6 +47,9 @@ _FOR_PYTHON: Final = {
     "starting_version='latest'": "--start latest",
     "starting_version": "--from",
     "ending_version": "--to",
+    "starting_timestamp: ": "--from: ",
+    "ending_timestamp: ": "--to: ",
+    "timestamp: '": "--timestamp: '",
     "mode='apply'": "--mode apply",
     "mode='append'": "--mode append",
     "columns=[...]": "--columns",
@@ -136,16 +139,17 @@ def _is_interrupt(error: BaseException | None) -> bool:
 def _fail(context: click.Context, error: Exception) -> NoReturn:
     if context.find_root().meta.get(_DEBUG):
         click.echo(traceback.format_exc(), err=True, nl=False)
-    message = for_command_line(_one_line(str(error) or type(error).__name__))
+    message = for_command_line(_one_line(str(error) or type(error).__name__), context.invoked_subcommand)
     if not isinstance(error, errors.DeltaSharingError | OSError | ValueError):
         message = f"unexpected {type(error).__name__}: {message} (--debug shows the traceback)"
     click.echo(f"Error: {message}", err=True)
     context.exit(next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), 1))
 
 
-def for_command_line(message: str) -> str:
-    """Return a message with the options and commands for the Python calls that it names."""
-    return _PYTHON.sub(lambda match: _FOR_PYTHON[match[0]], message)
+def for_command_line(message: str, command: str | None = None) -> str:
+    """Return a message with the options, of a command, and the commands for the Python calls that it names."""
+    start = {"starting_version": "--start"} if command == "pull" else {}
+    return _PYTHON.sub(lambda match: (_FOR_PYTHON | start)[match[0]], message)
 
 
 def _one_line(text: str) -> str:

@@ -67,12 +67,14 @@ def pull(
 
     Each change is stored exactly once, also if a pull was interrupted: a file has the versions of its batch in its
     name, and a database or Delta table stores them with the rows. `append` stores each change as a row; `apply`
-    makes the changes to a copy of the table. A checkpoint is for one table and one target.
+    makes the changes to a copy of the table. A checkpoint is for one table and one target. The output has a line
+    per batch: the rows of changes that were written, or for `apply` the rows that were inserted and deleted.
     """
     chosen = [name for name in ("files", "delta", "duckdb", "sqlite") if target[name] is not None]
     if len(chosen) != 1:
         raise click.UsageError("give one of --files, --delta, --duckdb and --sqlite")
     _check_combination(target)
+    counts = ("inserted", "deleted") if target["mode"] == "apply" else ("rows_written",)
     results: list[dict[str, Any]] = []
     with open_table(table_url) as table, ExitStack() as stack:
         given: dict[str, Any] = {"target": _name_of(chosen[0], table, target), "rebind": rebind}
@@ -82,17 +84,17 @@ def pull(
         sink = None if target["files"] else stack.enter_context(_sink(table, target))
         while (batch := poller.pull()) is not None:
             if sink is None:
-                rows = _write_file(batch, table.name, Path(target["files"]), file_format)
-                counts = {"inserted": rows, "deleted": 0}
+                rows = [_write_file(batch, table.name, Path(target["files"]), file_format)]
             else:
                 written = sink.write(batch)
-                counts = {"inserted": written.inserted, "deleted": written.deleted}
+                rows = [written.inserted, written.deleted]
             batch.commit()
-            results.append({"first_version": batch.first_version, "last_version": batch.last_version, **counts})
+            versions = {"first_version": batch.first_version, "last_version": batch.last_version}
+            results.append(versions | dict(zip(counts, rows, strict=False)))
     if output == "table" and not results:
         click.echo("Nothing new.")
     else:
-        show_records(["first_version", "last_version", "inserted", "deleted"], results, output)
+        show_records(["first_version", "last_version", *counts], results, output)
 
 
 def _name_of(kind: str, table: ds.SharedTable, target: dict[str, Any]) -> str:

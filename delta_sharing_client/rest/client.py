@@ -190,7 +190,7 @@ class RestClient:
         resource = table_resource(table)
         params: dict[str, str] = {}
         if starting_timestamp is not None:
-            params["startingTimestamp"] = time = format_timestamp(starting_timestamp)
+            params["startingTimestamp"] = time = format_timestamp(starting_timestamp, "starting_timestamp")
             remedy = f"The first version at or after {time} was requested: request an earlier time"
             resource = resource.with_advice(400, remedy)
         with names_checked(self._caller, self.options, resource):

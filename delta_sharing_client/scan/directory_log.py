@@ -209,7 +209,8 @@ class DirectoryLog:
         latest = copies.listing.latest_version
         first, last = first or 0, latest if last is None else min(last, latest)
         if not first <= last:
-            raise self._refused(f"there are no versions {first} to {last}; the latest is {latest}")
+            found = f"no version {first}" if first > latest else f"no version from {first} to {last}"
+            raise self._refused(f"there is {found}; the latest is {latest}")
         return first, last
 
     def _check(self, protocol: Protocol) -> None:
@@ -222,7 +223,8 @@ class DirectoryLog:
             )
 
     def _refused(self, message: str) -> BadRequestError:
-        return BadRequestError(status=400, what=f"{self.what} (its directory)", server_message=message)
+        what = f"{self.what} (its directory)"  # the client refuses it, not the server
+        return with_message(BadRequestError(status=400, what=what, server_message=message), f"{what}: {message}")
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

@@ -70,6 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"--profile: {options.profile} exists and is not a profile; name another file")
     try:
         token = None if options.token_file is None else options.token_file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        return _fail(f"--token-file {options.token_file} cannot be read: {reason}")
+    try:
         chosen = ServerOptions(
             host=options.host,
             port=options.port,
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         server = SharingServer(options.directory, options=chosen).start()
     except (DeltaSharingError, OSError, ValueError, RuntimeError) as error:
-        return _fail(str(error))
+        return _fail(getattr(error, "strerror", None) or str(error))
     try:
         server.write_profile(options.profile)
         _announce(server, options.profile)
@@ -104,7 +108,7 @@ def _may_replace(path: Path) -> bool:
 
 
 def _fail(message: str) -> int:
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"Error: {' '.join(message.split())}\n")
     return 2
 
 

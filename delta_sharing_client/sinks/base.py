@@ -94,6 +94,7 @@ class Sink(ABC):
             TypeError: `batch` is no batch of a poller.
             SinkError: the batch does not fit the target, or the target cannot be written.
             SinkKeyError: a key is null or not unique (``apply``).
+            SinkKeyColumnError: a key column is unknown, or of a type that is no key.
             DeltaLogError: the Delta table cannot be written.
             UnsupportedFeatureError: the Delta table requires a feature of its writers that is not supported.
             UnsupportedTypeError: the target has no type for a column.

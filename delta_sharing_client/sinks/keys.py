@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sharing_client.errors import SinkError, SinkKeyError
+from delta_sharing_client.errors import SinkError, SinkKeyColumnError, SinkKeyError
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructType
 
 Numbers = npt.NDArray[np.int64]
@@ -28,13 +28,13 @@ def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[s
     """Return the key columns, spelled as in the schema; case is ignored.
 
     Raises:
-        SinkKeyError: a column is missing, or of a type without exact equality.
+        SinkKeyColumnError: a column is missing, or of a type without exact equality.
     """
     names: list[str] = []
     for key in keys:
         field = schema.find(key)
         if field is None:
-            raise SinkKeyError(
+            raise SinkKeyColumnError(
                 f"the key column {key!r} is not in the batch; it has {', '.join(schema.names)}",
                 target=target,
                 columns=[key],
@@ -42,7 +42,7 @@ def key_columns(schema: StructType, keys: Sequence[str], target: str) -> tuple[s
         kind = field.type
         exact = isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name not in _NO_KEYS)
         if not exact:
-            raise SinkKeyError(
+            raise SinkKeyColumnError(
                 f"the column {field.name!r} is {kind}, which cannot identify a row: a key is an integer, a "
                 "decimal, a text, bytes, a boolean, a date or a time",
                 target=target,

@@ -40,13 +40,14 @@ def create_views(
         spark: the session, classic or Connect; if None the active one, or a new local one.
         profile: the profile, as for `SharingClient`.
         share: only tables of this share.
-        database: only tables of the schemas with this name.
+        database: only tables of the schema with this name, of the share or of all shares.
         options: as for `SharingClient`; by default those of the session's configuration.
         credential_provider: as for `SharingClient`.
 
     Raises:
         ValueError: two tables have the same name: choose with `share` and `database`.
         MissingDependencyError: PySpark is not installed.
+        NotFoundError: there is no such share, or no share has that schema.
         DeltaSharingError: the tables cannot be listed.
     """
     from delta_sharing_client.spark.views import create_views

@@ -103,9 +103,16 @@ def pickle_by_value(module: str) -> None:
 
     A function pickled by reference makes the worker import this package before `package_module` has chosen a
     release. The registration takes a module object; `sys.modules` has that of a module that is being imported.
-    """
-    from pyspark.cloudpickle.cloudpickle import register_pickle_by_value
 
+    Raises:
+        MissingDependencyError: PySpark is not installed.
+    """
+    try:
+        from pyspark.cloudpickle.cloudpickle import register_pickle_by_value
+    except ImportError:
+        from delta_sharing_client.errors import MissingDependencyError
+
+        raise MissingDependencyError(package="pyspark", extra="spark", purpose="Loading into Spark") from None
     register_pickle_by_value(sys.modules[module])  # type: ignore[no-untyped-call]
 
 

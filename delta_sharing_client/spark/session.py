@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from delta_sharing_client.errors import MissingDependencyError, SparkError
+from delta_sharing_client.errors import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,14 +34,11 @@ def session_for(spark: SparkSession | None) -> SparkSession:
         spark: the caller's; if None the active one, or a new local one.
 
     Raises:
-        MissingDependencyError: PySpark is not installed.
         SparkError: Java is missing or too old, or Spark is older than 3.5.
         TypeError: `spark` is no session.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingDependencyError(package="pyspark", extra="spark", purpose="Loading into Spark") from None
+    from pyspark.sql import SparkSession
+
     if spark is not None and not (is_connect(spark) or isinstance(spark, SparkSession)):
         raise TypeError(f"spark takes a SparkSession, not {type(spark).__name__}")
     session = spark or SparkSession.getActiveSession() or _new_session()

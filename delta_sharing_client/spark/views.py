@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
-from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.model.names import Table
+from delta_sharing_client.errors import DeltaSharingError, NotFoundError
+from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
@@ -71,14 +69,12 @@ def _by_name(rest: RestClient, share: str | None, database: str | None) -> dict[
     """Return the shared tables by the names of their views.
 
     Raises:
+        NotFoundError: there is no such share, or no share has the schema.
         ValueError: two have the same name, to Spark.
     """
-    shares: Iterator[str] = (each.name for each in rest.list_shares()) if share is None else iter([share])
     found: dict[str, Table] = {}
     names: dict[str, Table] = {}
-    for table in chain.from_iterable(map(rest.list_all_tables, shares)):
-        if database is not None and table.schema.lower() != database.lower():
-            continue
+    for table in _tables(rest, share, database):
         other = names.setdefault(table.name.lower(), table)
         if other is not table:
             raise ValueError(
@@ -87,3 +83,20 @@ def _by_name(rest: RestClient, share: str | None, database: str | None) -> dict[
             )
         found[table.name] = table
     return found
+
+
+def _tables(rest: RestClient, share: str | None, database: str | None) -> list[Table]:
+    """Return the tables of a share or of all shares; with `database` those of its schema with that name."""
+    shares = [each.name for each in rest.list_shares()] if share is None else [share]
+    if database is None:
+        return [table for each in shares for table in rest.list_all_tables(each)]
+    tables: list[Table] = []
+    missing: list[NotFoundError] = []
+    for each in shares:
+        try:
+            tables += rest.list_tables(Schema(database, each))
+        except NotFoundError as error:
+            missing.append(error)
+    if missing and len(missing) == len(shares):
+        raise missing[0]
+    return tables

@@ -77,7 +77,7 @@ def translate(
         reading: whether the response had begun.
         remedy: advice for the message of a failed connection.
     """
-    chain = _chain(error)
+    chain = causes(error)
 
     def has(*kinds: type[BaseException]) -> bool:
         return any(isinstance(link, kinds) for link in chain)
@@ -116,8 +116,8 @@ def translate(
     return TransportError(detail or "the connection was closed before an answer came", url=url)
 
 
-def _chain(error: BaseException) -> list[BaseException]:
-    """The exception and the exceptions that it wraps, outermost first."""
+def causes(error: BaseException) -> list[BaseException]:
+    """Return the exception and the exceptions that it wraps, outermost first."""
     links: list[BaseException] = []
     queue: list[object] = [error]
     while queue and len(links) < 32:

@@ -49,33 +49,33 @@ def checked_flag(use_delta_format: bool) -> bool:
     return use_delta_format
 
 
-def format_timestamp(value: str | datetime | date) -> str:
+def format_timestamp(value: str | datetime | date, name: str = "timestamp") -> str:
     """Return a time in the protocol's "Timestamp Format", ISO 8601 in UTC; times without a zone are in UTC.
 
     Raises:
-        ValueError: the text is not a time in ISO 8601.
+        ValueError: the text is not a time in ISO 8601; the message has the argument's name.
     """
     if isinstance(value, str):
         try:
             value = parse_iso8601(value.strip())
         except ValueError:
             raise ValueError(
-                f"{value!r} is not a time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
+                f"{name}: {value!r} is not a time in ISO 8601, such as 2024-01-31T12:00:00Z or 2024-01-31"
             ) from None
     if not isinstance(value, datetime):
         if not isinstance(value, date):
-            raise TypeError(f"a timestamp is a str, datetime or date, not {type(value).__name__}")
+            raise TypeError(f"{name} is a str, datetime or date, not {type(value).__name__}")
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if value != value:  # pandas' NaT
-        raise ValueError("the timestamp is not a time (NaT)")
+        raise ValueError(f"{name} is not a time (NaT)")
     if value.tzinfo is not None:
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat() + "Z"
 
 
-def wire_timestamp(value: Timestamp | None) -> str | None:
+def wire_timestamp(value: Timestamp | None, name: str = "timestamp") -> str | None:
     """Return an optional time in the protocol's "Timestamp Format"; raises as `format_timestamp`."""
-    return None if value is None else format_timestamp(value)
+    return None if value is None else format_timestamp(value, name)
 
 
 def check_version(value: int | None, name: str) -> int | None:
@@ -90,6 +90,8 @@ def check_version(value: int | None, name: str) -> int | None:
         raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
     if number < 0:
         raise ValueError(f"{name} is {number}; it starts at 0")
+    if number >= 2**63:
+        raise ValueError(f"{name} is {number}; it is at most {2**63 - 1}")
     return number
 
 

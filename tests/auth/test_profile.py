@@ -5,16 +5,23 @@ import io
 import json
 import os
 import pickle
+import socket
 import sys
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from faults.server import FaultServer, Reply
 
 from delta_sharing_client.auth.profile import ENVIRONMENT_VARIABLE, ProfileWarning, load_profile
 from delta_sharing_client.auth.provider import provider_for
-from delta_sharing_client.errors import MissingDependencyError, ProfileError, UnsupportedProfileError
+from delta_sharing_client.errors import (
+    MissingDependencyError,
+    ProfileError,
+    TransportError,
+    UnsupportedProfileError,
+)
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.model.timestamps import parse_iso8601
 
@@ -296,6 +303,37 @@ class TestSources:
             load_profile("s3://bucket/config.share?sig=s3cret")
         assert (caught.value.package, caught.value.extra) == ("fsspec", "remote")
         assert "s3cret" not in str(caught.value)
+
+    def test_a_url_that_cannot_be_reached(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        for place, reason, cause in (
+            (f"127.0.0.1:{port}", "connection refused", ConnectionRefusedError),
+            ("no-such-host.invalid", "the host's name cannot be resolved", socket.gaierror),
+        ):
+            scheme = "http" if cause is ConnectionRefusedError else "https"
+            with pytest.raises(TransportError) as caught:
+                load_profile(f"{scheme}://user:canary@{place}/x.share?sig=canary")
+            assert str(caught.value) == f"profile {scheme}://{place}/x.share?***: {reason}"
+            assert type(caught.value.__cause__) is cause
+            assert "canary" not in repr(caught.value) + repr(caught.value.__cause__)
+
+    @pytest.mark.parametrize(
+        ("status", "reason"),
+        [(404, "there is no such file"), (403, "the server answered 403"), (503, "the server answered 503")],
+    )
+    def test_a_url_with_an_error_status(self, status, reason):
+        with FaultServer() as server:
+            server.on("*", "*", Reply(status=status))
+            with pytest.raises(ProfileError) as caught:
+                load_profile(f"{server.url}/x.share?sig=canary")
+        assert str(caught.value) == f"profile {server.url}/x.share?***: {reason}"
+
+    def test_a_connection_that_is_closed(self):
+        with FaultServer() as server:
+            server.on("*", "*", Reply(drop=True))
+            with pytest.raises(TransportError, match=r"^profile .*/x\.share: the connection was closed"):
+                load_profile(f"{server.url}/x.share")
 
     def test_an_unknown_scheme_is_a_profile_error(self):
         with pytest.raises(ProfileError, match="cannot be read"):

@@ -126,6 +126,22 @@ class TestProfileCheck:
         assert facts["response_format"] in ("delta", "parquet")
         assert abs(facts["clock_skew_seconds"]) <= 60
 
+    @pytest.mark.parametrize(
+        ("name", "options", "found"),
+        [
+            ("retail.sales.orders", {"prefer_format": "parquet"}, True),
+            ("retail.sales.orders", {"prefer_format": "delta"}, True),
+            ("retail.sales.customers", {"prefer_format": "parquet"}, None),
+            ("retail.sales.customers", {"prefer_format": "delta"}, False),
+        ],
+    )
+    def test_the_change_data_feed(self, tmp_path, name, options, found):
+        table = write_sample_tables(tmp_path / "warehouse")[name]
+        with SharingServer({name: table}, **options) as server:
+            path = str(server.write_profile(tmp_path / "p.share"))
+            assert json.loads(run("profile", "check", path, "-o", "json").stdout)["change_data_feed"] is found
+            assert ("unknown" in run("profile", "check", path).stdout) == (found is None)
+
     def test_a_server_whose_clock_is_an_hour_ahead(self, tmp_path):
         path = tmp_path / "ahead.share"
         headers = {"Date": format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)}

@@ -15,6 +15,10 @@ from command_runs import ROOT, run, start
 from delta_sharing_client.cli.app import cli
 from delta_sharing_client.cli.output import printable
 
+APPLY = "--sqlite", "s.db", "--mode", "apply", "--keys"
+ROWS = ["pull", "{o}", "--checkpoint", "p", "--files", "f"]
+MOST = "it is at most 9223372036854775807"
+
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
@@ -29,6 +33,9 @@ from delta_sharing_client.cli.output import printable
         (["head", "{profile}#retail.sales.orders", "--version", "1", "--timestamp", "2024-01-01"], 2),
         (["head", "{profile}#retail.sales.orders", "-n", "-1"], 2),
         (["nothing"], 2),
+        (["head", "{profile}#retail.sales.orders", "--version", "99"], 1),
+        (["pull", "{profile}#retail.sales.orders", "--checkpoint", "p", "--start", "6", *APPLY, "nope"], 2),
+        (["ls", "http://127.0.0.1:9/x.share"], 5),
     ],
 )
 def test_an_error_is_one_line_and_a_code(profile, arguments, code):
@@ -50,7 +57,16 @@ def test_an_error_is_one_line_and_a_code(profile, arguments, code):
         (["serve", ".", "--port", "99999"], "'99999' is not a whole number from 0 to 65535, such as 8787."),
         (["serve", ".", "--url-lifetime", "x"], "'x' is not a whole number of 1 or more, such as 3600."),
         (["login", "{o}", "--timeout", "x"], "'x' is not a whole number of 1 or more, such as 300."),
-        (["head", "{o}", "--timestamp", "soon"], "'soon' is not a time in ISO 8601, such as 2024-01-31"),
+        (["head", "{o}", "--timestamp", "soon"], "--timestamp: 'soon' is not a time in ISO 8601, such as 2"),
+        (["changes", "{o}", "--from", "2024x"], "--from: '2024x' is not a time in ISO 8601, such as 2024-01-31"),
+        (["changes", "{o}", "--from", "6", "--to", "2024x"], "--to: '2024x' is not a time in ISO 8601, such as"),
+        (["head", "{o}", "--version", str(2**63)], f"version is {2**63}; {MOST}"),
+        (["changes", "{o}", "--from", str(2**63)], f"--from is {2**63}; {MOST}"),
+        ([*ROWS, "--start", str(2**63)], f"--start is {2**63}; {MOST}"),
+        (
+            [*ROWS, "--start", "99"],
+            "--start is 99, and the latest version of table retail.sales.orders is 7:",
+        ),
         (["changes", "{o}", "--from", "soon"], "--from: 'soon' is neither a version, such as 6, nor a time, such"),
         (["changes", "{o}", "--from", "6", "--to", "x"], "--to: 'x' is neither a version, such as 6, nor a time"),
         (["changes", "{o}", "--from", "7", "--to", "6"], "--to is 6, which is before --from, 7"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import sys
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_runs import run, start
@@ -21,7 +23,7 @@ class TestPull:
     def test_files(self, orders):
         pull = "pull", orders, "--checkpoint", "p", "--files", "out", "-o", "json"
         (result,) = json.loads(run(*pull, "--start", "5").stdout)
-        assert result == {"first_version": 5, "last_version": 7, "inserted": 10026, "deleted": 0}
+        assert result == {"first_version": 5, "last_version": 7, "rows_written": 10026}
         (path,) = Path("out").iterdir()
         assert path.name == f"orders-{5:020}-{7:020}.parquet"
         assert pq.read_table(path).num_rows == 10026
@@ -105,6 +107,19 @@ class TestPull:
         run("pull", orders, "--checkpoint", "p", "--files", "one")
         run("pull", orders, "--checkpoint", "p", "--files", "two", code=1)
 
+    @pytest.mark.parametrize("target", [["--files", "f"], ["--sqlite", "s.db"]])
+    def test_the_output_counts_the_rows_of_changes(self, orders, target):
+        shown = run("pull", orders, "--checkpoint", "p", "--start", "6", *target).stdout
+        assert [line.split() for line in (shown.splitlines()[0], shown.splitlines()[2])] == [
+            ["first", "version", "last", "version", "rows", "written"],
+            ["6", "7", "26"],
+        ]
+
+    def test_the_output_counts_the_changes_that_are_applied(self, orders):
+        apply = "--sqlite", "s.db", "--mode", "apply", "--keys", "order_id"
+        (result,) = json.loads(run("pull", orders, "--checkpoint", "p", *apply, "-o", "json").stdout)
+        assert result == {"first_version": 7, "last_version": 7, "inserted": 59990, "deleted": 0}
+
     def test_times_of_files_are_times(self, orders):
         run("pull", orders, "--checkpoint", "p", "--files", "out", "--start", "6")
         (path,) = Path("out").iterdir()
@@ -152,5 +167,29 @@ class TestServe:
             process.communicate()
         assert process.returncode == 0
 
-    def test_a_folder_without_tables(self, tmp_path):
-        assert run("serve", str(tmp_path), code=1)
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "Error: {folder}: "),
+            (
+                ["--token-file", "none.txt"],
+                "Error: --token-file none.txt cannot be read: No such file or",
+            ),
+            (["--host", "192.0.2.1"], "Error: cannot listen on 192.0.2.1, port 0 ("),
+            (["--profile", "."], "Error: --profile: . exists and is not a profile"),
+        ],
+    )
+    def test_what_cannot_be_served(self, tmp_path, monkeypatch, capfd, arguments, message):
+        monkeypatch.chdir(tmp_path)
+        folder = tmp_path / "empty"
+        folder.mkdir()
+        if "--host" in arguments:
+            DeltaTable.create(folder / "t", schema=pa.schema([("a", pa.int64())]))
+        assert run("serve", str(folder), *arguments, code=1).stderr.startswith(message.format(folder=folder))
+
+    @pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+    def test_without_the_extra(self, tmp_path, monkeypatch, package):
+        DeltaTable.create(tmp_path / "t", schema=pa.schema([("a", pa.int64())]))
+        monkeypatch.setitem(sys.modules, package, None)
+        error = run("serve", str(tmp_path), "--profile", str(tmp_path / "p.share"), code=1).stderr
+        assert error.startswith(f"Error: The embedded sharing server needs {package}, which is not installed: pip")

@@ -318,14 +318,14 @@ def test_the_command_line_refuses_invalid_arguments(table: Path, tmp_path: Path,
             ([str(a_file)], "it is a file; give the directory"),
             ([str(table.parent), "--host", "192.0.2.1"], "cannot listen on 192.0.2.1, port 0"),
             ([str(tmp_path), "--port", port], "is in use"),
-            ([str(tmp_path), "--url-lifetime", "-5"], "error: url_lifetime is -5 s; it must be positive"),
+            ([str(tmp_path), "--url-lifetime", "-5"], "Error: url_lifetime is -5 s; it must be positive"),
             ([str(tmp_path), "--token-file", str(tmp_path / "no-token")], "no-token"),
             ([str(tmp_path), "--profile", str(tmp_path / "no" / "p.share")], "profile cannot be written"),
         ]:
             assert main(arguments) == 2
             shown = capsys.readouterr()
             assert shown.out == ""
-            assert shown.err.startswith("error: ")
+            assert shown.err.startswith("Error: ")
             assert word in shown.err
             assert shown.err.count("\n") == 1
 

@@ -11,7 +11,7 @@ import pytest
 from change_tables import ChangeTable, column, rows
 from sink_targets import Target, drain, in_order
 
-from delta_sharing_client.errors import SinkError, SinkKeyError
+from delta_sharing_client.errors import SinkError, SinkKeyColumnError, SinkKeyError
 from delta_sharing_client.sinks import WriteResult
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -226,7 +226,7 @@ class TestRefused:
     def test_a_key_column_missing_in_the_batch_raises(
         self, table: ChangeTable, share: Share, target: Target
     ) -> None:
-        with pytest.raises(SinkKeyError, match="key column 'id' is not in the batch; it has s") as raised:
+        with pytest.raises(SinkKeyColumnError, match="key column 'id' is not in the batch; it has s") as raised:
             self.write(table, share, target, columns=["s"])
         assert raised.value.columns == ("id",)
 
@@ -234,7 +234,7 @@ class TestRefused:
     def test_a_key_without_equality(self, tmp_path: Path, share: Share, target: Target, kind: str) -> None:
         table = ChangeTable(tmp_path / "source", [column("id", kind)])
         table.commit()
-        with pytest.raises(SinkKeyError, match=f"'id' is {kind}, which cannot identify a row"):
+        with pytest.raises(SinkKeyColumnError, match=f"'id' is {kind}, which cannot identify a row"):
             self.write(table, share, target)
 
     def test_a_column_of_another_type(self, table: ChangeTable, share: Share, target: Target) -> None:

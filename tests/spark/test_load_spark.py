@@ -22,7 +22,6 @@ from delta_sharing_client.errors import (
     AuthenticationError,
     ColumnError,
     FilterError,
-    MissingDependencyError,
     NotFoundError,
     ProfileError,
     SparkError,
@@ -218,12 +217,36 @@ def test_the_error_without_a_suitable_java_names_the_release(tmp_path: Path, jav
     assert f"SparkError: Spark could not start Java; it needs Java {oldest} or later. Install one" in done.stderr
 
 
-def test_without_pyspark_the_error_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, client: SharingClient
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'delta-sharing-client\[spark\]'"):
-        client.table("s.d.parts").scan().to_spark()
+def test_without_pyspark_the_error_names_the_extra(orders: str, tmp_path: Path) -> None:
+    """Each way into Spark, in a process that cannot import PySpark."""
+    code = f"""
+import sys
+sys.modules["pyspark"] = None
+import pyarrow as pa
+import delta_sharing_client as ds
+from deltalake import write_deltalake
+url, folder = {orders!r}, {str(tmp_path / "table")!r}
+write_deltalake(folder, pa.table({{"a": [1]}}))
+with ds.SharingClient(url.partition("#")[0]) as client:
+    table = client.table(url.partition("#")[2])
+    for way in (
+        table.to_spark,
+        table.scan().to_spark,
+        table.changes(starting_version=6).to_spark,
+        ds.DeltaLog.for_table(folder).snapshot().to_spark,
+        ds.spark.register,
+        lambda: ds.spark.create_views(None, url.partition("#")[0]),
+        lambda: ds.load_as_spark(url),
+        lambda: ds.load_as_spark(url, mirror=folder),
+        lambda: ds.load_table_changes_as_spark(url, 6),
+    ):
+        try:
+            way()
+        except ds.errors.MissingDependencyError as error:
+            print(error.package, error.extra, "delta-sharing-client[spark]" in str(error))
+"""
+    done = run_program([sys.executable, "-c", code])
+    assert done.stdout == "pyspark spark True\n" * 9, done.stderr
 
 
 def test_a_spark_before_3_5_raises(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:

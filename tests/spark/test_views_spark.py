@@ -12,7 +12,7 @@ import pytest
 from loading.loading_tables import File, column, write_table
 
 import delta_sharing_client as ds
-from delta_sharing_client.errors import AuthenticationError
+from delta_sharing_client.errors import AuthenticationError, NotFoundError
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import native_dataframe
 from delta_sharing_client.spark.native_dataframe import NATIVE_SINCE
@@ -54,6 +54,25 @@ def test_each_table_has_a_view(spark: SparkSession, server: SharingServer) -> No
     assert ("FileScan parquet" in plan) == native
     assert ds.spark.create_views(spark, server.profile, share="two", database="SALES") == ["a-b", "Orders"]
     assert spark.sql("SELECT sum(a) FROM `a-b`").first()[0] == 150
+
+
+@pytest.mark.parametrize(
+    ("share", "database", "message"),
+    [
+        ("one", "sale", "There is no schema 'sale'.*[Dd]id you mean 'sales'"),
+        (None, "nope", "There is no schema 'nope'"),
+        ("on", "sales", "There is no share 'on'.*[Dd]id you mean 'one'"),
+    ],
+)
+def test_a_share_or_schema_that_does_not_exist(
+    spark: SparkSession, server: SharingServer, share: str | None, database: str, message: str
+) -> None:
+    with pytest.raises(NotFoundError, match=message):
+        ds.spark.create_views(spark, server.profile, share=share, database=database)
+
+
+def test_a_schema_that_one_share_has(spark: SparkSession, server: SharingServer) -> None:
+    assert ds.spark.create_views(spark, server.profile, database="hr") == ["select"]
 
 
 def test_two_tables_of_a_name_are_refused(spark: SparkSession, server: SharingServer) -> None:

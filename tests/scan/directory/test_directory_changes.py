@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from directory_store import PATH, DirectoryServer
 
 sys.path.append(str(Path(__file__).parents[2] / "cdf" / "feed"))
@@ -16,6 +18,7 @@ from change_tables import COLUMNS, ChangeTable, rows
 
 import delta_sharing_client as ds
 from delta_sharing_client import SharingClient
+from delta_sharing_client.cli.app import cli
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, DirectoryAccessError
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
@@ -87,10 +90,32 @@ def test_credentials_are_renewed_between_plan_and_read(table: SharedTable, share
     assert sum(batch.num_rows for batch in changes._batches(plan, None)) == 9
 
 
-@pytest.mark.parametrize(("first", "message"), [(9, "there are no versions 9 to 4; the latest is 4")])
-def test_versions_that_are_not_there(table: SharedTable, first: int, message: str) -> None:
+def test_a_version_that_is_not_there(table: SharedTable) -> None:
+    message = r"^table s\.d\.t \(its directory\): there is no version 9; the latest is 4\. A range after"
     with pytest.raises(BadRequestError, match=message):
-        table.changes(starting_version=first).to_arrow()
+        table.changes(starting_version=9).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["head", "--version", "9"],
+        ["head", "--timestamp", "1999-01-01T00:00:00Z"],
+        ["head", "--timestamp", "2999-01-01T00:00:00Z"],
+        ["changes", "--from", "9"],
+    ],
+)
+def test_exit_codes_are_those_of_a_table_with_urls(
+    shared: DirectoryServer, source: ChangeTable, tmp_path: Path, arguments: list[str]
+) -> None:
+    codes = []
+    with SharingServer({"s.d.t": source.root}) as server:
+        for number, profile in enumerate((shared.api.profile, server.profile)):
+            path = tmp_path / f"{number}.share"
+            path.touch(0o600)
+            path.write_text(json.dumps(profile))
+            codes.append(CliRunner().invoke(cli, [arguments[0], f"{path}#s.d.t", *arguments[1:]]).exit_code)
+    assert codes == [1, 1]
 
 
 def test_a_feed_that_is_not_enabled(table: SharedTable, source: ChangeTable) -> None:
