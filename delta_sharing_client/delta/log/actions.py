@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from delta_sharing_client.delta.log.action_fields import check_fields
 from delta_sharing_client.delta.log.paths import canonical_uri
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
@@ -90,17 +91,23 @@ def name_of(action: Action) -> str:
     return action.name if isinstance(action, OtherAction) else _NAMES[type(action)]
 
 
-def make_action(name: str, raw: object, *, where: str) -> Action:
+def make_action(name: str, raw: object, *, where: str, strict: bool = False) -> Action:
     """Decode one action.
 
     Args:
         name: the action's name in the log, such as ``add``.
         raw: the action's JSON value.
         where: its file, for the error.
+        strict: refuse unknown actions, and fields of other types than the protocol's, as for writing.
 
     Raises:
         DeltaLogError: an action that replay needs is not an object, or a field of it is missing or malformed.
     """
+    if strict:
+        try:
+            check_fields(name, raw)
+        except ValueError as error:
+            raise DeltaLogError(f"{where}: the action {name!r}: {error}") from None
     if not isinstance(raw, dict):
         if name not in _REQUIRED:
             # Unknown actions and `commitInfo` may have any value.

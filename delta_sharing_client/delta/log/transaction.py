@@ -142,7 +142,7 @@ class OptimisticTransaction:
         info = self._commit_info(typed, version, operation, parameters)
         lines = [{"commitInfo": info}]
         lines += [{name_of(action): dict(action.raw)} for action in typed if not _is_info(action)]
-        text = "".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
+        text = "".join(_line(line, str(table)) for line in lines)
         file = table / LOG_DIRECTORY / commit_name(version)
         with writing(f"version {version}", table):
             make_directories(file.parent)
@@ -207,13 +207,24 @@ def _check_enablement(metadata: Metadata, version: int, table: str) -> None:
         )
 
 
+def _line(action: Mapping[str, Any], table: str) -> str:
+    try:
+        return json.dumps(action, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        reason = f"the action {next(iter(action))!r}: a field is no JSON value: {error}"
+        raise DeltaLogError(f"the commit is refused: {reason}", path=table) from None
+
+
 def _typed(action: ActionLike) -> Action:
-    if not isinstance(action, Mapping):
+    if isinstance(action, Action):
         return action
-    if len(action) != 1:
-        raise DeltaLogError('an action is an object with one key, such as {"add": {...}}')
+    if not isinstance(action, Mapping) or len(action) != 1:
+        raise DeltaLogError(
+            f"the commit is refused: among its actions is a {type(action).__name__}; it takes a list of actions, "
+            'each an object with one key: [{"add": {...}}]'
+        )
     ((name, raw),) = action.items()
-    return make_action(name, raw, where="the commit")
+    return make_action(name, raw, where="the commit is refused", strict=True)
 
 
 def _info_of(file: LogPath) -> Mapping[str, Any]:

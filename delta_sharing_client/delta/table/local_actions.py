@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delta_sharing_client.delta.log.action_fields import are_stats
 from delta_sharing_client.delta.log.paths import encode_uuid, uri_of
 from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_metadata import partition_names, partition_values
@@ -120,7 +121,9 @@ class LocalFile:
     def _added(self, now_ms: int, *, data_change: bool) -> dict[str, Any]:
         action = self.action
         time = now_ms if action.timestamp is None else action.timestamp
-        return {"modificationTime": time, "dataChange": data_change, "stats": action.stats}
+        # Other engines refuse a table with statistics that are not JSON.
+        stats = action.stats if are_stats(action.stats) else None
+        return {"modificationTime": time, "dataChange": data_change, "stats": stats}
 
     def _common(self, path: str, size: int, *, local: bool) -> dict[str, Any]:
         raw: dict[str, Any] = {"path": path, "partitionValues": dict(self.values), "size": size}

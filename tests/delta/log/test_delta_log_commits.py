@@ -43,10 +43,10 @@ def lines_of(log: DeltaLog, version: int) -> list[dict[str, Any]]:
 def test_first_commit_creates_a_table(log: DeltaLog) -> None:
     assert log.table_exists
     assert log.commit([add("a"), {"txn": {"appId": "app", "version": 4}}]) == 1
-    assert log.commit([remove("a"), add("b"), {"unheardOf": {"x": 1}}], "MERGE", {"how": ["so"], "why": "t"}) == 2
+    assert log.commit([remove("a"), add("b", unheardOf={"x": 1})], "MERGE", {"how": ["so"], "why": "t"}) == 2
     assert names(log) == ["b"]
     assert names(DeltaLog.for_table(log.table_path)) == ["b"]
-    assert lines_of(log, 2)[3] == {"unheardOf": {"x": 1}}
+    assert lines_of(log, 2)[2]["add"]["unheardOf"] == {"x": 1}
     assert [info.operation for info in log.history()] == ["MERGE", "WRITE", "CREATE TABLE"]
     (newest,) = log.history(limit=1)
     assert newest.operation_parameters == {"how": '["so"]', "why": "t"}
@@ -227,6 +227,42 @@ def test_rules_of_a_commit(log: DeltaLog, actions: list[dict[str, Any]], reason:
     with pytest.raises(DeltaLogError, match=reason) as caught:
         log.commit(actions)
     assert "secret" not in str(caught.value)
+    assert sorted((log.table_path / "_delta_log").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("actions", "reason"),
+    [
+        ([{"Add": add("f")["add"]}], "action 'Add': no such action; a commit has add, remove, cdc, metaData"),
+        ([add("f", stats={"numRecords": 1})], "action 'add': field 'stats': Expected `str"),
+        ([add("f", stats="{numRecords: 1}")], "action 'add': field 'stats': Expected the text of a JSON object"),
+        ([add("f", stats="[1]")], "field 'stats': Expected the text of a JSON object"),
+        ([add("f", dataChange="yes")], "field 'dataChange': Expected `bool"),
+        ([add("f", size="5")], "field 'size': Expected `int"),
+        ([add("f", size=-5)], "field 'size': Expected `int` >= 0"),
+        ([add("f", size=2**63)], "field 'size': Expected `int` <= "),
+        ([add("f", modificationTime=1.5)], "field 'modificationTime': Expected `int"),
+        ([add("f", partitionValues={"a": 1})], "field 'partitionValues.*': Expected `str"),
+        ([add("f", tags="x")], "field 'tags': Expected `object"),
+        ([add("f", deletionVector={"storageType": "i"})], "field 'deletionVector': .* `pathOrInlineDv`"),
+        ([add("f", other={1, 2})], "action 'add': a field is no JSON value: Object of type set"),
+        ([add("f", other=float("nan"))], "action 'add': a field is no JSON value"),
+        ([{"add": {}}], "action 'add': Object missing required field `path`"),
+        ([{"add": None}], "action 'add': Expected `object`"),
+        ([{"remove": {"path": ""}}], "action 'remove': field 'path'"),
+        ([{"txn": {"appId": "x", "version": "7"}}], "action 'txn': field 'version': Expected `int`, got `str`"),
+        ([described(partitionColumns="a")], "action 'metaData': field 'partitionColumns': Expected `array"),
+        ([described(configuration={"x": True})], "field 'configuration.*': Expected `str"),
+        ([{"protocol": {"minReaderVersion": 1}}], "action 'protocol': Object missing .* `minWriterVersion`"),
+        ([{"commitInfo": {"timestamp": "now"}}], "action 'commitInfo': field 'timestamp'"),
+        ({"add": {}}, "among its actions is a str; it takes a list of actions"),
+        (["x"], "among its actions is a str"),
+    ],
+)
+def test_malformed_actions_are_refused_before_anything_is_written(log: DeltaLog, actions: Any, reason: str) -> None:
+    before = sorted((log.table_path / "_delta_log").iterdir())
+    with pytest.raises(DeltaLogError, match=f"the commit is refused: .*{reason}"):
+        log.commit(actions)
     assert sorted((log.table_path / "_delta_log").iterdir()) == before
 
 
