@@ -1,9 +1,9 @@
-"""Limits of 64-bit numbers in answers and statistics."""
+"""Integers of arguments, and limits of 64-bit numbers in answers and statistics."""
 
 from __future__ import annotations
 
 from decimal import Context, Decimal
-from typing import Final
+from typing import Any, Final, overload
 
 #: The largest integer of an answer.
 MAX_INTEGER: Final = 2**63 - 1
@@ -15,6 +15,24 @@ WIDE: Final = Context(prec=80)
 DOUBLE_ERROR: Final = Decimal("1e-14")
 #: How the limits of 64-bit integers begin, whether written as doubles or not.
 _LIMITS: Final = ("92233720368547", "18446744073709")
+
+
+@overload
+def as_integer(value: None, name: str) -> None: ...
+@overload
+def as_integer(value: int, name: str) -> int: ...
+@overload
+def as_integer(value: int | None, name: str) -> int | None: ...
+def as_integer(value: Any, name: str) -> int | None:
+    """Return an integer argument as an int, None as None; raise `TypeError` with the argument's name."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or type(value).__name__ == "bool_":  # of an older numpy
+            raise TypeError
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
 
 
 def is_saturated(number: Decimal) -> bool:

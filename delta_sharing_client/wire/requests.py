@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from delta_sharing_client.errors import BadRequestError, ResponseFormatError
 from delta_sharing_client.model.actions import ResponseFormat
+from delta_sharing_client.model.numbers import as_integer
 from delta_sharing_client.model.timestamps import parse_iso8601
 
 logger = logging.getLogger(__name__)
@@ -80,15 +81,8 @@ def wire_timestamp(value: Timestamp | None, name: str = "timestamp") -> str | No
 
 def check_version(value: int | None, name: str) -> int | None:
     """Return a table version as an int; raise `TypeError` or `ValueError` with the argument's name."""
-    if value is None:
-        return None
-    try:
-        if isinstance(value, bool) or type(value).__name__ == "bool_":  # of an older numpy
-            raise TypeError
-        number = value.__index__()
-    except (AttributeError, TypeError):
-        raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
-    if number < 0:
+    number = as_integer(value, name)
+    if number is not None and number < 0:
         raise ValueError(f"{name} is {number}; it starts at 0")
     if number >= 2**63:
         raise ValueError(f"{name} is {number}; it is at most {2**63 - 1}")

@@ -1,7 +1,7 @@
 """Types of the fields of actions, checked before an action is written ("Actions" of the protocol).
 
-Other engines refuse a whole table for a field of another type. Replay accepts more, such as numbers in texts. Fields
-that are not listed here may have any value.
+Other engines refuse a whole table for a field of another type. Replay accepts more, such as numbers in texts.
+Fields that are not listed here may have any value.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from delta_sharing_client.delta.log.table_properties import number_property
 from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.model.actions import Metadata
+from delta_sharing_client.model.numbers import as_integer
 from delta_sharing_client.representation import representation
 from delta_sharing_client.tracebacks import public_class
 
@@ -85,6 +86,7 @@ class DeltaLog:
         Raises:
             MissingDependencyError: the URL needs fsspec, or a driver that is not installed.
             DeltaLogError: fsspec cannot open the URL.
+            ValueError, TypeError: the path is empty, or an argument is of the wrong type.
         """
         place = location_of(path)
         options = {"allow_absolute_paths": allow_absolute_paths, "any_features": any_features}
@@ -161,15 +163,14 @@ class DeltaLog:
 
         Raises:
             ValueError: both are given, or neither.
-            TypeError: the time is not an integer.
+            TypeError: it is not an integer.
             VersionNotFoundError: the table does not have that version, or no longer has it.
             DeltaTableNotFoundError: there is no table.
             DeltaLogError: the log is damaged.
         """
         if (version is None) == (timestamp is None):
             raise ValueError("give either a version or a timestamp")
-        if timestamp is not None and not isinstance(timestamp, int):
-            raise TypeError(f"timestamp is a {type(timestamp).__name__}; it takes milliseconds since the epoch")
+        version, timestamp = as_integer(version, "version"), as_integer(timestamp, "timestamp")
         if version is None:
             version = self.version_at_or_before(timestamp or 0)
         listing = list_log(self.table_path)
@@ -225,13 +226,14 @@ class DeltaLog:
             VersionNotFoundError: a version is not in the log; raised before the first commit.
             DeltaLogError: a commit is damaged; raised when the iterator reaches it.
         """
+        start, end = as_integer(start_version, "start_version"), as_integer(end_version, "end_version")
         listing = list_log(self.table_path)
-        end = listing.latest_version if end_version is None else end_version
+        end = listing.latest_version if end is None else end
         timestamps = self._timestamps(listing, up_to=end)
-        for version in range(start_version, end + 1):
+        for version in range(start, end + 1):
             if version not in timestamps:
                 raise self._not_there(version, listing)
-        return (Commit.read(v, timestamps[v], listing) for v in range(start_version, end + 1))
+        return (Commit.read(v, timestamps[v], listing) for v in range(start, end + 1))
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
         """Return the provenance of the commits in the log, newest first, of at most `limit` commits.
@@ -240,6 +242,7 @@ class DeltaLog:
             DeltaTableNotFoundError: there is no table.
             DeltaLogError: a commit is damaged.
         """
+        limit = as_integer(limit, "limit")
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it takes 0 or more commits")
         listing = list_log(self.table_path)

@@ -52,6 +52,12 @@ _TAGS: Final = ("ETag", "etag", "generation", "md5Hash")
 #: Shorter values of options are not secret: flags, regions.
 _SECRET_LENGTH: Final = 8
 _MAX_DETAIL: Final = 300
+#: The parts of a URL that `redact_url` leaves out: the user with the password, and the query string.
+_ADDRESS: Final = re.compile(r"(?s)[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#]*)@)?[^?#]*(?:[?#](.*))?")
+#: How the drivers name a missing bucket, and the stores' codes.
+_NO_BUCKET: Final = re.compile(
+    r"(?i)\b(?:bucket|container|filesystem) does not exist|NoSuchBucket|(?:Container|Filesystem)NotFound"
+)
 #: fsspec's memory file system looks for a file and then writes it.
 _MEMORY: Final = threading.Lock()
 
@@ -290,7 +296,12 @@ class ObjectStore:
             yield
         except DeltaLogError:
             raise
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if _NO_BUCKET.search(f"{error} {error.__cause__}"):
+                raise DeltaLogError(
+                    "there is no such bucket or container; create it, or correct the URL or its options",
+                    path=self.shown,
+                ) from None
             raise FileNotFoundError(errno.ENOENT, "there is no such file") from None
         except FileExistsError:
             raise FileExistsError(errno.EEXIST, "it exists") from None
@@ -311,8 +322,10 @@ def _protocols(system: Any) -> tuple[str, ...]:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of options that may be secret: of a URL what is not shown of it."""
     if isinstance(value, str):
-        yield value
+        address = _ADDRESS.match(value)
+        yield from re.split("[:&=]", ":".join(address.groups(""))) if address else [value]
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _texts(item)

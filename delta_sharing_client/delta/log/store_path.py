@@ -125,12 +125,16 @@ def location_of(path: str | os.PathLike[str]) -> str:
 
     Raises:
         DeltaLogError: a `file:` URL names another machine.
+        ValueError: the path is empty.
     """
     text = os.fspath(path)
+    if not text:
+        raise ValueError("path is empty; it takes the directory or the URL of a table")
     if _URL.match(text) is None:
         return os.path.realpath(text)
     if not text.lower().startswith("file:"):
-        return text.rstrip("/")
+        scheme, _, rest = text.rstrip("/").partition(":")
+        return f"{scheme.lower()}:{rest}"
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise DeltaLogError("a file: URL names a directory of this machine: file:///path", path=redact_url(text))
@@ -158,6 +162,8 @@ def digest_of(location: str, storage_options: Mapping[str, Any] | None) -> str:
 
     Drivers are not used in a process forked from that which opened them, so the process is part of it.
     """
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise TypeError(f"storage_options is a dict, not {type(storage_options).__name__}")
     if _URL.match(location) is None:
         return ""
     text = repr((os.getpid(), sorted((storage_options or {}).items(), key=lambda item: item[0])))

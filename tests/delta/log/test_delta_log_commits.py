@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 import uuid
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -259,7 +260,9 @@ def test_rules_of_a_commit(log: DeltaLog, actions: list[dict[str, Any]], reason:
         (["x"], "among its actions is a str"),
     ],
 )
-def test_malformed_actions_are_refused_before_anything_is_written(log: DeltaLog, actions: Any, reason: str) -> None:
+def test_malformed_actions_are_refused_before_anything_is_written(
+    log: DeltaLog, actions: Any, reason: str
+) -> None:
     before = sorted((log.table_path / "_delta_log").iterdir())
     with pytest.raises(DeltaLogError, match=f"the commit is refused: .*{reason}"):
         log.commit(actions)
@@ -383,6 +386,28 @@ def test_a_commit_that_cannot_be_written(
     monkeypatch.undo()
     assert sorted(path.name for path in (log.table_path / "_delta_log").iterdir()) == before
     assert log.commit([add("b")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("version", lambda log: log.snapshot_at(version="3")),
+        ("version", lambda log: log.snapshot_at(version=True)),
+        ("version", lambda log: log.checkpoint(version="1")),
+        ("limit", lambda log: log.history("3")),
+        ("start_version", lambda log: log.changes("0")),
+        ("end_version", lambda log: log.changes(0, "0")),
+    ],
+)
+def test_arguments_of_another_type_are_named(log: DeltaLog, name: str, call: Callable[[DeltaLog], object]) -> None:
+    with pytest.raises(TypeError, match=f"^{name} is an int, not (str|bool)$"):
+        call(log)
+
+
+def test_an_empty_path_is_refused() -> None:
+    for call in (DeltaLog.for_table, DeltaLog.invalidate_cache):
+        with pytest.raises(ValueError, match="path is empty; it takes the directory or the URL of a table"):
+            call("")
 
 
 def test_one_log_per_directory(log: DeltaLog, tmp_path: Path) -> None:

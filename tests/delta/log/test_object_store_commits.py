@@ -335,6 +335,25 @@ def test_other_urls_are_refused(url: str) -> None:
     assert "sig=secret" not in str(caught.value)
 
 
+def test_an_endpoint_is_shown_without_its_credentials() -> None:
+    endpoint = f"http://someone:{SECRET}@host:9000/b?sv=2&t=abcdefgh"
+    store = object_store.ObjectStore(TABLE, {"endpoint": endpoint})
+    shown = store._detail(ValueError(f"no answer of '{endpoint}', with {SECRET} and abcdefgh"))
+    assert shown == "ValueError: no answer of 'http://host:9000/b?***', with *** and ***"
+
+
+def test_schemes_are_read_in_any_case() -> None:
+    created("Faulty://bucket/t").commit([add("a")])
+    assert log_of("FAULTY://bucket/t") is log_of()
+    assert paths(log_of()) == {"a"}
+
+
+def test_options_that_are_no_mapping_are_refused(tmp_path: Path) -> None:
+    for place in (TABLE, tmp_path):
+        with pytest.raises(TypeError, match="storage_options is a dict, not str"):
+            ds.DeltaLog.for_table(place, storage_options="key=1")  # type: ignore[arg-type]
+
+
 def test_options_of_a_local_directory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="storage_options are for URLs"):
         ds.DeltaLog.for_table(tmp_path, storage_options={"a": 1})

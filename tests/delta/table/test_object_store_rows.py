@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -199,9 +200,30 @@ def test_s3_commits_exclusively_and_returns_the_rows(s3: dict[str, Any], wide: P
 
 def test_s3_errors_have_no_credentials(s3: dict[str, Any]) -> None:
     log = ds.DeltaLog.for_table("s3://no-bucket/t", storage_options=s3)
-    assert not log.table_exists
+    for call in (log.snapshot, log.latest_version, lambda: log.table_exists):
+        with pytest.raises(DeltaLogError, match="s3://no-bucket/t: there is no such bucket or container"):
+            call()
     metadata = ds.DeltaLog.for_table(GOLDEN / "primitives" / "table").metadata.raw
-    with pytest.raises(DeltaLogError, match="version 0 cannot be written: there is no such file") as caught:
-        log.commit([{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": dict(metadata)}])
+    log = ds.DeltaLog.for_table("s3://made/t", storage_options=s3)
+    fsspec.filesystem("s3", **s3, skip_instance_cache=True).call_s3("create_bucket", Bucket="made")
+    transaction = log.start_transaction()
+    fsspec.filesystem("s3", **s3, skip_instance_cache=True).call_s3("delete_bucket", Bucket="made")
+    with pytest.raises(DeltaLogError, match="s3://made/t: there is no such bucket or container") as caught:
+        transaction.commit(
+            [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": dict(metadata)}]
+        )
     assert SECRET not in repr(caught.value) + str(vars(log))
     assert not isinstance(caught.value, StorageError)
+
+
+def test_an_s3_endpoint_that_refuses_is_named() -> None:
+    with socket.socket() as bound:  # and not listening
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        endpoint = f"http://{address}"
+        options = {"key": "AKIAEXAMPLE", "secret": SECRET, "client_kwargs": {"endpoint_url": endpoint}}
+        config = {"retries": {"max_attempts": 1}}
+        log = ds.DeltaLog.for_table("s3://bucket/t", storage_options=options | {"config_kwargs": config})
+        with pytest.raises(DeltaLogError, match=rf"endpoint URL: \"http://{address}/bucket\?\*\*\*\"") as caught:
+            log.snapshot()
+    assert SECRET not in str(caught.value)
