@@ -151,6 +151,10 @@ class StructField:
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
 
+    @representation
+    def _repr_html_(self) -> str:
+        return StructType((self,))._repr_html_()
+
 
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):

@@ -21,8 +21,10 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.binding import Filters
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.table_rows import TableRows
 from delta_sharing_client.tracebacks import public_class
+from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
@@ -67,6 +69,13 @@ class Snapshot(replayed.Snapshot, TableRows):
     The methods that load rows (`to_pandas`, `to_arrow`, `to_csv`, `to_spark`, `head`, `count` and the others) take
     the arguments of `scan`, such as ``columns=["id"]``, ``filters="id > 5"``, ``limit=100``.
     """
+
+    @representation
+    def _repr_html_(self) -> str:
+        count, size = self.state.totals()
+        facts = {"version": self.version, "files": count, "bytes": f"{size:,}"}
+        parts = [] if self.state.metadata is None else [self.metadata._repr_html_()]
+        return html_view(self, str(self.table_path), facts, *parts)
 
     @cached_property
     def files(self) -> FileList:
@@ -152,6 +161,10 @@ class DeltaLog(base.DeltaLog):
     def __init__(self, table: LogPath, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
         super().__init__(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
         self._refreshing = threading.Lock()
+
+    @representation
+    def _repr_html_(self) -> str:
+        return html_view(self, str(self.table_path))
 
     @property
     def data_path(self) -> LogPath:

@@ -18,6 +18,7 @@ from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.data_skipping import project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
@@ -27,6 +28,7 @@ from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.storage.log_files import LogFileReader, is_web
 from delta_sharing_client.storage.store_files import StoreFileReader
 from delta_sharing_client.tracebacks import public_class
+from delta_sharing_client.views import html_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,6 +108,11 @@ class SnapshotScan(Scan):
         scan = self if add_files is None else replace(self, _add_files=tuple(add_files))
         directory = local_directory(self.snapshot.table_path)
         return local_dataframe(scan.plan, directory, TransportOptions(), self.options.variant, spark)
+
+    @representation
+    def _repr_html_(self) -> str:
+        facts = self.options.facts() | {"version": self.snapshot.version}
+        return html_view(self, str(self.snapshot.table_path), facts)
 
     def _connections(self) -> tuple[None, LogFileReader]:
         return None, self._reader()

@@ -77,6 +77,7 @@ def test_texts_of_a_server_stay_text() -> None:
             ds.Table(HOSTILE, HOSTILE, HOSTILE),
             metadata,
             metadata.schema,
+            metadata.schema[HOSTILE],
             Explanation.of([("table", HOSTILE)], [(HOSTILE, 1)]),
             client,
             client.profile,
@@ -89,6 +90,7 @@ def test_texts_of_a_server_stay_text() -> None:
         assert set(view.tags) <= TAGS, name
         assert view.attributes <= ATTRIBUTES, name
     assert HOSTILE in views["StructType"].texts
+    assert views["StructField"].texts == views["StructType"].texts
     assert HOSTILE in views["Share"].texts
 
 
@@ -128,6 +130,26 @@ def test_views_show_what_matters(orders: ds.SharedTable, server: SharingServer, 
     assert isinstance(result, SyncResult)
     assert View(result).after("changed") == "yes"
     assert View(mirror.scan(limit=2)).after("limit") == "2"
+
+
+def test_views_of_a_log(tmp_path: Path) -> None:
+    table = write_sample_tables(tmp_path / "warehouse")["retail.sales.orders"]
+    log = ds.DeltaLog.for_table(table)
+    snapshot = log.snapshot()
+    place = str(log.table_path)
+    assert View(log).texts == ["DeltaLog", " ", place]
+    view = View(snapshot)
+    assert (view.texts[2], view.after("version")) == (place, str(snapshot.version))
+    assert (view.after("files"), view.after("bytes")) == (str(len(snapshot.files)), f"{snapshot.size_in_bytes:,}")
+    assert "order_date" in view.texts
+    scan = View(snapshot.scan(columns=["order_id"], limit=2))
+    assert [scan.after(label) for label in ("columns", "limit", "version")] == [
+        "order_id",
+        "2",
+        view.after("version"),
+    ]
+    assert View(ds.DeltaLog.for_table(tmp_path / "none").snapshot()).after("version") == "-1"
+    assert set(view.tags) <= TAGS
 
 
 def test_long_tables_and_texts_are_shortened() -> None:
