@@ -34,6 +34,8 @@ class ChangeBatch(Scan):
         is_snapshot: whether it is the table as of `last_version`, each row as an insert.
         range: the versions, as the checkpoint has them.
         poller_id: the id of the poller, which a restart from its checkpoint keeps.
+        continues: whether an earlier batch was committed, which the batch's target must have; false if the poller
+            goes on in another target (`rebind=True`).
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class ChangeBatch(Scan):
         commit: Callable[[ChangeBatch], None],
         *,
         poller_id: str,
+        continues: bool,
         advice: str,
     ) -> None:
         self.first_version = batch_range.first
         self.last_version = batch_range.last
         self.is_snapshot = batch_range.kind == "snapshot"
         self.poller_id = poller_id
+        self.continues = continues
         self.range = batch_range
         self._plan = plan
         self._opened = connections

@@ -101,7 +101,8 @@ class PollOptions:
         max_versions: the maximum number of versions in a batch.
         schema_changes: ``raise`` an error, or ``follow`` with the new columns.
         target: the name of what stores the batches, to which the checkpoint is bound; None to bind it to nothing.
-        rebind: bind a checkpoint that is bound to another target to this one.
+        rebind: bind a checkpoint that is bound to another target to this one, and let a sink begin in a target
+            without the batches before.
     """
 
     starting_version: StartingVersion | None = None

@@ -208,7 +208,7 @@ class ChangePoller:
             plan = self._plan(before, position)
             batch_range = replace(before, response_format=plan.protocol.response_format)
             self._save(lambda now: now.listed(before, batch_range, plan.metadata.id))
-            self._prepared = self._batch(batch_range, plan, position.poller_id)
+            self._prepared = self._batch(batch_range, plan, position)
             self._repeated.popleft()
             return
         first = position.next_version
@@ -230,7 +230,7 @@ class ChangePoller:
             batch_range = replace(batch_range, last=error.version - 1)
             plan = self._plan(batch_range, position)
         batch_range = replace(batch_range, response_format=plan.protocol.response_format)
-        batch = self._batch(batch_range, plan, position.poller_id)
+        batch = self._batch(batch_range, plan, position)
         self._save(lambda now: now.returned(batch_range, plan.metadata.id))
         self._prepared = batch
 
@@ -288,14 +288,15 @@ class ChangePoller:
         before = self._schema if self.options.schema_changes == "raise" else None
         return self._planner.plan(batch_range, position, before)
 
-    def _batch(self, batch_range: BatchRange, plan: ChangesPlan, poller_id: str) -> ChangeBatch:
+    def _batch(self, batch_range: BatchRange, plan: ChangesPlan, position: Position) -> ChangeBatch:
         self._schema = SchemaMark.of(plan.history)
         return ChangeBatch(
             plan,
             batch_range,
             (self._rest, self._storage),
             self._commit,
-            poller_id=poller_id,
+            poller_id=position.poller_id,
+            continues=position.committed is not None and not self.options.rebind,
             advice=self._planner.advice,
         )
 

@@ -139,6 +139,12 @@ def _sink(table: ds.SharedTable, target: dict[str, Any]) -> ds.sinks.Sink:
 
 def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_format: str) -> int:
     """Write a batch to the file of its versions; a batch that is pulled again replaces it."""
+    if batch.continues and not directory.is_dir():
+        raise ds.errors.SinkError(
+            "it does not exist, and earlier batches were committed: their rows would be missing. Restore it; or "
+            "start over: delete the checkpoint; or pull with rebind=True, to go on without them",
+            target=f"directory {directory}",
+        )
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{table.name}-{batch.first_version:020}-{batch.last_version:020}.{file_format}"
     return batch.to_file(path, overwrite=True)

@@ -143,7 +143,7 @@ class Sink(ABC):
 
 
 def check_beginning(incoming: Incoming, sink: Sink) -> None:
-    """Raise `SinkError` if a batch of changes cannot be the first one of a new target (``apply``)."""
+    """Raise `SinkError` if a batch cannot be the first one of a new target."""
     if sink.mode == "apply" and not incoming.is_snapshot and incoming.first_version > 0:
         raise SinkError(
             f"there is no table for mode='apply' yet, and the batch begins at version {incoming.first_version}: "
@@ -151,6 +151,18 @@ def check_beginning(incoming: Incoming, sink: Sink) -> None:
             "starting_version='snapshot'",
             target=sink.target,
         )
+    if incoming.continues:
+        raise missing_batches(sink.target)
+
+
+def missing_batches(target: str) -> SinkError:
+    """Return the error for a target without the batches before."""
+    return SinkError(
+        "it has no batch of this poller, and earlier batches were committed: their rows would be missing. Restore "
+        "the target; or start over: delete the poller's checkpoint; or poll with rebind=True, to go on without "
+        "them",
+        target=target,
+    )
 
 
 def fit_columns(

@@ -32,6 +32,7 @@ class Incoming:
     Attributes:
         poller_id: the id of the batch's poller.
         first_version, last_version: the range of versions, inclusive.
+        continues: whether an earlier batch of the poller was committed, which the target must have.
         is_snapshot: whether it is the whole table.
         replaces: whether it replaces all rows of the target.
         schema: the columns to store; change columns only if they are stored too.
@@ -44,6 +45,7 @@ class Incoming:
         self.poller_id = batch.poller_id
         self.first_version = batch.first_version
         self.last_version = batch.last_version
+        self.continues = batch.continues
         self.is_snapshot = batch.is_snapshot
         self.replaces = sink.mode == "apply" and batch.is_snapshot
         self.variant: VariantForm = spec.variant

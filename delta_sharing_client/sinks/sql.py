@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
-from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns
+from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns, missing_batches
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.tracebacks import public_class
 
@@ -213,6 +213,8 @@ class SqlSink(Sink):
                 )
             check_beginning(incoming, self)
             return self._create(incoming, types)
+        if incoming.continues and not known:
+            raise missing_batches(self.target)
         is_own = self._stored_version(_CREATED) is not None
         fit = fit_columns(incoming, self, types, held, is_own=is_own, has_rows=lambda: self._count_rows() > 0)
         if fit is None:

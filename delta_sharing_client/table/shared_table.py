@@ -294,7 +294,7 @@ class SharedTable(SharedRows):
             variant: as for `changes`.
             target: name of what stores the batches, such as a path. The checkpoint is bound to it: a poller with
                 another target raises `CheckpointError`, instead of continuing there without the rows before.
-            rebind: bind a checkpoint of another target to this one.
+            rebind: bind a checkpoint of another target to this one, and let a sink begin without the rows before.
             clock: source of time and waits; by default the system's clock.
 
         Raises:

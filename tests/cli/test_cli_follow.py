@@ -30,6 +30,30 @@ class TestPull:
         assert json.loads(run(*pull).stdout) == []
         assert "Nothing new" in run(*pull[:-2]).stdout
 
+    @staticmethod
+    def _commit_one_version(orders):
+        profile, _, name = orders.partition("#")
+        with SharingClient(profile) as client:
+            poller = client.table(name).poll_changes("p", starting_version=6, max_versions=1)
+            with poller:
+                poller.pull().commit()
+
+    @pytest.mark.parametrize("option", ["--files", "--delta", "--duckdb", "--sqlite"])
+    def test_a_target_that_vanished_is_refused(self, orders, option):
+        self._commit_one_version(orders)
+        pull = "pull", orders, "--checkpoint", "p", option, "out"
+        error = run(*pull, code=1).stderr
+        assert "earlier batches were committed: their rows would be missing" in error
+        assert "with --rebind" in error
+        assert "Nothing new" not in run(*pull, "--rebind").stdout
+        assert "Nothing new" in run(*pull).stdout
+
+    def test_a_folder_whose_files_were_taken_away(self, orders):
+        self._commit_one_version(orders)
+        Path("out").mkdir()
+        run("pull", orders, "--checkpoint", "p", "--files", "out")
+        assert [item.name for item in Path("out").iterdir()] == [f"orders-{7:020}-{7:020}.parquet"]
+
     def test_an_uncommitted_batch_replaces_its_file(self, orders):
         profile, _, name = orders.partition("#")
         with SharingClient(profile) as client, client.table(name).poll_changes("p", starting_version=6) as poller:

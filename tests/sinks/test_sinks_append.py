@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +20,13 @@ from delta_sharing_client.sinks import DeltaSink, DuckDBSink, SQLiteSink, WriteR
 from delta_sharing_client.table.shared_table import SharedTable
 
 Share = Callable[..., SharedTable]
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 class TestAppend:
@@ -50,6 +59,88 @@ class TestAppend:
                 with shared.poll_changes(starting_version=0) as poller:
                     drain(poller, sink)
         assert len(target.rows()) == 6
+
+    @pytest.mark.parametrize("mode", [{}, {"mode": "apply", "keys": ["id"]}])
+    def test_a_target_that_vanished_is_refused(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path, mode: dict[str, Any]
+    ) -> None:
+        """A new target would lack the rows before."""
+        poll = share(table.root).poll_changes
+        with target.sink(**mode) as sink, poll(tmp_path / "c", starting_version="snapshot") as poller:
+            drain(poller, sink)
+        remove(target.path)
+        table.commit(table.add("f2", rows(4)))
+        with (
+            target.sink(**mode) as sink,
+            poll(tmp_path / "c") as poller,
+            pytest.raises(SinkError, match=r"delete the poller's checkpoint|Use a new poller with its own"),
+        ):
+            drain(poller, sink)
+        (tmp_path / "c").unlink()
+        with target.sink(**mode) as sink, poll(tmp_path / "c", starting_version="snapshot") as poller:
+            drain(poller, sink)
+        assert {row[0] for row in target.rows("id")} == {1, 2, 3, 4}
+
+    @pytest.mark.parametrize("target", ["duckdb", "sqlite"], indirect=True)
+    def test_a_table_without_the_batches_before_is_refused(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
+    ) -> None:
+        """Another poller has made the table again."""
+        poll = share(table.root).poll_changes
+        with target.sink() as sink, poll(tmp_path / "a", starting_version=0) as poller:
+            drain(poller, sink)
+        target.path.unlink()
+        with target.sink() as sink, poll(tmp_path / "b", starting_version=0) as poller:
+            drain(poller, sink)
+        table.commit(table.add("f2", rows(4)))
+        with (
+            target.sink() as sink,
+            poll(tmp_path / "a") as poller,
+            pytest.raises(SinkError, match="no batch of this poller, and earlier batches were committed"),
+        ):
+            drain(poller, sink)
+        assert len(target.rows()) == 3
+
+    def test_a_poller_goes_on_in_a_new_target_if_asked_to(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
+    ) -> None:
+        poll = share(table.root).poll_changes
+        with poll(tmp_path / "c", starting_version=0) as poller:
+            batch = poller.pull()
+            assert batch is not None
+            batch.commit()
+        for at, name in enumerate(["f2", "f3"]):
+            table.commit(table.add(name, rows(4 + at)))
+            with target.sink() as sink, poll(tmp_path / "c", rebind=not at) as poller:
+                drain(poller, sink)
+        assert target.rows("id") == [(4,), (5,)]
+
+    def test_a_first_batch_whose_checkpoint_was_lost(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
+    ) -> None:
+        poll = share(table.root).poll_changes
+        for _ in range(2):
+            with target.sink() as sink, poll(tmp_path / "c", starting_version=0) as poller:
+                drain(poller, sink)
+            (tmp_path / "c").unlink()
+        assert len(target.rows()) == 6  # another poller
+
+    def test_batches_without_rows_are_a_beginning(
+        self, table: ChangeTable, share: Share, target: Target, tmp_path: Path
+    ) -> None:
+        """A Delta table has no commit of them."""
+        table.commit()
+        table.commit(table.add("f2", rows(4)))
+        for _ in range(2):
+            with (
+                target.sink() as sink,
+                share(table.root).poll_changes(tmp_path / "c", starting_version=2, max_versions=1) as poller,
+            ):
+                batch = poller.pull()
+                assert batch is not None
+                sink.write(batch)
+                batch.commit()
+        assert target.rows("id") == [(4,)]
 
     def test_a_target_of_the_other_mode_is_refused(
         self, table: ChangeTable, share: Share, target: Target, tmp_path: Path

@@ -85,8 +85,7 @@ class DeltaLog:
 
         Raises:
             MissingDependencyError: the URL needs fsspec, or a driver that is not installed.
-            DeltaLogError: fsspec cannot open the URL.
-            ValueError, TypeError: the path is empty, or an argument is of the wrong type.
+            DeltaLogError, ValueError, TypeError: fsspec cannot open the URL, or an argument is wrong.
         """
         place = location_of(path)
         options = {"allow_absolute_paths": allow_absolute_paths, "any_features": any_features}
