@@ -81,8 +81,9 @@ def wire_timestamp(value: Timestamp | None, name: str = "timestamp") -> str | No
 
 def check_version(value: int | None, name: str) -> int | None:
     """Return a table version as an int; raise `TypeError` or `ValueError` with the argument's name."""
-    number = as_integer(value, name)
-    if number is not None and number < 0:
+    if (number := as_integer(value, name)) is None:
+        return None
+    if number < 0:
         raise ValueError(f"{name} is {number}; it starts at 0")
     if number >= 2**63:
         raise ValueError(f"{name} is {number}; it is at most {2**63 - 1}")
