@@ -117,4 +117,4 @@ def _neighbours(read: Collection[int], stored: Collection[int]) -> int:
         if column not in read:
             break
         run += 1
-    return 1 << run - 1 if run >= 2 else 0
+    return 1 << run if run else 0

@@ -53,7 +53,7 @@ def test_little_is_requested_ahead_if_row_groups_are_skipped() -> None:
 
 def test_neighbours_are_expected_until_the_columns_are_known() -> None:
     pattern = ReadPattern(readers=1)
-    assert [e.neighbours for e in read(pattern, 0, 0, 0, 1, 2, 3, 5, 6)] == [0, 0, 2, 4, 0, 0]
+    assert [e.neighbours for e in read(pattern, 0, 0, 0, 1, 2, 3, 5, 6)] == [0, 2, 4, 8, 0, 2]
     assert [e.neighbours for e in read(pattern, 0, 1, 0, 1, 2, 3, 5, 6)] == [0] * 6
 
 
