@@ -113,7 +113,8 @@ def test_absolute_paths_are_compared_in_one_form(tmp_path: Path) -> None:
 
 def test_damaged_column_raises_an_error_with_the_file(tmp_path: Path) -> None:
     log = DeltaLog.for_table(tmp_path)
-    log.commit([PROTOCOL, metadata(), *(add(f"f{number}", stats="x" * 4000) for number in range(20))])
+    stats = json.dumps({"minValues": {"id": "x" * 4000}})
+    log.commit([PROTOCOL, metadata(), *(add(f"f{number}", stats=stats) for number in range(20))])
     file = log.checkpoint()
     (file.parent / f"{0:020}.json").unlink()
     parquet = pq.ParquetFile(file).metadata.row_group(0)
