@@ -44,6 +44,7 @@ from delta_sharing_client.spark.session import (
 )
 from delta_sharing_client.spark.spark_schema import requested_columns, spark_schema
 from delta_sharing_client.spark.stream_table import describe_stream
+from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.wire.answers import TableInfo
 
 if TYPE_CHECKING:
@@ -196,5 +197,5 @@ def _in_time(rest: RestClient, table: Table, query: ScanOptions, run: Callable[[
     try:
         return in_time(rest, table, query, run)
     except BadRequestError as error:
-        error.args = (str(error).replace("on_future='latest'", "the option onFuture 'latest'"),)
-        raise
+        text = str(error).replace("on_future='latest'", "the option onFuture 'latest'")
+        raise with_message(error, text) from None
