@@ -93,12 +93,12 @@ class ParquetSource:
         self._spec = spec
         self._predicate = None if task.all_rows_match else spec.predicate
         self._deleted = deleted
-        self._spare: list[pq.ParquetFile] = []
+        self._spare: list[Any] = []
         with self._readable():
-            file = self._open(None)
-            self._spare.append(file)
-            self._metadata = file.metadata
-            locator = (locators or ColumnLocatorCache()).of(file.schema_arrow)
+            reader = self._open(None)
+            self._spare.append(reader)
+            self._metadata = reader.metadata
+            locator = (locators or ColumnLocatorCache()).of(reader.schema_arrow)
             self.columns, self._assembly = locator.locate(task, spec)
             self._starts = [0, *itertools.accumulate(row_counts(self._metadata, task))]
         self._calendar = LegacyCalendar.of(self._metadata.metadata)
@@ -208,15 +208,15 @@ class ParquetSource:
         try:
             if indexed:
                 raise IndexError
-            file = self._spare.pop()
+            reader = self._spare.pop()
         except IndexError:
-            file = self._open(self._metadata, indexed)
-        yield file.reader
+            reader = self._open(self._metadata, indexed)
+        yield reader
         if not indexed and self._buffer is not None:
-            self._spare.append(file)
+            self._spare.append(reader)
 
-    def _open(self, metadata: pq.FileMetaData | None, indexed: tuple[str, ...] = ()) -> pq.ParquetFile:
-        return pq.ParquetFile(
+    def _open(self, metadata: pq.FileMetaData | None, indexed: tuple[str, ...] = ()) -> Any:
+        return _open_reader(
             pa.BufferReader(self._buffer),
             metadata=metadata,
             read_dictionary=indexed or None,
@@ -230,7 +230,8 @@ class ParquetSource:
     def _decode_group(self, group: int, rows: int, *, use_threads: bool) -> Iterator[pa.Table | pa.RecordBatch]:
         """Decode one row group to the table's columns."""
         columns, assembly = self.columns, self._assembly
-        widths = assembly.widths(self._metadata.schema, columns)
+        with self._readable():  # names of columns are decoded here
+            widths = assembly.widths(self._metadata.schema, columns)
         extra = widths.row + sum([_constant_size(column.value) for column in columns if not column.leaves])
         if not assembly.leaves:
             step = max(1, self._limits.step // max(extra, 1))
@@ -293,6 +294,32 @@ class ParquetSource:
             kept = batch if predicate is None else filter_batch(batch, predicate)
             if kept.num_rows:
                 yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
+
+
+def _open_reader(source: pa.NativeFile, **options: Any) -> Any:
+    """Open the reader of a Parquet file, which decodes in `decoding_pool`.
+
+    `pq.ParquetFile` has no argument for a pool; the reader that it opens has one, which is not documented.
+    """
+    pool = decoding_pool()
+    if pool is not None:
+        with contextlib.suppress(AttributeError, TypeError):  # a release of pyarrow without these arguments
+            reader = pq.ParquetReader(memory_pool=pool)
+            reader.open(source, arrow_extensions_enabled=True, **options)  # the default of `pq.ParquetFile`
+            return reader
+    return pq.ParquetFile(source, **options).reader
+
+
+def decoding_pool() -> pa.MemoryPool | None:
+    """Return the memory pool for decoded columns; None for the default pool of the process.
+
+    Mimalloc, the default of pyarrow, makes the system clear far more memory than jemalloc does
+    (`docs/decisions/0022-arrow-memory-pool.md`). A default pool that the user has chosen is used as it is.
+    """
+    if pa.default_memory_pool().backend_name == "mimalloc":
+        with contextlib.suppress(NotImplementedError):  # not in the wheels of every system
+            return pa.jemalloc_memory_pool()
+    return None
 
 
 def _constant_size(value: object) -> int:
