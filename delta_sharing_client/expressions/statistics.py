@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from delta_sharing_client.expressions.bound_values import parse_bound
 from delta_sharing_client.expressions.column_bounds import ColumnBounds
@@ -25,6 +25,7 @@ from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveTy
 _REJECTED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 #: More rows than a file can have.
 _TOO_MANY: Final = 2**63
+_RecordCount: TypeAlias = Annotated[int, Meta(ge=0, le=_TOO_MANY - 1)]
 
 
 class Stats(Struct, frozen=True):
@@ -81,11 +82,15 @@ class BlockStats:
     """The statistics of some columns of the files of a block.
 
     Attributes:
+        record_counts: the rows of each file; None if unknown.
         irregular: the statistics of files that the typed decoder rejects, by position; for the other methods these
             files have none.
     """
 
     def __init__(self, rows: Sequence[Any], keys: Mapping[str, str], irregular: Mapping[int, Stats]) -> None:
+        self.record_counts: list[int | None] = list(map(attrgetter("numRecords"), rows))
+        for position, item in irregular.items():
+            self.record_counts[position] = item.num_records
         parts = ("minValues", "maxValues", "nullCount")
         self._lower, self._upper, self._nulls = (list(map(attrgetter(part), rows)) for part in parts)
         self._keys = keys
@@ -159,7 +164,7 @@ class StatsDecoder:
 
     def _statistics(self, parts: Mapping[str, Mapping[str, Any]], *, renamed: bool) -> Any:
         names = {key: name for name, key in self._keys.items()} if renamed else None
-        fields = []
+        fields: list[tuple[str, Any, Any]] = [("numRecords", _RecordCount | None, None)]
         for part, types in parts.items():
             columns = [(self._keys[name], kind, None) for name, kind in types.items()]
             kind = msgspec.defstruct("Columns", columns, rename=names, gc=False, frozen=True)
@@ -186,7 +191,6 @@ def _json_type(data_type: DataType) -> Any:
 
 #: Most statistics start with the count; the rest is not parsed for it.
 _ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
-_COUNT_FIRST: Final = re.compile(r'\{"numRecords":(0|[1-9][0-9]{0,17})[,}]')
 #: Decodes the text of statistics from its JSON string, or null.
 decode_text: Final = msgspec.json.Decoder(str | None).decode
 
@@ -205,9 +209,8 @@ def record_counts(stats: Sequence[Any]) -> Sequence[int | None]:
     Raises:
         msgspec.DecodeError: an encoded item that does not start with its count is neither.
     """
-    if not isinstance(stats[0], Raw):
-        matches = [_COUNT_FIRST.match(text or "") for text in stats]
-        return [int(found[1]) if found else num_records(text) for found, text in zip(matches, stats, strict=True)]
+    if not stats or not isinstance(stats[0], Raw):
+        return list(map(num_records, stats))
     digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, stats)]
     if b"" in digits:
         pairs = zip(digits, stats, strict=True)

@@ -60,11 +60,9 @@ class BlockBounds:
     upper: _Side | None = None
 
     @classmethod
-    def of(
-        cls, stats: BlockStats, name: str, data_type: DataType, record_counts: Sequence[int | None]
-    ) -> BlockBounds:
+    def of(cls, stats: BlockStats, name: str, data_type: DataType) -> BlockBounds:
         """Return the bounds of a column in the statistics of a block, as `Stats.bounds` does for one file."""
-        has_null, has_value = _null_masks(stats.null_counts(name), record_counts)
+        has_null, has_value = _null_masks(stats.null_counts(name), stats.record_counts)
         if not has_bounds(data_type):
             return cls(has_null, has_value, is_float(data_type))
         lower = _side(stats.lower(name), data_type, upper=False)
@@ -128,7 +126,6 @@ class PartitionBounds:
 def block_outcomes(
     predicate: Predicate,
     stats: BlockStats,
-    record_counts: Sequence[int | None],
     names: Mapping[str, str],
     partitions: Mapping[str, PartitionBounds],
 ) -> npt.NDArray[np.int_]:
@@ -137,7 +134,6 @@ def block_outcomes(
     Args:
         predicate: the row filter.
         stats: the statistics of the files.
-        record_counts: the rows of the files by their statistics.
         names: the names of the filter's columns in the statistics.
         partitions: the values of partition columns, which precede statistics.
     """
@@ -145,7 +141,7 @@ def block_outcomes(
 
     def bounds_of(column: StructField) -> Bounds:
         if column.name not in known:
-            known[column.name] = BlockBounds.of(stats, names[column.name], column.type, record_counts)
+            known[column.name] = BlockBounds.of(stats, names[column.name], column.type)
         return known[column.name]
 
     result: npt.NDArray[np.int_] = np.zeros(len(stats), int) | outcomes(predicate, bounds_of)

@@ -171,7 +171,7 @@ class TaskPlanner:
         """Return the distinct partitions of files, and the position of each file's partition among them."""
         # By identity: files of one partition share one mapping.
         identities = list(map(id, files.partition_values))
-        if len(set(identities)) == 1:
+        if not self._partitioned or len(set(identities)) == 1:
             return [self._partition(files.partition_values[0], files.ids[0])], np.zeros(len(files), np.intp)
         first = dict(zip(reversed(identities), range(len(identities) - 1, -1, -1), strict=True))
         distinct = [
@@ -194,7 +194,8 @@ class TaskPlanner:
             for column in self._partitioned
         }
         stats = self._stats(files.stats_texts())
-        possible = block_outcomes(predicate, stats, files.record_counts, self._names, partitions)
+        files.counts = stats.record_counts
+        possible = block_outcomes(predicate, stats, self._names, partitions)
         may_match: Mask = possible & TRUE != 0
         return may_match
 

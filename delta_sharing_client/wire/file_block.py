@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from delta_sharing_client.expressions.statistics import decode_text, num_records
+from delta_sharing_client.expressions.statistics import decode_text, record_counts
 from delta_sharing_client.model.actions import AddFile, DeletionVector, FileAction
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl
@@ -39,7 +39,7 @@ class FileBlock:
         partition_values: one mapping for all files with the same values.
         stats: the statistics as text, or as the JSON string of the line; see `stats_texts`.
         stats_use: shared by the blocks of an answer.
-        record_counts: the rows of the files by their statistics, deleted rows included.
+        counts: `record_counts`, once they are known.
     """
 
     kind: type[FileAction]
@@ -48,13 +48,13 @@ class FileBlock:
     partition_values: list[Mapping[str, str | None]]
     sizes: list[int]
     stats: Sequence[Raw | str | None]
-    record_counts: Sequence[int | None]
     versions: list[int | None]
     timestamps: list[int | None]
     expirations: list[int | None]
     vectors: list[DeletionVector | None]
     vector_ids: list[str | None]
     data_changes: list[bool]
+    counts: Sequence[int | None] | None = field(default=None, compare=False, kw_only=True)
     stats_use: StatsUse = field(default_factory=StatsUse, compare=False, kw_only=True)
 
     @classmethod
@@ -64,15 +64,23 @@ class FileBlock:
         urls, ids, values, sizes, stats, *others = ([getattr(file, name) for file in files] for name in _COLUMNS)
         known: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
         values = [known.setdefault(tuple(each.items()), each) for each in values]
-        return cls(kind, urls, ids, values, sizes, stats, list(map(num_records, stats)), *others)
+        return cls(kind, urls, ids, values, sizes, stats, *others)
 
     def take(self, positions: Sequence[int]) -> FileBlock:
         """Return the files at some positions."""
         if len(positions) == len(self):
             return self
-        columns = [getattr(self, item.name) for item in fields(self)[1:-1]]
+        columns = [getattr(self, item.name) for item in fields(self)[1:-2]]
         taken = ([column[position] for position in positions] for column in columns)
-        return FileBlock(self.kind, *taken, stats_use=self.stats_use)
+        counts = None if self.counts is None else [self.counts[position] for position in positions]
+        return FileBlock(self.kind, *taken, counts=counts, stats_use=self.stats_use)
+
+    @property
+    def record_counts(self) -> Sequence[int | None]:
+        """The rows of the files by their statistics, deleted rows included."""
+        if self.counts is None:
+            self.counts = record_counts(self.stats)
+        return self.counts
 
     def stats_texts(self) -> list[str | None]:
         """Return the texts of the statistics; None where there are none, or the JSON string is malformed."""

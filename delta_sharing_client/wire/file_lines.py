@@ -187,13 +187,13 @@ class FileLineDecoder:
             self._shared_values([item.partition_values for item in contents]),
             [item.size or file.size or 0 for file, item in zip(files, contents, strict=True)],
             stats,
-            record_counts(stats),
             [file.version for file in files],
             [file.timestamp for file in files],
             [file.expiration_timestamp for file in files],
             [vector and vector.decoded() for vector in vectors] if any(vectors) else vectors,
             [file.deletion_vector_file_id or None for file in files],
             [item.data_change for item in contents],
+            counts=None if no_stats is None else record_counts(stats),
             stats_use=self._use,
         )
 

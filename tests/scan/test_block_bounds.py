@@ -156,8 +156,8 @@ def as_block(predicate, kind, texts, days):
         np.array([distinct.index(day) for day in days]),
     )
     stats = StatsDecoder({"c": data_type(kind)})([text or None for text in texts])
-    counts = [num_records(text) for text in texts]
-    return block_outcomes(predicate, stats, counts, {"c": "c"}, {"day": partitions}).tolist()
+    assert stats.record_counts == [num_records(text) for text in texts]
+    return block_outcomes(predicate, stats, {"c": "c"}, {"day": partitions}).tolist()
 
 
 def schema(kind):
@@ -211,7 +211,7 @@ def test_names_of_columns(name):
     predicate = bind_filters([(name, "<", 5)], StructType((column,)))
     for block in ([text], [text, None]):
         stats = StatsDecoder({name: column.type})(block)
-        assert block_outcomes(predicate, stats, [2] * len(block), {name: name}, {}).tolist()[0] == outcomes(
+        assert block_outcomes(predicate, stats, {name: name}, {}).tolist()[0] == outcomes(
             predicate, lambda column: parse_stats(text).bounds(name, column.type)
         )
 
