@@ -116,6 +116,12 @@ def json_hint(predicate: Predicate | None, columns: HintColumns) -> str | None:
     return None if hint is None else json.dumps(hint, separators=(",", ":"))
 
 
+def with_long_integers(hint: str | None) -> str | None:
+    """Return a hint that names the type of all integers `long`: servers compare the same numbers."""
+    # Quotes within values are escaped.
+    return None if hint is None else hint.replace('"valueType":"int"', '"valueType":"long"')
+
+
 def merge_json_hints(given: str | None, ours: str | None) -> str | None:
     """Return the AND of the caller's hint and ours; both are JSON objects."""
     if given is None or ours is None:

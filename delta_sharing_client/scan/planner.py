@@ -17,9 +17,18 @@ from delta_sharing_client.errors import (
     VersionMismatchError,
 )
 from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.expressions.hints import HintColumns, json_hint, merge_json_hints, sql_hints
+from delta_sharing_client.expressions.hints import (
+    HintColumns,
+    json_hint,
+    merge_json_hints,
+    sql_hints,
+    with_long_integers,
+)
+from delta_sharing_client.expressions.inferred_columns import inferred_columns
+from delta_sharing_client.expressions.predicates import is_float
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
@@ -47,7 +56,7 @@ class _OutdatedMetadataError(Exception):
 
 
 class _KnownTables:
-    """The metadata of the tables last queried with a filter, by endpoint and name; safe for several threads."""
+    """The metadata of the tables last queried, by endpoint and name; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,8 +130,10 @@ class ServerPlanner:
     def plan(self, options: ScanOptions) -> ScanPlan:
         """Request the files and plan what to read of them.
 
-        This takes one request. The first scan of a table with a row filter takes two, because hints need the
-        types of the columns; later ones use the metadata of the last answer, which the next one confirms.
+        This takes one request. Hints need the types of the filter's columns: those of the last answer, and of a
+        table that was not queried yet those inferred from the filter's values. The metadata of the answer confirms
+        them; if it gives other hints, the query is sent again. A first scan by timestamp, or with a filter from
+        which no types can be inferred, requests the metadata before.
 
         Raises:
             UnsupportedTableError: the table needs something that this release cannot read.
@@ -139,8 +150,9 @@ class ServerPlanner:
                 # Only without a row filter: the server counts rows before it.
                 request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
             return self._query(options, request, None)
-        key = self.rest.profile.endpoint, self.table
-        known = _known_tables.get(key) if options.timestamp is None else None
+        known: TableInfo | StructType | None = None
+        if options.timestamp is None:
+            known = _known_tables.get(self._key) or inferred_columns(options.filters)
         described = known or self._describe(options)
         for _ in range(_MAX_CHANGES):
             try:
@@ -152,32 +164,37 @@ class ServerPlanner:
                     raise
                 described, known = self._describe(options), None
             else:
-                _known_tables.put(key, TableInfo(plan.version, plan.protocol, plan.metadata))
                 return plan
         return self._query(options, request, None)
 
-    def _query(self, options: ScanOptions, request: QueryRequest, described: TableInfo | None) -> ScanPlan:
-        """Request the files, with hints if the table's metadata is known.
+    def _query(
+        self, options: ScanOptions, request: QueryRequest, described: TableInfo | StructType | None
+    ) -> ScanPlan:
+        """Request the files, with hints if the metadata of the table, or the types of the columns, are known.
 
         Raises:
             _OutdatedMetadataError: the metadata of the answer gives other hints.
         """
         sent = request if described is None else _with_hints(request, options, described, self._what)
+        known = described if isinstance(described, TableInfo) else None
         specs: list[ReadSpec] = []
 
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
             from delta_sharing_client.scan.data_skipping import TaskPlanner
 
-            if described is not None and (protocol, metadata) != (described.protocol, described.metadata):
+            if described is not None and (
+                known is None or (protocol, metadata) != (known.protocol, known.metadata)
+            ):
                 info = TableInfo(None, protocol, metadata)
-                if _with_hints(request, options, info, self._what) != sent:
+                if _with_hints(request, options, info, self._what, inferred=known is None) != sent:
                     raise _OutdatedMetadataError(info)
             specs.append(scan_spec(options, protocol, metadata, self._what))
             return TaskPlanner(specs[-1])
 
         answer: Answer[FileScanTask | SkipReason, QueryRequest] = self.rest.query_table(self.table, sent, convert)
-        if described is not None:
-            self._check_version(answer.version, described.version, options)
+        if known is not None:
+            self._check_version(answer.version, known.version, options)
+        _known_tables.put(self._key, TableInfo(answer.version, answer.protocol, answer.metadata))
         from delta_sharing_client.scan.data_skipping import split_skipped
 
         tasks, skipped = split_skipped(answer.items)
@@ -194,6 +211,10 @@ class ServerPlanner:
             end=answer.end,
             source=answer.source,
         )
+
+    @property
+    def _key(self) -> tuple[str, Table]:
+        return self.rest.profile.endpoint, self.table
 
     @property
     def _what(self) -> str:
@@ -242,15 +263,41 @@ class ServerPlanner:
             )
 
 
-def _with_hints(request: QueryRequest, options: ScanOptions, info: TableInfo, what: str) -> QueryRequest:
-    """Return the request with the row filter as hints for the server."""
-    spec = scan_spec(options, info.protocol, info.metadata, what)
-    columns = HintColumns.of(info.metadata.schema, info.metadata.partition_columns, spec.mapping)
+def _with_hints(
+    request: QueryRequest,
+    options: ScanOptions,
+    described: TableInfo | StructType,
+    what: str,
+    *,
+    inferred: bool = False,
+) -> QueryRequest:
+    """Return the request with the row filter as hints for the server.
+
+    Args:
+        request: the query.
+        options: have the row filter.
+        described: the table, or inferred columns of the filter.
+        what: the table, for messages.
+        inferred: return the hints in the form of those for inferred columns.
+    """
+    if isinstance(described, StructType):
+        inferred, predicate = True, bind_filters(options.filters or (), described)
+        # Tables are hardly ever partitioned by floating-point columns, whose hints have another form then.
+        likely = [column.name for column in described.fields if not is_float(column.type)]
+        columns = HintColumns.of(described, likely)
+    else:
+        spec = scan_spec(options, described.protocol, described.metadata, what)
+        predicate, metadata = spec.predicate, described.metadata
+        columns = HintColumns.of(metadata.schema, metadata.partition_columns, spec.mapping)
+    hint = json_hint(predicate, columns)
+    # Servers that read a table with such features know the newer notation, and some refuse the older one.
+    older = not inferred and isinstance(described, TableInfo) and not described.protocol.required_features
     return replace(
         request,
-        json_predicate_hints=merge_json_hints(options.json_predicate_hints, json_hint(spec.predicate, columns)),
-        # Servers that read a table with such features know the newer notation, and some refuse the older one.
-        predicate_hints=() if info.protocol.required_features else sql_hints(spec.predicate, columns),
+        json_predicate_hints=merge_json_hints(
+            options.json_predicate_hints, with_long_integers(hint) if inferred else hint
+        ),
+        predicate_hints=sql_hints(predicate, columns) if older else (),
     )
 
 

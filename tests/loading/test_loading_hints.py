@@ -53,7 +53,7 @@ def test_the_older_notation_is_for_tables_without_reader_features(
     server: SharingServer, connect: Callable[..., SharingClient], name: str, sent: bool
 ) -> None:
     server.reset_requests()
-    scan = connect(server).table(f"s.s.{name}").scan(filters=FILTER)
+    scan = connect(server).table(f"s.s.{name}").scan(filters="p = 1")
     assert scan.count() == (10 if name == "plain" else 18)
     (body,) = [request.body for request in server.requests if request.path.endswith("/query")]
     assert json.loads(body["jsonPredicateHints"])["op"] == "equal"
@@ -144,7 +144,7 @@ class TestTimeTravel:
     ) -> None:
         """Whatever version its metadata is asked for; the query for that version is answered all the same."""
         share.version = 3
-        scan = connect(faults).table("s.s.t").scan(version=3, filters=[("id", ">=", 5)])
+        scan = connect(faults).table("s.s.t").scan(version=3, filters="id >= 5")
         assert scan.to_arrow()["id"].to_pylist() == [5, 6, 7, 8, 9]
         (query,) = faults.seen(f"{TABLE}/query")
         assert query.json() == {"version": 3}

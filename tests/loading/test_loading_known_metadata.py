@@ -1,11 +1,13 @@
-"""Scans with a row filter of a table that was scanned before: its metadata is not requested again."""
+"""Scans with a row filter: metadata is requested only if nothing else gives the types for hints."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -14,7 +16,7 @@ from loading_tables import File, column, write_table
 from delta_sharing_client import SharingClient, load_as_arrow
 from delta_sharing_client.server import SharingServer
 
-FILTER = [("p", ">=", "2"), ("id", "<", 25)]
+FILTER = "p >= '2' AND id < 25"
 
 
 def rows(first: int) -> pa.Table:
@@ -55,7 +57,7 @@ def test_functions_that_take_a_table_url_know_the_metadata_too(server: SharingSe
     server.write_profile(profile)
     for expected in (["metadata", "query"], ["query"], ["query"]):
         server.reset_requests()
-        assert load_as_arrow(f"{profile}#s.s.t", filters=[("id", ">", 26)]).num_rows == 3
+        assert load_as_arrow(f"{profile}#s.s.t", filters="id > 26").num_rows == 3
         assert listings(server) == expected
 
 
@@ -110,3 +112,111 @@ class TestChangedTable:
         write_table(tmp_path / "t", [column("id", "long")], [File(rows=rows(0), name="a.parquet")])
         with SharingClient(server.profile) as client, pytest.raises(ValueError, match="'p'"):
             client.table("s.s.t").scan(filters=[("p", "=", "1")]).to_arrow()
+
+
+def test_a_scan_without_a_filter_makes_the_metadata_known(server: SharingServer) -> None:
+    with SharingClient(server.profile) as client:
+        assert client.table("s.s.t").scan(limit=1).to_arrow().num_rows == 1
+        server.reset_requests()
+        assert client.table("s.s.t").scan(filters=FILTER).count() == 0
+    assert listings(server) == ["query"]
+
+
+class TestInferredTypes:
+    """The first query of a table has hints of the types that the filter's values are likely to be of."""
+
+    COLUMNS: ClassVar = [column("id", "long"), column("p", "string"), column("n", "integer"), column("d", "date")]
+    COLUMNS += [column("x", "double"), column("s", "string")]
+
+    @pytest.fixture
+    def server(self, tmp_path: Path) -> Iterator[SharingServer]:
+        files = [
+            File(
+                rows=pa.table(
+                    {
+                        "id": pa.array([n], pa.int64()),
+                        "n": pa.array([n], pa.int32()),
+                        "d": pa.array([date(2024, 1, n)], pa.date32()),
+                        "x": pa.array([n / 1], pa.float64()),
+                        "s": pa.array([f"2024-01-0{n}"]),
+                    }
+                ),
+                name=f"{n}.parquet",
+                values={"p": f"p{n}"},
+            )
+            for n in (1, 2, 3)
+        ]
+        write_table(tmp_path / "t", self.COLUMNS, files, partitions=["p"])
+        with SharingServer({"s.s.t": tmp_path / "t"}) as running:
+            yield running
+
+    def found(self, server: SharingServer, filters: Any) -> list[int]:
+        with SharingClient(server.profile) as client:
+            return client.table("s.s.t").scan(filters=filters).to_arrow()["id"].to_pylist()
+
+    @pytest.mark.parametrize(
+        "filters",
+        [
+            [("p", "=", "p2")],
+            [("p", "in", ["p2", "p9"])],
+            [("p", "!=", "p1"), ("p", "!=", "p3")],
+            [[("p", "=", "p2")], [("p", "=", "p8")]],
+            [("p", "is not", None), ("p", "=", "p2")],
+            [("id", ">", 1), ("id", "<", 3)],
+            [("n", "=", 2)],
+            [("d", "=", date(2024, 1, 2))],
+            [("d", "=", "2024-01-02")],
+            [("x", "=", 2.0)],
+            [("p", "=", "p2"), ("n", ">=", 0)],
+        ],
+        ids=str,
+    )
+    def test_one_request(self, server: SharingServer, filters: Any) -> None:
+        assert self.found(server, filters) == [2]
+        assert listings(server) == ["query"]
+        (sent,) = [request.body for request in server.requests if request.path.endswith("/query")]
+        assert "jsonPredicateHints" in sent
+        assert "predicateHints" not in sent
+
+    @pytest.mark.parametrize(
+        "filters",
+        [
+            [("x", "=", 2)],
+            [("s", "=", "2024-01-02")],
+            [("n", "!=", 1), ("n", "!=", 3)],
+            [("n", "=", 2), ("p", "=", "p2")],
+            [("P", "=", "p2")],
+            [("n", "not in", [1, 3])],
+        ],
+        ids=str,
+    )
+    def test_other_types_than_inferred_take_a_second_query(self, server: SharingServer, filters: Any) -> None:
+        assert self.found(server, filters) == [2]
+        assert listings(server) == ["query", "query"]
+        server.reset_requests()
+        assert self.found(server, filters) == [2]
+        assert listings(server) == ["query"]
+
+    @pytest.mark.parametrize(
+        "filters",
+        [
+            "p = 'p2'",
+            [("id", "=", Decimal(2))],
+            [("p", "=", "p2"), ("s", "is not", None)],
+            [("id", "in", [2, 2.0])],
+            [("s", "=", "2024-01-02"), ("s", ">", "2024")],
+        ],
+        ids=str,
+    )
+    def test_filters_without_inferred_types_request_the_metadata(
+        self, server: SharingServer, filters: Any
+    ) -> None:
+        assert self.found(server, filters) == [2]
+        assert listings(server) == ["metadata", "query"]
+
+    @pytest.mark.parametrize(
+        "filters", [[("p", "=", 1)], [("none", "=", 1)], [("d", "=", "2024-13-01")], [("p", "like", "x")]], ids=str
+    )
+    def test_errors_are_those_of_the_table(self, server: SharingServer, filters: Any) -> None:
+        with pytest.raises(ValueError, match=str(filters[0][0])):
+            self.found(server, filters)
