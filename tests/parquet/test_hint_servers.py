@@ -34,7 +34,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints
+from delta_sharing_client.expressions.hints import HintColumns, json_hint, sql_hints, with_long_integers
 from delta_sharing_client.expressions.predicates import And, Not, Or
 from delta_sharing_client.model.schema import StructField, StructType
 
@@ -247,9 +247,15 @@ def check(data, kinds, rows, partitions):
     if not any(truth(tree, row) is True for row in rows):
         return
     assert embedded(schema, partitions, partition, stats, hint, sql), (hint, sql, partition, stats)
-    if hint is not None:
-        assert Reference(partition, stats).keeps(hint), (hint, partition, stats)
-        assert Older(partition, stats).keeps(hint), (hint, partition, stats)
+    for form in forms(hint):
+        assert embedded(schema, partitions, partition, stats, form, sql), (form, sql, partition, stats)
+        assert Reference(partition, stats).keeps(form), (form, partition, stats)
+        assert Older(partition, stats).keeps(form), (form, partition, stats)
+
+
+def forms(hint):
+    """The hint, and the same with `long` as the type of all integers."""
+    return set() if hint is None else {hint, with_long_integers(hint)}
 
 
 #: Besides the pools, what servers trip over.
@@ -298,7 +304,7 @@ def test_every_comparison_with_every_file(kind):
     schema = schema_of({"c": kind})
     found, comparisons = every(kind)
     hints = [(tree, json_hint(predicate, HintColumns.of(schema, []))) for tree, predicate in comparisons]
-    said = [(tree, hint) for tree, hint in hints if hint is not None]
+    said = [(tree, form) for tree, hint in hints for form in forms(hint)]
     # Three strings, so that there is one between the bounds whatever the order of characters.
     for rows in itertools.combinations_with_replacement([None, *found], 3 if kind == "string" else 2):
         stats = written(kind, list(rows))
@@ -327,9 +333,10 @@ def test_every_comparison_with_every_partition_value(kind):
                 if truth(tree, {"c": value}) is not True:
                     continue
                 assert embedded(schema, ["c"], partition, None, hint, sql), (hint, sql, partition)
-                if hint is not None:
-                    assert Reference(partition, None).keeps(hint), (hint, partition)
-                    assert Older(partition, None).keeps(hint), (hint, partition)
+                for form in forms(hint):
+                    assert embedded(schema, ["c"], partition, None, form, sql), (form, sql, partition)
+                    assert Reference(partition, None).keeps(form), (form, partition)
+                    assert Older(partition, None).keeps(form), (form, partition)
 
 
 @pytest.mark.parametrize("kind", KINDS)
