@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 import re
-import sys
 import threading
 import time
 import uuid
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -209,7 +209,7 @@ class ObjectStore:
         if needed is None:
             known = ", ".join(EXCLUSIVE_DRIVERS)
             raise self._refused(f"the driver {driver} is not known to create files exclusively, as {known} do")
-        version = str(getattr(sys.modules[driver], "__version__", "0"))
+        version = str(getattr(import_module(driver), "__version__", "0"))
         if tuple(map(int, re.findall(r"\d+", version)[:2])) < needed:
             raise self._refused(
                 f"{driver} {version} is too old, update it to {'.'.join(map(str, needed))} or later"
