@@ -208,7 +208,7 @@ def _converted(values: list[Any], name: str, *, upper: bool) -> Values | None:
                 single = np.array(values, np.float64).astype(np.float32).astype(np.float64)
             return widened_float(single, upper=upper) if np.abs(single).max() < FLOAT_MAX else None
         if name in _TIMES:
-            micros = pa.array(values, pa.string()).cast(_TIMES[name]).cast(pa.int64()).to_numpy()
+            micros = pa.array(values, pa.string()).cast(_TIMES[name]).view(pa.int64()).to_numpy()
             return None if is_time_limit(micros).any() else widened_time(micros, upper=upper)
         if name == "string" and max(map(len, values)) < TRUNCATED and "".join(values).isascii():
             text = np.empty(len(values), object)
