@@ -60,6 +60,7 @@ def test_the_type_of_a_value(value, kind):
         [1],
         [()],
         [("c", "in", 5)],
+        [{"c": 1}],
     ],
     ids=repr,
 )
