@@ -37,7 +37,7 @@ def inferred_columns(filters: Filters | None) -> StructType | None:
             tuple(StructField(name, PrimitiveType(str(found.pop()))) for name, found in types.items())
         )
         bind_filters(filters, columns)
-    except (TypeError, ValueError, LookupError, DeltaSharingError):  # binding to the schema of the table raises too
+    except (TypeError, ValueError, LookupError, DeltaSharingError):  # binding it again raises
         return None
     return columns
 
