@@ -85,13 +85,14 @@ release: lint test wheel  ## lint, test, build, check the archives, test the whe
 	rm -rf .venv-release
 
 interop: $(INTEROP)/.ready  ## read the written logs and tables with delta-spark, deltalake and DuckDB
+	@$(INTEROP)/bin/python scripts/java.py --quiet && $(INTEROP)/bin/python tests/spark_java.py
 	DELTA_SHARING_INTEROP=1 $(INTEROP)/bin/python -m pytest tests/interop -p no:cacheprovider
 
-# The versions of Spark and delta-spark must match; this needs the jars of delta-spark (Maven Central) and Java 17.
-$(INTEROP)/.ready: pyproject.toml
+# The versions of Spark and delta-spark must match; the tests fetch the jars of delta-spark from Maven Central.
+$(INTEROP)/.ready: pyproject.toml Makefile
 	@test -x $(INTEROP)/bin/python || $(PYTHON) -m venv $(INTEROP)
-	@$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[server,duckdb]' \
-		pyspark==4.2.0 delta-spark==4.4.0 deltalake pytest pytest-timeout
+	@$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[server,duckdb,delta]' \
+		pyspark==4.2.0 delta-spark==4.4.0 'hypothesis>=6.90' 'pytest>=8.0' 'pytest-timeout>=2.3'
 	@touch $@
 
 bench: $(STAMP)  ## compare the speed with the official client; BENCH=--quick for a short run

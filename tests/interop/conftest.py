@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "delta" / "log"))
-
-#: The release of delta-spark that fits the Spark of the environment.
-ARTIFACT = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,32 +25,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """A Spark session with delta-spark, fetched from Maven Central."""
-    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
-    pytest.importorskip("delta", reason="delta-spark is not installed")
-    builder = (
-        pyspark.sql.SparkSession.builder.master("local[2]")
-        .appName("interop")
-        .config("spark.jars.packages", ARTIFACT)
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.databricks.delta.snapshotPartitions", "1")
+def delta_settings() -> dict[str, str]:
+    """Settings of a Spark session with the delta-spark of this environment, whose jars come from Maven Central."""
+    from spark_processes import VERSION, java_home
+
+    assert java_home() is not None, "there is no Java 17 or later: `make interop` sets one up"
+    release = ".".join(map(str, VERSION))
+    return {
+        "spark.jars.packages": f"io.delta:delta-spark_{release}_2.13:{version('delta-spark')}",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # The jars are kept in the environment. Spark would also look into ~/.m2, and it fails if that has the POM
+        # of an artifact and not its jar.
+        "spark.driver.extraJavaOptions": f'"-Duser.home={sys.prefix}" -Ddelta.log.cacheSize=4',
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(delta_settings: dict[str, str]) -> Iterator[Any]:
+    """A Spark session with delta-spark. It is never skipped: without it `make interop` would test nothing."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("interop")
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
         # Hundreds of tables in one session: what Spark and Delta would keep of each fills the memory.
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", "-Ddelta.log.cacheSize=4")
-        .config("spark.sql.ui.retainedExecutions", "1")
-        .config("spark.ui.retainedJobs", "1")
-        .config("spark.ui.retainedStages", "1")
-        .config("spark.ui.retainedTasks", "1")
-    )
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:  # noqa: BLE001  # whatever Spark's launcher makes of a missing jar or Java
-        pytest.skip(f"Spark with {ARTIFACT} cannot be started: {type(error).__name__}")
+        "spark.driver.memory": "2g",
+        "spark.sql.ui.retainedExecutions": "1",
+        "spark.ui.retainedJobs": "1",
+        "spark.ui.retainedStages": "1",
+        "spark.ui.retainedTasks": "1",
+    }
+    for name, value in (delta_settings | settings).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     yield session
     session.stop()
 

@@ -157,6 +157,17 @@ def group_lives(group: int) -> bool:
     return True
 
 
+def processes_of(session: int) -> list[Path]:
+    """The processes of a session, which may be of several groups; none where the system has no /proc."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            facts = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if int(facts[3]) == session and facts[0] != "Z":
+                found.append(process)
+    return found
+
+
 @contextlib.contextmanager
 def standalone_cluster(folder: Path, worker_python: str, workers: int = 2) -> Iterator[str]:
     """Run a standalone master and its workers, one core each; yield the master's URL."""
