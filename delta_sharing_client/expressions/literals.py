@@ -31,7 +31,9 @@ def is_null(value: Any) -> bool:
 
 def plain_value(value: Any) -> Any:
     """Convert scalars of numpy, pandas and Arrow to Python values."""
-    if isinstance(value, datetime | date | bool | int | float | str | bytes | Decimal):
+    if isinstance(value, str):
+        return str.__str__(value)  # members of enumerations of texts have another `str`
+    if isinstance(value, datetime | date | bool | int | float | bytes | Decimal):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
         if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -314,9 +315,11 @@ def decoding_pool() -> pa.MemoryPool | None:
     """Return the memory pool for decoded columns; None for the default pool of the process.
 
     Mimalloc, the default of pyarrow, makes the system clear far more memory than jemalloc does
-    (`docs/decisions/0022-arrow-memory-pool.md`). A default pool that the user has chosen is used as it is.
+    (`docs/decisions/0022-arrow-memory-pool.md`). A default pool that the user has chosen is used as it is, but for
+    a pool that wraps mimalloc: pyarrow reports the same name for both.
     """
-    if pa.default_memory_pool().backend_name == "mimalloc":
+    chosen = os.environ.get("ARROW_DEFAULT_MEMORY_POOL")
+    if not chosen and pa.default_memory_pool().backend_name == "mimalloc":
         with contextlib.suppress(NotImplementedError):  # not in the wheels of every system
             return pa.jemalloc_memory_pool()
     return None

@@ -160,8 +160,8 @@ class ServerPlanner:
             except _OutdatedMetadataError as error:
                 described, known = error.info, None
             except (ColumnError, FilterError, UnsupportedTableError):
-                if known is None:
-                    raise
+                if not isinstance(known, TableInfo):
+                    raise  # by the metadata of the answer
                 described, known = self._describe(options), None
             else:
                 return plan

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -213,6 +214,20 @@ class TestInferredTypes:
     ) -> None:
         assert self.found(server, filters) == [2]
         assert listings(server) == ["metadata", "query"]
+
+    def test_members_of_enumerations_are_compared_by_their_text(self, server: SharingServer) -> None:
+        class Key(str, Enum):  # noqa: UP042 - `str` of a member of StrEnum is its value
+            SECOND = "p2"
+
+        for filters in ([("p", "=", Key.SECOND)], [("p", "in", [Key.SECOND])], [("s", "=", "2024-01-02")]):
+            assert self.found(server, filters) == [2]
+
+    def test_errors_of_the_filter_take_one_request(self, server: SharingServer) -> None:
+        for filters in ([("none", "=", 1)], [("p", "=", 1)]):
+            server.reset_requests()
+            with pytest.raises(ValueError, match=filters[0][0]):
+                self.found(server, filters)
+            assert listings(server) == ["query"]
 
     @pytest.mark.parametrize(
         "filters", [[("p", "=", 1)], [("none", "=", 1)], [("d", "=", "2024-13-01")], [("p", "like", "x")]], ids=str

@@ -14,6 +14,8 @@ EXPECTED = {name: values.to_pylist() for name, values in ROWS.items()}
 
 @pytest.fixture
 def jemalloc():
+    if pa.default_memory_pool().backend_name == "jemalloc":
+        pytest.skip("jemalloc is the pool of the process, for everything")
     try:
         return pa.jemalloc_memory_pool()
     except NotImplementedError:
@@ -22,10 +24,10 @@ def jemalloc():
 
 @pytest.fixture
 def default_pool(monkeypatch):
-    def use(pool):
-        monkeypatch.setattr(pa, "default_memory_pool", lambda: pool)
-
-    return use
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    before = pa.default_memory_pool()
+    yield pa.set_memory_pool
+    pa.set_memory_pool(before)
 
 
 def test_columns_are_decoded_in_the_pool_of_jemalloc(jemalloc, default_pool):
@@ -46,6 +48,15 @@ def test_the_default_pool_of_the_process_stays_as_it_is():
 
 def test_a_default_pool_that_the_user_has_chosen_is_used(jemalloc, default_pool):
     default_pool(pa.system_memory_pool())
+    before = jemalloc.bytes_allocated()
+    table = read(ROWS, *COLUMNS)
+    assert jemalloc.bytes_allocated() == before
+    assert table.to_pydict() == EXPECTED
+
+
+def test_mimalloc_is_used_where_the_user_has_chosen_it(jemalloc, default_pool, monkeypatch):
+    default_pool(pa.mimalloc_memory_pool())
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
     before = jemalloc.bytes_allocated()
     table = read(ROWS, *COLUMNS)
     assert jemalloc.bytes_allocated() == before
