@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
+from itertools import islice
 from typing import Any, Final
 
 from delta_sharing_client.errors import DeltaSharingError
@@ -13,6 +14,8 @@ from delta_sharing_client.expressions.literals import is_null, plain_value
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+#: Values of a list that are looked at.
+_MOST: Final = 1_000
 #: Texts that may be times, or dates with one.
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.")
 
@@ -30,7 +33,9 @@ def inferred_columns(filters: Filters | None) -> StructType | None:
     try:
         types: dict[str, set[str | None]] = {}
         for name, values in _terms(filters):
-            types.setdefault(name, set()).update(_type(value) for value in values if not is_null(value))
+            types.setdefault(name, set()).update(
+                _type(value) for value in islice(values, _MOST) if not is_null(value)
+            )
         if not types or any(len(found) != 1 or None in found for found in types.values()):
             return None
         columns = StructType(

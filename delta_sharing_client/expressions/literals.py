@@ -31,10 +31,12 @@ def is_null(value: Any) -> bool:
 
 def plain_value(value: Any) -> Any:
     """Convert scalars of numpy, pandas and Arrow to Python values."""
-    if isinstance(value, str):
-        return str.__str__(value)  # members of enumerations of texts have another `str`
-    if isinstance(value, datetime | date | bool | int | float | bytes | Decimal):
+    if isinstance(value, bool | datetime | date | bytes | Decimal):
         return value
+    # Members of enumerations of texts and numbers have another `str`.
+    for kind, plain in ((str, str.__str__), (int, int), (float, float)):
+        if isinstance(value, kind):
+            return plain(value)
     if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
         if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
             return str(value)  # raises later; microseconds would overflow

@@ -120,7 +120,10 @@ class FaultInjector:
         """Return the reply to send for a request and its correct reply."""
         of_file = request.path.startswith("/data/")
         with self._lock:
-            if not self.enabled or reply.status >= 400:
+            if not self.enabled:
+                return reply
+            if reply.status >= 400:  # an expired URL is a refusal like those that are injected
+                self._in_a_row[request.path] += of_file
                 return reply
             self._count[request.path] += 1
             # Each request has its own generator, independent of the order of threads.
