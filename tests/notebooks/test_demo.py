@@ -79,7 +79,7 @@ def test_demo_prints_its_sections_and_cleans_up(tmp_path: Path) -> None:
         "retail.sales.orders               7        9  order_date",
         "amount       decimal(12,2)",
         "4 listed by the server, 3 skipped (0 by partition values, 3 by statistics), 1 to read",
-        "requests: 2 to the API, 1 for files",
+        "requests: 1 to the API, 1 for files",
         "[1,000 rows x 4 columns]",
         "59,990 rows, from the files' statistics",
         "requests: 1 to the API, 0 for files",
