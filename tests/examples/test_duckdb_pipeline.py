@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from change_tables import COLUMNS, ChangeTable, rows
+from change_tables import COLUMNS, GrowingTable, rows
 from loading.loading_tables import column
 from script_modules import ROOT
 from waiting import HANG
@@ -43,20 +43,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-class Pipeline:
-    """A shared table of which each version inserts two rows, and the pipeline that follows it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.table = ChangeTable(folder / "source")
-        self.expected: list[tuple[int, int]] = []
-        self.grow(3)
-
-    def grow(self, versions: int) -> None:
-        for _ in range(versions):
-            number = self.table.version + 1
-            self.table.commit(self.table.add(f"f{number}", rows(number, number + 1000)))
-            self.expected += [(number, number), (number, number + 1000)]
+class Pipeline(GrowingTable):
+    """A shared table, and the pipeline that follows it."""
 
     def command(self, *arguments: str) -> list[str]:
         url = f"{self.folder / 'source.share'}#s.s.t"

@@ -19,7 +19,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -39,7 +38,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 import spark_processes
 from script_modules import load_script
 from stream_source import Source
-from waiting import HANG, NEVER, WallClock, wait_until
+from waiting import NEVER, WallClock, wait_until
 
 from delta_sharing_client.server import ServerOptions, SharingServer
 
@@ -338,34 +337,14 @@ def running_driver(folder: Path, **arguments: Any) -> Iterator[subprocess.Popen[
     """
     options = f"{spark_processes.JAVA_OPTIONS} -Djava.io.tmpdir={folder}"
     places = {"TMPDIR": str(folder), "SPARK_SUBMIT_OPTS": options, "PYTHONPATH": str(spark_processes.ROOT)}
-    with (folder / "output").open("wb") as output, (folder / "errors").open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(WORKER), json.dumps(arguments)],
-            stdout=output,
-            stderr=errors,
-            env=spark_processes.environment(**places),
-            cwd=folder,
-            start_new_session=True,
-        )
-    try:
+    command = [sys.executable, "-W", "ignore", str(WORKER), json.dumps(arguments)]
+    env = spark_processes.environment(**places)
+    with (
+        (folder / "output").open("wb") as output,
+        (folder / "errors").open("wb") as errors,
+        spark_processes.session_of(command, cwd=folder, env=env, stdout=output, stderr=errors) as process,
+    ):
         yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pid in processes(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.wait(HANG)
-
-
-def processes(session: int) -> list[int]:
-    """Return the processes of a session: Python's workers have a process group of their own."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended
-            if int(stat.read_text().rpartition(")")[2].split()[3]) == session:
-                found.append(int(stat.parent.name))
-    return found
 
 
 def run_kills(seed: int, kills: int, report: Callable[[Result], None] = lambda result: None) -> Result:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import spark_processes
-from change_tables import ChangeTable, rows
+from change_tables import GrowingTable
 from script_modules import ROOT
 from waiting import HANG, wait_until
 
@@ -27,8 +26,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-class Pipeline:
-    """A shared table of which each version inserts two rows, and the job that follows it.
+class Pipeline(GrowingTable):
+    """A shared table, and the job that follows it.
 
     Args:
         folder: where everything is.
@@ -37,18 +36,9 @@ class Pipeline:
     """
 
     def __init__(self, folder: Path, *options: str, settings: Mapping[str, str] | None = None) -> None:
-        self.folder = folder
-        self.table = ChangeTable(folder / "source")
+        super().__init__(folder)
         self.checkpoint, self.target = folder / "checkpoint", folder / "t"
-        self.expected: list[tuple[int, int]] = []
         self._options, self._settings = options, dict(settings or {})
-        self.grow(3)
-
-    def grow(self, versions: int) -> None:
-        for _ in range(versions):
-            number = self.table.version + 1
-            self.table.commit(self.table.add(f"f{number}", rows(number, number + 1000)))
-            self.expected += [(number, number), (number, number + 1000)]
 
     @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -58,22 +48,12 @@ class Pipeline:
         command += [str(ROOT / "examples" / "spark_pipeline.py"), url, str(self.target), "--start", "0"]
         command += ["--checkpoint", str(self.checkpoint), *self._options, *arguments]
         path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stderr=log,
-                env=spark_processes.environment(PYTHONPATH=path),
-                cwd=self.folder,
-                start_new_session=True,
-            )
-        try:
+        env = spark_processes.environment(PYTHONPATH=path)
+        with (
+            self.log.open("ab") as log,
+            spark_processes.session_of(command, cwd=self.folder, env=env, stderr=log) as process,
+        ):
             yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(HANG)
-            # Spark's Python workers have a process group of their own, and end after the JVM.
-            wait_until(lambda: not spark_processes.processes_of(process.pid))
 
     @property
     def log(self) -> Path:

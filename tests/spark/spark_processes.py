@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from script_modules import load_script
 from spark_java import JAVA_OPTIONS
-from waiting import wait_until
+from waiting import HANG, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_HOME = Path(pyspark.__file__).resolve().parent
@@ -157,15 +157,34 @@ def group_lives(group: int) -> bool:
     return True
 
 
-def processes_of(session: int) -> list[Path]:
-    """The processes of a session, which may be of several groups; none where the system has no /proc."""
+def processes_of(session: int) -> list[int]:
+    """The ids of the processes of a session, which may be of several groups; none where there is no /proc."""
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            facts = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            facts = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(facts[3]) == session and facts[0] != "Z":
-                found.append(process)
+                found.append(int(stat.parent.name))
     return found
+
+
+@contextlib.contextmanager
+def session_of(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a session of its own, and kill it at the end; then no process of the session is left.
+
+    Spark's Python workers have a process group of their own.
+    """
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid in processes_of(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(HANG)
+        wait_until(lambda: not processes_of(process.pid))
 
 
 @contextlib.contextmanager

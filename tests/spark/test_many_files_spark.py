@@ -9,8 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults.stream_kills import Sink, processes, running_driver
+from faults.stream_kills import Sink, running_driver
 from long_listing import running_server
+from spark_processes import processes_of
 from waiting import wait_until
 
 from delta_sharing_client.spark.session import pyspark_version
@@ -61,7 +62,7 @@ def test_streams_of_100_000_files_start_in_a_driver_of_2_gb(java: Path, tmp_path
         with running_driver(tmp_path, **arguments) as driver:
             wait_until(lambda: all(sink.done >= 2 for sink in sinks) or driver.poll() is not None)
             assert driver.poll() is None, (tmp_path / "errors").read_text()[-3000:]
-            peaks = [peak_memory(pid) for pid in processes(driver.pid)]
+            peaks = [peak_memory(pid) for pid in processes_of(driver.pid)]
     for sink in sinks:
         rows = sink.rows().total()
         assert rows >= 30

@@ -156,6 +156,27 @@ class ChangeTable:
         return found | ({} if vector is None else {"deletionVector": dict(vector)})
 
 
+class GrowingTable:
+    """A table of which each version inserts two rows.
+
+    Attributes:
+        folder: where its folder `source` is.
+        expected: the version and id of each row.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.table = ChangeTable(folder / "source")
+        self.expected: list[tuple[int, int]] = []
+        self.grow(3)
+
+    def grow(self, versions: int) -> None:
+        for _ in range(versions):
+            number = self.table.version + 1
+            self.table.commit(self.table.add(f"f{number}", rows(number, number + 1000)))
+            self.expected += [(number, number), (number, number + 1000)]
+
+
 def change_rows(table: pa.Table, *columns: str) -> Rows:
     """The change rows in their order: version, kind of change, then the columns named."""
     names = ["_commit_version", "_change_type", *(columns or ("id",))]
