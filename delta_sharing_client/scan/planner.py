@@ -281,7 +281,8 @@ def _with_hints(
         inferred: return the hints in the form of those for inferred columns.
     """
     if isinstance(described, StructType):
-        inferred, predicate = True, bind_filters(options.filters or (), described)
+        inferred, older = True, False
+        predicate = bind_filters(options.filters or (), described)
         # Tables are hardly ever partitioned by floating-point columns, whose hints have another form then.
         likely = [column.name for column in described.fields if not is_float(column.type)]
         columns = HintColumns.of(described, likely)
@@ -289,9 +290,9 @@ def _with_hints(
         spec = scan_spec(options, described.protocol, described.metadata, what)
         predicate, metadata = spec.predicate, described.metadata
         columns = HintColumns.of(metadata.schema, metadata.partition_columns, spec.mapping)
+        # Servers that read a table with such features know the newer notation, and some refuse the older one.
+        older = not inferred and not described.protocol.required_features
     hint = json_hint(predicate, columns)
-    # Servers that read a table with such features know the newer notation, and some refuse the older one.
-    older = not inferred and isinstance(described, TableInfo) and not described.protocol.required_features
     return replace(
         request,
         json_predicate_hints=merge_json_hints(
