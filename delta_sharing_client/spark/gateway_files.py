@@ -27,8 +27,6 @@ from delta_sharing_client.storage.byte_source import FileChanged, StorageReader,
 
 #: Bytes of a column chunk that are requested ahead of a reader.
 _WINDOW: Final = 64 * 1024 * 1024
-#: Bytes of further row groups and files that are requested ahead.
-_AHEAD: Final = 128 * 1024 * 1024
 #: Column chunks after the present one among which the next ones are looked for.
 _NEXT_CHUNKS: Final = 64
 #: Bytes after a footer.
@@ -295,7 +293,7 @@ class PlanFiles:
 
     def _next_groups(self, file: GatewayFile, group: int, expected: Expectation) -> None:
         """Request the expected columns of the next row groups, of this file and those after it."""
-        left, count = _AHEAD, expected.row_groups
+        left, count = expected.size, expected.row_groups
         folders = {self.files[number].folders for number in expected.files}
         for each in self.files[file.number : file.number + 1 + count]:
             if len(folders) == 1 and each.folders not in folders:
@@ -304,11 +302,11 @@ class PlanFiles:
             groups = sorted(set(layout.groups))
             for number in groups[groups.index(group) + 1 if each is file else 0 :]:
                 chunks = layout.group_chunks(number, expected.columns)
-                self._ahead(each, layout, chunks)
                 left -= sum(layout.stops[i] - layout.starts[i] for i in chunks)
                 count -= 1
-                if count <= 0 or left <= 0:
+                if count < 0 or left < 0:
                     return
+                self._ahead(each, layout, chunks)
 
     def _ahead(self, file: GatewayFile, layout: Layout, chunks: Sequence[int]) -> None:
         pieces: list[ByteRange] = []

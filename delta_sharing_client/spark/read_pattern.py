@@ -13,6 +13,13 @@ _IDLE: Final = 5.0
 #: Maximum number of row groups that are requested ahead if the query skips some, and if it skips none.
 _AHEAD_IF_SKIPPED: Final = 6
 _AHEAD: Final = 64
+#: Number of row groups, and bytes of them, that are requested ahead before the columns of the query are known; for
+#: the first columns of a row group only.
+_GUESSED: Final = 4
+_GUESSED_BYTES: Final = 512 * 1024
+_GUESSED_COLUMNS: Final = 2
+#: Bytes of further row groups and files that are requested ahead.
+_AHEAD_BYTES: Final = 128 * 1024 * 1024
 #: Row groups of which the columns are compared.
 _COMPARED: Final = 8
 
@@ -28,12 +35,14 @@ class Expectation:
         columns: columns of the same row group, and of the next ones.
         neighbours: number of chunks after the requested one in the same row group.
         row_groups: number of next row groups.
+        size: maximum bytes of their columns to request.
         files: the files that the query has read.
     """
 
     columns: frozenset[int]
     neighbours: int
     row_groups: int
+    size: int
     files: frozenset[int]
 
 
@@ -84,14 +93,15 @@ class ReadPattern:
         if complete:
             known = {number for each in complete[-_COMPARED:] for number in self._read[each]}
             count = self._row_groups(row_group, len(complete)) if begins else 0
-            return self._expect({column} | known, 0, count)
+            return self._expect({column} | known, 0, count, _AHEAD_BYTES)
         similar = [each for key, each in self._read.items() if key != row_group and column in each]
-        return self._expect(
-            {column, *(similar[-1] if similar else ())}, _neighbours(columns, row_group_columns), 0
-        )
+        neighbours = _neighbours(columns, row_group_columns)
+        guessed = 0 if self._skips_before(row_group) or len(columns) > _GUESSED_COLUMNS else _GUESSED
+        return self._expect({column, *(similar[-1] if similar else ())}, neighbours, guessed, _GUESSED_BYTES)
 
-    def _expect(self, columns: set[int], neighbours: int, row_groups: int) -> Expectation:
-        return Expectation(frozenset(columns), neighbours, row_groups, frozenset(file for file, _ in self._read))
+    def _expect(self, columns: set[int], neighbours: int, row_groups: int, size: int) -> Expectation:
+        files = frozenset(file for file, _ in self._read)
+        return Expectation(frozenset(columns), neighbours, row_groups, size, files)
 
     def _complete(self) -> list[RowGroup]:
         """Return the row groups of which all columns have been read, the latest last."""
@@ -103,11 +113,14 @@ class ReadPattern:
 
     def _row_groups(self, row_group: RowGroup, complete: int) -> int:
         """Return how many row groups to request ahead: few if the query skips row groups by their statistics."""
+        self._skips = self._skips or self._skips_before(row_group)
+        return min(complete, _AHEAD_IF_SKIPPED) if self._skips else min(2 ** min(complete, 10), _AHEAD)
+
+    def _skips_before(self, row_group: RowGroup) -> bool:
+        """Return whether the query has skipped the row group before this one, or whole files."""
         file, group = row_group
         read = {number for number, _ in self._read}
-        if (group > 0 and (file, group - 1) not in self._read) or len(self._opened - read) > self._readers:
-            self._skips = True
-        return min(complete, _AHEAD_IF_SKIPPED) if self._skips else min(2 ** min(complete, 10), _AHEAD)
+        return (group > 0 and (file, group - 1) not in self._read) or len(self._opened - read) > self._readers
 
 
 def _neighbours(read: Collection[int], stored: Collection[int]) -> int:

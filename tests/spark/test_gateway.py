@@ -304,7 +304,26 @@ def test_the_columns_of_a_complete_row_group_are_those_of_the_next(gateway: Gate
     assert {i % COLUMNS for i in fetched(store) - tail if i >= COLUMNS} == {0, 1, 2}
 
 
-def test_a_single_row_group_fetches_nothing_of_others(gateway: Gateway, store: FaultServer) -> None:
+@pytest.mark.parametrize("group", [0, 1])
+def test_the_first_column_of_a_query_is_read_ahead_unless_a_row_group_was_skipped(
+    gateway: Gateway, store: FaultServer, group: int
+) -> None:
+    folder, plan = serve(gateway, store)
+    plan.files[0].footer()
+    store.requests.clear()
+    first = group * COLUMNS + 1
+    start, size, _, _ = chunks()[first]
+    read_chunk(gateway, file_path(plan, folder), start, size)
+    expected = {first} if group else {first + n * COLUMNS for n in range(GROUPS)}
+    wait_until(lambda: expected <= fetched(store))
+    wait_for_rest(lambda: len(store.requests))
+    assert fetched(store) == expected
+
+
+def test_a_large_column_is_not_read_ahead_before_a_row_group_is_complete(
+    gateway: Gateway, store: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("delta_sharing_client.spark.read_pattern._GUESSED_BYTES", chunks()[1][1] - 1)
     folder, plan = serve(gateway, store)
     plan.files[0].footer()
     store.requests.clear()

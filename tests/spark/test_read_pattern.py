@@ -28,7 +28,7 @@ def test_row_groups_of_other_readers_may_be_incomplete() -> None:
     pattern = ReadPattern(readers=2)
     read(pattern, 0, 0, 2)
     (expected,) = read(pattern, 1, 0, 2)
-    assert expected.row_groups == 0
+    assert expected.size == read_pattern._GUESSED_BYTES
     read(pattern, 0, 0, 5)
     (expected,) = read(pattern, 0, 1, 2)
     assert (expected.columns, expected.row_groups) == ({2, 5}, 2)
@@ -37,18 +37,32 @@ def test_row_groups_of_other_readers_may_be_incomplete() -> None:
 def test_more_is_requested_ahead_with_each_row_group() -> None:
     pattern = ReadPattern(readers=1)
     counts = [read(pattern, 0, group, 3)[0].row_groups for group in range(9)]
-    assert counts == [0, 2, 4, 8, 16, 32, 64, 64, 64]
+    assert counts == [4, 2, 4, 8, 16, 32, 64, 64, 64]
 
 
 def test_little_is_requested_ahead_if_row_groups_are_skipped() -> None:
     pattern = ReadPattern(readers=1)
-    assert [read(pattern, 0, group, 3)[0].row_groups for group in (0, 2, 3, 4)] == [0, 1, 2, 3]
+    assert [read(pattern, 0, group, 3)[0].row_groups for group in (0, 2, 3, 4)] == [4, 1, 2, 3]
     pattern = ReadPattern(readers=2)
     read(pattern, 0, 0, 3)
     for skipped in range(1, 5):
         pattern.open(skipped)
     read(pattern, 5, 0, 3)
     assert read(pattern, 6, 0, 3)[0].row_groups == 1
+
+
+def test_few_bytes_are_requested_ahead_for_the_first_columns_of_a_query() -> None:
+    pattern = ReadPattern(readers=2)
+    assert [e.row_groups for e in read(pattern, 0, 0, 2, 5, 6)] == [4, 4, 0]
+    assert {e.size for e in read(pattern, 1, 0, 2, 5)} == {512 * 1024}
+
+
+def test_nothing_is_requested_ahead_for_the_first_columns_if_the_query_skips_row_groups() -> None:
+    pattern = ReadPattern(readers=2)
+    assert [e.row_groups for e in read(pattern, 0, 3, 2, 5)] == [0, 0]
+    for skipped in range(1, 4):
+        pattern.open(skipped)
+    assert [e.row_groups for e in read(pattern, 4, 0, 2)] == [0]
 
 
 def test_neighbours_are_expected_until_the_columns_are_known() -> None:
@@ -66,5 +80,5 @@ def test_another_query_begins_anew(monkeypatch: pytest.MonkeyPatch, idle: bool) 
     if idle:
         monkeypatch.setattr(read_pattern, "_IDLE", -1.0)
     (expected,) = read(pattern, 0, 0, 4 if idle else 1)
-    assert (expected.row_groups, expected.columns) == (0, {4 if idle else 1})
+    assert (expected.size, expected.columns) == (read_pattern._GUESSED_BYTES, {4 if idle else 1})
     assert not pattern.has_read((0, 1), 1)
