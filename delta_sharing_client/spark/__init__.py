@@ -32,9 +32,14 @@ def create_views(
     """Create a temporary view of each shared table, named as the table, and return the names.
 
     Spark's own Parquet reader reads the views where it can (``engine="native"``: a classic local session of Spark
-    4.2 or later), so that queries are pruned; else Python on the executors. This function lists the files of all
-    tables, in parallel, because a temporary view has a fixed schema, and Spark lists its files at once. A view
-    keeps the version of the table that was the latest then. A table that cannot be loaded is logged and left out.
+    4.2 or later), so that queries are pruned; else Python on the executors.
+
+    In a classic session of Spark 4 this function only lists the tables. The first query that uses a view loads its
+    table, and the view keeps that version. Until then `DESCRIBE` shows no columns. A table that cannot be loaded
+    raises `pyspark.errors.IllegalArgumentException` in each query that uses its view.
+
+    In other sessions this function loads all tables, in parallel. A table that cannot be loaded is logged and left
+    out.
 
     Args:
         spark: the session, classic or Connect; if None the active one, or a new local one.

@@ -199,7 +199,14 @@ def natively(spark: SparkSession, url: str, wrong: str) -> dict[str, Any]:
     }
 
 
-JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed, natively)}
+def views(spark: SparkSession, profile: str) -> list[Any]:
+    """Create views of the sample tables, and count the rows of one."""
+    names = ds.spark.create_views(spark, profile, share="retail", database="sales")
+    columns = [len(spark.sql(f"DESCRIBE {name}").collect()) for name in names]
+    return [names, min(columns) > 0, spark.sql("SELECT count(*) FROM orders").collect()[0][0]]
+
+
+JOBS = {job.__name__: job for job in (totals, joined, fails, where, interrupted, followed, natively, views)}
 
 if __name__ == "__main__":
     main(json.loads(sys.argv[1]))

@@ -51,6 +51,13 @@ def test_a_mistake_raises_one_short_error(spark_connect: Jobs, sample_profile: s
         assert len(error["text"]) < 500
 
 
+def test_views_are_loaded_when_they_are_created(spark_connect: Jobs, sample_profile: str) -> None:
+    rows = expected(f"{sample_profile}#retail.sales.orders")["rows"]
+    assert spark_connect.run({"job": "views", "profile": sample_profile}) == [
+        [["customers", "orders"], True, rows]
+    ]
+
+
 def test_a_stream_runs_with_the_code_from_the_zip(
     spark_connect: Jobs, sample_profile: str, tmp_path: Path
 ) -> None:
