@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from delta_sharing_client._version import __version__
@@ -91,12 +90,8 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str, name: str) -> Any
 
 @lru_cache(maxsize=1)
 def default_user_agent() -> str:
-    """Return ``delta-sharing-client/<version> Python/<version> requests/<version>``."""
-    try:
-        requests_version = version("requests")
-    except PackageNotFoundError:  # bundlers may leave out the metadata
-        requests_version = "unknown"
-    return f"delta-sharing-client/{__version__} Python/{platform.python_version()} requests/{requests_version}"
+    """Return ``delta-sharing-client/<version> Python/<version>``."""
+    return f"delta-sharing-client/{__version__} Python/{platform.python_version()}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

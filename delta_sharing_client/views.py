@@ -6,7 +6,6 @@ request, and uses inline styles only, because notebooks remove style sheets and 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -21,6 +20,8 @@ _COLOURS: Final = ("#3f6fd1", "#b9c4d6", "#d9cfb0")
 
 def escaped(value: object) -> str:
     """Return the text of a value for HTML, shortened to what a cell can hold."""
+    import html  # its table of entities takes a millisecond, and only notebooks need it
+
     text = str(value)
     return html.escape(text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…")
 

@@ -10,7 +10,7 @@ from delta_sharing_client.api.opening import CatalogName, open_table, spark_vari
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource
 from delta_sharing_client.client import SharingClient
-from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.model.names import parse_table_url
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from delta_sharing_client.cdf.checkpoint import BatchRange
@@ -87,7 +87,7 @@ class ChangeBatch(Scan):
 
     def _batches(
         self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         try:
             yield from super()._batches(plan, progress, memory_budget)
         except (FileGoneError, BadRequestError) as error:  # the latter when URLs are renewed

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from delta_sharing_client.cdf.options import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeOptions
 from delta_sharing_client.errors import ProtocolError
-from delta_sharing_client.expressions.statistics import num_records
+from delta_sharing_client.expressions.record_counts import num_records
 from delta_sharing_client.model.actions import AddFile, CdcFile, DeletionVector, FileAction, RemoveFile
 from delta_sharing_client.parquet.tasks import FileScanTask, SelectionVector
 from delta_sharing_client.scan.url_renewal import vector_file_id

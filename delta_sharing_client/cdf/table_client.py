@@ -7,9 +7,9 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delta_sharing_client.errors import RestError
+from delta_sharing_client.model.access_modes import offers_directory_alone
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.rest.client import ChangeRequest, RestClient
 from delta_sharing_client.scan.table_planner import REFUSED, described
 from delta_sharing_client.wire.answers import Answer, Convert, TableInfo, keep_files

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from delta_sharing_client.errors import ColumnError, FilterError
+from delta_sharing_client.expressions.filters import Filters, freeze_filters
 from delta_sharing_client.expressions.literals import date_literal, is_null, plain_value, time_literal
 from delta_sharing_client.expressions.predicates import (
     And,
@@ -32,41 +33,11 @@ from delta_sharing_client.model.collations import LOWER_CASE, collation_of
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 
-#: A list of (column, operator, value), AND-ed; a list of such lists, OR-ed; SQL text; or a bound predicate.
-Filters: TypeAlias = str | Sequence[tuple[str, str, Any] | Sequence[tuple[str, str, Any]]] | Predicate
-
 #: More decimal digits than any column has before or after the point.
 _FAR: Final = 100
 _OPERATORS: Final[Mapping[str, Operator]] = {
     "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
 }  # fmt: skip
-
-
-def freeze_filters(filters: Any) -> Any:
-    """Return an immutable copy of filters; raise `FilterError` if they are neither a list nor SQL text.
-
-    Malformed terms are kept, and raise when they are bound.
-    """
-    if isinstance(filters, str) and not filters.strip():
-        raise FilterError("filters is an empty text; leave it out, or pass None, for all rows")
-    if filters is None or isinstance(filters, str | Predicate):
-        return filters
-    if not isinstance(filters, list | tuple):
-        raise FilterError(
-            "filters takes a list of (column, operator, value) tuples, a list of such lists, or SQL text, "
-            f"not {type(filters).__name__}"
-        )
-    if len(filters) == 3 and isinstance(filters[0], str) and isinstance(filters[1], str):
-        raise FilterError(f"filters takes a list of tuples: write [({filters[0]!r}, {filters[1]!r}, ...)]")
-    return _frozen(filters)
-
-
-def _frozen(filters: Any) -> Any:
-    if isinstance(filters, list | tuple):
-        return tuple(_frozen(item) for item in filters)
-    if isinstance(filters, Iterator):  # can be read only once
-        return tuple(filters)
-    return frozenset(filters) if isinstance(filters, set) else filters
 
 
 def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:

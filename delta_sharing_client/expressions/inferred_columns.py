@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.expressions.binding import Filters, bind_filters
+from delta_sharing_client.expressions.binding import bind_filters
+from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.expressions.literals import is_null, plain_value
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 

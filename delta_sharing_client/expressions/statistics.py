@@ -1,4 +1,4 @@
-"""Per-file statistics: row counts and column bounds.
+"""Per-file statistics: column bounds, with row counts.
 
 Statistics may be missing, truncated, rounded or loose (see `bound_values`), and bounds ignore NaN. Files are
 skipped by them, but rows are always filtered. Serves "Per-file Statistics".
@@ -6,26 +6,23 @@ skipped by them, but rows are always filtered. Serves "Per-file Statistics".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from delta_sharing_client.expressions.bound_values import parse_bound
 from delta_sharing_client.expressions.column_bounds import ColumnBounds
 from delta_sharing_client.expressions.predicates import is_float
-from delta_sharing_client.model.json_text import loads_exact
+from delta_sharing_client.expressions.record_counts import MOST_ROWS, checked_count, parse_object
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructType
 
 _REJECTED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-#: More rows than a file can have.
-_TOO_MANY: Final = 2**63
-_RecordCount: TypeAlias = Annotated[int, Meta(ge=0, le=_TOO_MANY - 1)]
+_RecordCount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 
 
 class Stats(Struct, frozen=True):
@@ -65,17 +62,12 @@ class Stats(Struct, frozen=True):
 
 def parse_stats(text: str | None) -> Stats | None:
     """Decode the `stats` of a file; return None if they are missing or malformed."""
-    if not text:
-        return None
-    try:
-        item = loads_exact(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(item, dict):
+    item = parse_object(text)
+    if item is None:
         return None
     parts = [item.get(key) for key in ("minValues", "maxValues", "nullCount")]
     lower, upper, nulls = (part if isinstance(part, dict) else {} for part in parts)
-    return Stats(_count(item.get("numRecords")), lower, upper, nulls)
+    return Stats(checked_count(item.get("numRecords")), lower, upper, nulls)
 
 
 class BlockStats:
@@ -187,46 +179,3 @@ def _json_type(data_type: DataType) -> Any:
     if name in ("float", "double"):
         return float | str | None
     return str | None if name in ("string", "date", "timestamp", "timestamp_ntz") else None
-
-
-#: Most statistics start with the count; the rest is not parsed for it.
-_ENCODED_COUNT_FIRST: Final = re.compile(rb'"\{\\"numRecords\\":(0|[1-9]\d{0,17})[,}]')
-#: Decodes the text of statistics from its JSON string, or null.
-decode_text: Final = msgspec.json.Decoder(str | None).decode
-
-
-class _Count(Struct, rename="camel"):
-    num_records: Any = None
-
-
-_decode_count: Final = msgspec.json.Decoder(_Count).decode
-_counts: Final = msgspec.json.Decoder(list[int]).decode
-
-
-def record_counts(stats: Sequence[Any]) -> Sequence[int | None]:
-    """Return `num_records` for many texts: all as they are, or all as encoded JSON strings or nulls.
-
-    Raises:
-        msgspec.DecodeError: an encoded item that does not start with its count is neither.
-    """
-    if not stats or not isinstance(stats[0], Raw):
-        return list(map(num_records, stats))
-    digits = [match[1] if match else b"" for match in map(_ENCODED_COUNT_FIRST.match, stats)]
-    if b"" in digits:
-        pairs = zip(digits, stats, strict=True)
-        return [int(count) if count else num_records(decode_text(text)) for count, text in pairs]
-    # Decoding all of them at once is faster than `int` for each.
-    return _counts(b"[%b]" % b",".join(digits))
-
-
-def num_records(text: str | None) -> int | None:
-    """Return the row count in the `stats` of a file; None if there is none."""
-    try:
-        return _count(_decode_count(text or "{}").num_records)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        stats = parse_stats(text)
-        return None if stats is None else stats.num_records
-
-
-def _count(count: Any) -> int | None:
-    return count if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _TOO_MANY else None

@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError
 from delta_sharing_client.frames.arrow import to_reader
-from delta_sharing_client.frames.dataset import PushdownSource
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from delta_sharing_client.frames.dataset import PushdownSource
 
 
 def to_polars(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -31,7 +31,9 @@ from delta_sharing_client.secrets import redact_text
 _SHARE: Final = 8
 
 
-def read_plan(plan: IcebergPlan, memory_budget: int, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+def read_plan(
+    plan: IcebergPlan, memory_budget: int, progress: Progress | None
+) -> Generator[pa.RecordBatch, None, None]:
     """Read the rows of a plan, filtered, at most `plan.limit`.
 
     Args:

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
@@ -216,6 +215,8 @@ class StructType(DataType):
 
     def suggestion(self, unknown: Collection[str]) -> str:
         """Return, for an error message, the names of the fields and those most similar to unknown names."""
+        from difflib import get_close_matches
+
         known = {name.lower(): name for name in self.names}
         of_structs = {name: hint for name in unknown if (hint := self._of_struct(name))}
         plain = [name for name in unknown if name not in of_structs]

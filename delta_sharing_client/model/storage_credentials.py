@@ -1,4 +1,4 @@
-"""Temporary credentials for the directory of a table ("accessModes", "temporary-table-credentials")."""
+"""Temporary credentials for the directory of a table ("temporary-table-credentials")."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from delta_sharing_client.errors import DirectoryAccessError, ProtocolError
+from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.json_fields import optional_integer, text
-from delta_sharing_client.model.names import Table
 from delta_sharing_client.secrets import Secret
 
-#: How a table can be read: files by pre-signed URLs, or its directory with temporary credentials.
-URL_ACCESS: Final = "url"
-DIRECTORY_ACCESS: Final = "dir"
 #: The last time of a datetime in milliseconds since the epoch: the end of the year 9999.
 _LAST: Final = 253_402_300_799_999
 
@@ -74,31 +70,6 @@ class TemporaryCredentials:
             return cls(_text(item, "location"), _credential(item), until)
         except ValueError as error:
             raise ProtocolError(f"{what}: malformed temporary credentials: {error}") from None
-
-
-def offers_directory_alone(modes: tuple[str, ...]) -> bool:
-    """Return whether a table's access modes allow its directory only; a table without modes allows URLs."""
-    folded = {mode.lower() for mode in modes}
-    return DIRECTORY_ACCESS in folded and URL_ACCESS not in folded
-
-
-def directory_only(
-    table: Table,
-    what: str = "this needs the URLs of its files",
-    instead: str = "scans, changes and mirrors read it",
-) -> DirectoryAccessError:
-    """Return the error for an operation that a table shared by directory does not support."""
-    return DirectoryAccessError(
-        f"table {table.full_name} is offered by its directory only (temporary credentials): {what}, and {instead}",
-        location=table.location,
-        access_modes=table.access_modes or (DIRECTORY_ACCESS,),
-    )
-
-
-def need_urls(table: Table) -> None:
-    """Raise `DirectoryAccessError` if the listing of the table offers its directory only."""
-    if offers_directory_alone(table.access_modes):
-        raise directory_only(table)
 
 
 def _credential(item: Mapping[str, Any]) -> StorageCredential:

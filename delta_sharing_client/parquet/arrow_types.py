@@ -90,3 +90,10 @@ def _arrow_field(field: StructField, variant: VariantForm) -> pa.Field:
         described = {"crs": kind.crs} if kind.edges is None else {"crs": kind.crs, "edges": kind.edges}
         metadata = {"ARROW:extension:name": "geoarrow.wkb", "ARROW:extension:metadata": json.dumps(described)}
     return pa.field(field.name, arrow_type(kind, variant), metadata=metadata)
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether a type is a list in any of Arrow's layouts; maps are not."""
+    types = pa.types
+    large = types.is_large_list(kind) or types.is_large_list_view(kind)
+    return bool(types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind) or large)

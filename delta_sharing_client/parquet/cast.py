@@ -25,8 +25,7 @@ from delta_sharing_client.model.schema import (
     StructType,
     nested_types,
 )
-from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
-from delta_sharing_client.parquet.variant_shredding import is_any_list
+from delta_sharing_client.parquet.arrow_types import is_any_list
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 _OFFSET: Final = struct.Struct("=i")
@@ -86,6 +85,8 @@ def cast_to_schema(array: pa.Array, data_type: DataType, target: pa.DataType, fi
         DataError: a variant is malformed.
     """
     if is_variant(data_type):
+        from delta_sharing_client.parquet.variant import cast_variant, variant_to_json
+
         read = cast_variant if pa.types.is_struct(target) else variant_to_json
         return read(array, file_id=finder.file_id, column=finder.column)
     source = array.type

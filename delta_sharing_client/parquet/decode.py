@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,18 +18,15 @@ import pyarrow.parquet as pq
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.assemble import reason
 from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
-from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.page_headers import longest_text
 from delta_sharing_client.parquet.read_units import (
     READ_UNIT_SIZE,
     ReadUnit,
     check_chunks,
-    matching_groups,
     plan_read_units,
     row_counts,
 )
-from delta_sharing_client.parquet.residual_filter import filter_batch
 from delta_sharing_client.parquet.row_sizes import (
     BeyondLimitError,
     DecodeLimits,
@@ -40,6 +37,9 @@ from delta_sharing_client.parquet.row_sizes import (
     split_indexed,
 )
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
+
+if TYPE_CHECKING:
+    from delta_sharing_client.parquet.deletion_vector import RowPositions
 
 #: Maximum bytes of Thrift strings in a footer; a hostile footer would otherwise fill the memory.
 _THRIFT_LIMIT: Final = 256 * 1024 * 1024
@@ -141,13 +141,14 @@ class ParquetSource:
         leaves, predicate = self._assembly.leaves, self._predicate
         with self._readable(), self._reader() as reader:
             check_chunks(self._metadata, reader, leaves, self._task, has_predicate=predicate is not None)
-        return matching_groups(
-            self._metadata,
-            self.columns,
-            predicate,
-            skipped=self._deleted_groups(),
-            use_time_statistics=self._calendar is None or self._calendar.times == "no",
-        )
+        metadata, deleted = self._metadata, self._deleted_groups()
+        numbers = (n for n in range(self.group_count) if metadata.row_group(n).num_rows and n not in deleted)
+        if predicate is None:
+            return numbers
+        from delta_sharing_client.parquet.row_group_skipping import matching_groups
+
+        use_times = self._calendar is None or self._calendar.times == "no"
+        return matching_groups(numbers, metadata, self.columns, predicate, use_time_statistics=use_times)
 
     def _deleted_groups(self) -> frozenset[int]:
         """The row groups of which all rows are deleted."""
@@ -292,7 +293,11 @@ class ParquetSource:
         """Apply the residual filter, and drop the columns that only it needs."""
         spec, predicate = self._spec, self._predicate
         for batch in decoded.to_batches() if isinstance(decoded, pa.Table) else [decoded]:
-            kept = batch if predicate is None else filter_batch(batch, predicate)
+            kept = batch
+            if predicate is not None:
+                from delta_sharing_client.parquet.residual_filter import filter_batch
+
+                kept = filter_batch(batch, predicate)
             if kept.num_rows:
                 yield kept if not spec.extra else kept.select(list(range(len(spec.output))))
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import DataError, ProtocolError, StorageError
 from delta_sharing_client.model.actions import DeletionVector
-from delta_sharing_client.parquet.deletion_vector import RowPositions, decode_inline, decode_stored, file_range
 from delta_sharing_client.parquet.read_units import PADDING, ByteRange, ReadUnit, split
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.byte_source import UNSHARED, ByteSource, StorageReader, Transfers
 from delta_sharing_client.storage.received_range import PRIVATE
+
+if TYPE_CHECKING:
+    from delta_sharing_client.parquet.deletion_vector import RowPositions
 
 #: Bytes fetched from the end of a file; they include most footers.
 TAIL: Final = 64 * 1024
@@ -39,6 +41,10 @@ def fetch_vector(
         DataError: a vector is damaged.
         ProtocolError: a vector's descriptor is invalid in an answer of a sharing server.
     """
+    if task.deletion_vector is None and task.selection is None:
+        return None
+    # Most tables have no deletion vectors.
+    from delta_sharing_client.parquet.deletion_vector import decode_inline, decode_stored, file_range
 
     def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
         if vector.is_inline:

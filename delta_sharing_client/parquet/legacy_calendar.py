@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -65,6 +64,8 @@ class Zone:
 
 @cache
 def _zones() -> Mapping[str, Zone]:
+    from importlib import resources
+
     zones: dict[str, Zone] = {}
     text = resources.files(__package__).joinpath("legacy_zones.txt").read_text("ascii")
     for line in text.splitlines():

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
-from delta_sharing_client.expressions.predicates import Predicate
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.column_mapping import MappingMode
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.secrets import SecretUrl
+
+if TYPE_CHECKING:
+    from delta_sharing_client.expressions.predicates import Predicate
 
 #: The form that variants are read in: structs of their two binaries, or JSON text.
 VariantForm: TypeAlias = Literal["struct", "json"]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sharing_client.parquet import variant_binary as vb
+from delta_sharing_client.parquet.arrow_types import is_any_list
 from delta_sharing_client.parquet.variant_binary import MalformedVariantError
 
 #: Levels of groups within groups.
@@ -164,13 +165,6 @@ def _arrays(array: pa.Array, rows: np.ndarray[Any, Any], dictionaries: Dictionar
         result.append(vb.encode_array(values) if present else None)
         start += length
     return result
-
-
-def is_any_list(kind: pa.DataType) -> bool:
-    """Whether a type is a list in any of Arrow's layouts; maps are not."""
-    types = pa.types
-    large = types.is_large_list(kind) or types.is_large_list_view(kind)
-    return bool(types.is_list(kind) or types.is_list_view(kind) or types.is_fixed_size_list(kind) or large)
 
 
 def _scalars(array: pa.Array) -> Encoded:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -70,6 +69,8 @@ def _reason(caller: Caller, resource: Resource, said: str) -> tuple[str, str] | 
         known = {name.lower(): name for name in names if 0 < len(name) <= MAX_NAME}
         if wanted.lower() in known:
             return None
+        from difflib import get_close_matches
+
         close = get_close_matches(wanted.lower(), known, 1)
         question = f"you mean {known[close[0]]!r}? " if close else ""
         advice, kind = resource.advice.get(404, ""), _KINDS[collection[-1]]

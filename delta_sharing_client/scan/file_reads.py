@@ -12,13 +12,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
-from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import FetchStrategy
 from delta_sharing_client.parquet.read_units import READ_UNIT_SIZE, ByteRange, ReadUnit
@@ -37,6 +36,9 @@ from delta_sharing_client.storage.byte_source import (
 )
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
+
+if TYPE_CHECKING:
+    from delta_sharing_client.parquet.deletion_vector import RowPositions
 
 #: The ratio of the size of rows to the size of the encoded bytes, roughly.
 EXPANSION: Final = 3

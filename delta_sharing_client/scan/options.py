@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, SupportsIndex, TypeAlias
 
 from delta_sharing_client.errors import FilterError
-from delta_sharing_client.expressions.binding import Filters, freeze_filters
+from delta_sharing_client.expressions.filters import Filters, freeze_filters
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.parquet.tasks import VariantForm, check_variant
 from delta_sharing_client.wire.requests import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ def read_plan(
     *,
     memory_budget: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Read the files of a plan: its columns, filtered, in the server's order, at most `plan.limit` rows.
 
     Args:

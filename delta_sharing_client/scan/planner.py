@@ -16,16 +16,6 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
-from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.expressions.hints import (
-    HintColumns,
-    json_hint,
-    merge_json_hints,
-    sql_hints,
-    with_long_integers,
-)
-from delta_sharing_client.expressions.inferred_columns import inferred_columns
-from delta_sharing_client.expressions.predicates import is_float
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
@@ -150,6 +140,8 @@ class ServerPlanner:
                 # Only without a row filter: the server counts rows before it.
                 request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
             return self._query(options, request, None)
+        from delta_sharing_client.expressions.inferred_columns import inferred_columns
+
         known: TableInfo | StructType | None = None
         if options.timestamp is None:
             known = _known_tables.get(self._key) or inferred_columns(options.filters)
@@ -175,7 +167,7 @@ class ServerPlanner:
         Raises:
             _OutdatedMetadataError: the metadata of the answer gives other hints.
         """
-        sent = request if described is None else _with_hints(request, options, described, self._what)
+        sent = request if described is None else self._with_hints(request, options, described)
         known = described if isinstance(described, TableInfo) else None
         specs: list[ReadSpec] = []
 
@@ -186,7 +178,7 @@ class ServerPlanner:
                 known is None or (protocol, metadata) != (known.protocol, known.metadata)
             ):
                 info = TableInfo(None, protocol, metadata)
-                if _with_hints(request, options, info, self._what, inferred=known is None) != sent:
+                if self._with_hints(request, options, info, inferred=known is None) != sent:
                     raise _OutdatedMetadataError(info)
             specs.append(scan_spec(options, protocol, metadata, self._what))
             return TaskPlanner(specs[-1])
@@ -211,6 +203,18 @@ class ServerPlanner:
             end=answer.end,
             source=answer.source,
         )
+
+    def _with_hints(
+        self,
+        request: QueryRequest,
+        options: ScanOptions,
+        described: TableInfo | StructType,
+        *,
+        inferred: bool = False,
+    ) -> QueryRequest:
+        from delta_sharing_client.scan.query_hints import with_hints  # which builds on this module
+
+        return with_hints(request, options, described, self._what, inferred=inferred)
 
     @property
     def _key(self) -> tuple[str, Table]:
@@ -263,45 +267,6 @@ class ServerPlanner:
             )
 
 
-def _with_hints(
-    request: QueryRequest,
-    options: ScanOptions,
-    described: TableInfo | StructType,
-    what: str,
-    *,
-    inferred: bool = False,
-) -> QueryRequest:
-    """Return the request with the row filter as hints for the server.
-
-    Args:
-        request: the query.
-        options: have the row filter.
-        described: the table, or inferred columns of the filter.
-        what: the table, for messages.
-        inferred: return the hints in the form of those for inferred columns.
-    """
-    if isinstance(described, StructType):
-        inferred, older = True, False
-        predicate = bind_filters(options.filters or (), described)
-        # Tables are hardly ever partitioned by floating-point columns, whose hints have another form then.
-        likely = [column.name for column in described.fields if not is_float(column.type)]
-        columns = HintColumns.of(described, likely)
-    else:
-        spec = scan_spec(options, described.protocol, described.metadata, what)
-        predicate, metadata = spec.predicate, described.metadata
-        columns = HintColumns.of(metadata.schema, metadata.partition_columns, spec.mapping)
-        # Servers that read a table with such features know the newer notation, and some refuse the older one.
-        older = not inferred and not described.protocol.required_features
-    hint = json_hint(predicate, columns)
-    return replace(
-        request,
-        json_predicate_hints=merge_json_hints(
-            options.json_predicate_hints, with_long_integers(hint) if inferred else hint
-        ),
-        predicate_hints=sql_hints(predicate, columns) if older else (),
-    )
-
-
 def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
     """Return what to read of each file for a scan.
 
@@ -312,5 +277,9 @@ def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what
     from delta_sharing_client.scan.data_skipping import read_spec
 
     protocol.check_readable(what)
-    predicate = bind_filters(options.filters, metadata.schema) if options.filters else None
+    predicate = None
+    if options.filters:
+        from delta_sharing_client.expressions.binding import bind_filters
+
+        predicate = bind_filters(options.filters, metadata.schema)
     return read_spec(metadata, options.columns, predicate, options.variant, protocol)

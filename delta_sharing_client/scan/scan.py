@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from delta_sharing_client.model.schema import StructType
@@ -83,14 +85,19 @@ class Scan(ABC):
         check_dtype_backend(dtype_backend)
         import_ahead("pandas", "delta_sharing_client.frames.pandas")
         plan = self.plan()
-        from delta_sharing_client.frames.pandas import to_pandas
         from delta_sharing_client.frames.progress import byte_progress
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
         schema = arrow_schema(plan.spec.output, plan.spec.variant)
-        with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
-            batches = self._batches(plan, advance, _SMALL_BUDGET if convert_in_batches else None)
-            return to_pandas(batches, schema, dtype_backend, rows=_likely_rows(plan))
+        budget = _SMALL_BUDGET if convert_in_batches else None
+        with (
+            byte_progress(_bytes(plan), progress, plan.table.name) as advance,
+            closing(self._batches(plan, advance, budget)) as batches,
+        ):
+            first = list(islice(batches, 1))  # the files arrive while pandas is imported
+            from delta_sharing_client.frames.pandas import to_pandas
+
+            return to_pandas(_joined(first, batches), schema, dtype_backend, rows=_likely_rows(plan))
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.
@@ -232,11 +239,18 @@ class Scan(ABC):
 
     def _batches(
         self, plan: ScanPlan, progress: Any, memory_budget: int | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         from delta_sharing_client.scan.plan_reader import read_plan
 
         rest, storage = self._connections()
         return read_plan(rest, storage, plan, progress=progress, memory_budget=memory_budget)
+
+
+def _joined(first: list[pa.RecordBatch], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches and those that follow; empties the list, so that no batch is kept."""
+    while first:
+        yield first.pop(0)
+    yield from batches
 
 
 def _bytes(plan: ScanPlan) -> int:

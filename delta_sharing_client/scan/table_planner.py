@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.errors import DeltaSharingError, NotFoundError, RestError
+from delta_sharing_client.model.access_modes import offers_directory_alone
 from delta_sharing_client.model.names import Schema, Table
-from delta_sharing_client.model.storage_credentials import offers_directory_alone
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 

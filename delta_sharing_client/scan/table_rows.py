@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TypedDict, Unpack
 
-from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.wire.requests import RequestedFormat, Timestamp

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import structs
 
 from delta_sharing_client.errors import SparkError
+from delta_sharing_client.model.access_modes import directory_only
 from delta_sharing_client.model.schema import StructType
-from delta_sharing_client.model.storage_credentials import directory_only
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.planner import ScanPlan

@@ -18,7 +18,7 @@ from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.delta.log.table_properties import interval_property, number_property
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation

@@ -12,9 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
-
-import tenacity
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -26,6 +24,9 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
+
+if TYPE_CHECKING:
+    import tenacity
 
 logger = logging.getLogger(__name__)
 
@@ -156,17 +157,8 @@ class Retrier:
             DeltaSharingError: the last attempt's error; its message has the number of attempts and their time.
         """
         run = _Run(self, function)
-        retrying = tenacity.Retrying(
-            wait=run.wait,
-            stop=run.stop,
-            retry=tenacity.retry_if_exception(is_retryable),
-            sleep=self.sleep,
-            before_sleep=run.log,
-        )
         try:
-            return retrying(run.attempt)
-        except tenacity.RetryError as exhausted:
-            failure = run.final_error(exhausted.last_attempt)
+            return run.result()
         except DeltaSharingError as error:
             failure = error
         # The variables of the frames in its traceback, and in that of its context, hold the unredacted response
@@ -184,20 +176,52 @@ class _Run(Generic[T]):
         self._started = retrier.clock()
         self._reading = 0.0
         self._why = ""
+        self._first_failure: Exception | None = None
 
-    def attempt(self) -> T:
+    def result(self) -> T:
+        """Return the result of the first attempt that succeeds."""
+        try:
+            return self._attempt()
+        except Exception as error:
+            if not is_retryable(error):
+                raise
+            self._first_failure = error
+        # Most requests succeed at once, and tenacity imports asyncio, and tornado if that is installed.
+        import tenacity
+
+        retrying = tenacity.Retrying(
+            wait=self._wait,
+            stop=self._stop,
+            retry=tenacity.retry_if_exception(is_retryable),
+            sleep=self._retrier.sleep,
+            before_sleep=self._log,
+        )
+        try:
+            return retrying(self._counted_attempt)
+        except tenacity.RetryError as exhausted:
+            failure = self._final_error(exhausted.last_attempt)
+        raise failure
+
+    def _counted_attempt(self) -> T:
+        """Make an attempt; for tenacity the first one is that which has failed already."""
+        failure, self._first_failure = self._first_failure, None
+        if failure is not None:
+            raise failure
+        return self._attempt()
+
+    def _attempt(self) -> T:
         attempt = Attempt(max(self._left(), _LEAST_TIMEOUT), self._retrier.clock)
         try:
             return self._function(attempt)
         finally:
             self._reading += attempt.reading_time()
 
-    def wait(self, state: tenacity.RetryCallState) -> float:
+    def _wait(self, state: tenacity.RetryCallState) -> float:
         error = _failure(state.outcome)
         seconds = self._retrier.backoff.seconds(state.attempt_number)
         return max(seconds, error.seconds) if isinstance(error, RetryLater) else seconds
 
-    def stop(self, state: tenacity.RetryCallState) -> bool:
+    def _stop(self, state: tenacity.RetryCallState) -> bool:
         error, left = _failure(state.outcome), self._left()
         if state.attempt_number >= self._retrier.attempts:
             return True
@@ -211,11 +235,11 @@ class _Run(Generic[T]):
             )
         return True
 
-    def log(self, state: tenacity.RetryCallState) -> None:
+    def _log(self, state: tenacity.RetryCallState) -> None:
         error = _failure(state.outcome)
         logger.info("attempt %d failed, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)
 
-    def final_error(self, outcome: tenacity.Future) -> BaseException:
+    def _final_error(self, outcome: tenacity.Future) -> BaseException:
         """Return the last error, with the attempts added to its message."""
         error = _failure(outcome)
         if isinstance(error, RetryLater):

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from delta_sharing_client.expressions.statistics import decode_text, record_counts
+from delta_sharing_client.expressions.record_counts import decode_text, record_counts
 from delta_sharing_client.model.actions import AddFile, DeletionVector, FileAction
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl

@@ -19,7 +19,7 @@ from msgspec import Meta, Raw, Struct
 
 from delta_sharing_client._version import __version__
 from delta_sharing_client.errors import ProtocolError
-from delta_sharing_client.expressions.statistics import record_counts
+from delta_sharing_client.expressions.record_counts import record_counts
 from delta_sharing_client.model.actions import (
     AddFile,
     CdcFile,

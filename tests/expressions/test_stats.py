@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import ColumnBounds, outcomes
-from delta_sharing_client.expressions.statistics import num_records, parse_stats, record_counts
+from delta_sharing_client.expressions.record_counts import num_records, record_counts
+from delta_sharing_client.expressions.statistics import parse_stats
 from delta_sharing_client.model.partition_values import to_float32
 from delta_sharing_client.model.schema import (
     PRIMITIVES,

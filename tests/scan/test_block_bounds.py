@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.column_bounds import ColumnBounds, outcomes
 from delta_sharing_client.expressions.predicates import And, Not, Or
-from delta_sharing_client.expressions.statistics import StatsDecoder, num_records, parse_stats
+from delta_sharing_client.expressions.record_counts import num_records
+from delta_sharing_client.expressions.statistics import StatsDecoder, parse_stats
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
 from delta_sharing_client.scan.block_bounds import PartitionBounds, block_outcomes

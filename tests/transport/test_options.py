@@ -22,9 +22,9 @@ def test_the_defaults_are_the_promised_ones():
     assert (options.storage_attempts, options.max_connections, options.allow_http) == (5, 48, False)
 
 
-def test_the_user_agent_names_package_python_and_requests():
+def test_the_user_agent_names_package_and_python():
     names = [part.split("/")[0] for part in TransportOptions().user_agent.split()]
-    assert names == ["delta-sharing-client", "Python", "requests"]
+    assert names == ["delta-sharing-client", "Python"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from delta_sharing_client.delta.mirror.verify import Verification, verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
 from delta_sharing_client.delta.table.local_actions import VECTOR_ID
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
-from delta_sharing_client.expressions.binding import Filters
+from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.arrow_types import arrow_schema

@@ -11,7 +11,7 @@ from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
-from delta_sharing_client.model.storage_credentials import directory_only
+from delta_sharing_client.model.access_modes import directory_only
 from delta_sharing_client.wire.requests import QueryRequest
 
 MaterializedData: TypeAlias = Literal["files", "urls"]
