@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.representation import representation
@@ -23,8 +24,7 @@ AHEAD_SHARE: Final = 0.2
 _NEXT_TRY: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
+class AccessToken(Struct, frozen=True):
     """A token for the sharing server, with its expiration and the time of its renewal.
 
     Times are in seconds since the epoch; None if unknown, or if it is not renewed early.

@@ -8,7 +8,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +22,7 @@ _SERVICE: Final = "delta-sharing-client"
 _MAX_SIZE: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class UserToken(AccessToken):
+class UserToken(AccessToken, frozen=True):
     """An access token of a person, with the refresh token and the account, if the provider gave them."""
 
     refresh: Secret | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.reader_features import ADVERTISED_FEATURES
@@ -37,8 +38,7 @@ def request_capabilities(
     return ";".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseCapabilities:
+class ResponseCapabilities(Struct, frozen=True):
     """The capabilities in the header of an answer.
 
     Attributes:

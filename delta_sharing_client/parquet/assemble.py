@@ -7,11 +7,11 @@ for many small files, this would otherwise take as long as decoding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.partition_values import Value
@@ -31,8 +31,7 @@ _MAX_STEPS: Final = 8
 _CONSTANT_BYTES: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
+class _Steps(Struct, frozen=True):
     """The steps for the columns of a decoded schema.
 
     Attributes:

@@ -9,11 +9,11 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.assemble import reason
@@ -48,8 +48,7 @@ _READ_ERRORS: Final = (pa.ArrowException, OSError, ValueError)
 _LIMITS: Final = DecodeLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     """Rows that were decoded together.
 
     Attributes:

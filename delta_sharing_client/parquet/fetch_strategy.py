@@ -6,8 +6,9 @@ are therefore fetched with one GET; large ones are worth several connections in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from delta_sharing_client.model.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from delta_sharing_client.parquet.fetch import TAIL
@@ -36,8 +37,7 @@ _WIDTHS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FetchEstimate:
+class FetchEstimate(Struct, frozen=True):
     """What reading files would fetch.
 
     Attributes:
@@ -55,8 +55,7 @@ class FetchEstimate:
     row_groups_skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchStrategy:
+class FetchStrategy(Struct, frozen=True):
     """Whether the files of a scan are fetched whole, or by footer and then ranges.
 
     Attributes:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sharing_client.errors import UnsupportedTableError
 
@@ -47,8 +47,7 @@ _VERSION_TEXT = re.compile(rb"(\d+)\.(\d+)")
 _OFFSET_TEXT = re.compile(r"Z|(?:UTC?)?[+-]\d{1,2}(?::?\d{2}){0,2}|GMT([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Struct, frozen=True):
     """A time zone before 1900.
 
     Attributes:
@@ -111,8 +110,7 @@ def gregorian_times(times: Numbers, zone: Zone, per_second: int) -> Numbers:
     return np.where(times < _HISTORY * per_second, times + shift, times)
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyCalendar:
+class LegacyCalendar(Struct, frozen=True):
     """Which values of a file are in the legacy calendar.
 
     Attributes:

@@ -6,10 +6,10 @@ Both come from the footer, which is checked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.partition_values import Value
@@ -29,8 +29,7 @@ PADDING: Final = 128
 ByteRange: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadUnit:
+class ReadUnit(Struct, frozen=True):
     """Row groups that are fetched and decoded together.
 
     Attributes:
@@ -49,8 +48,7 @@ class ReadUnit:
         return sum(stop - start for start, stop in self.ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedColumn:
+class LocatedColumn(Struct, frozen=True):
     """A column of the table, located in a file.
 
     Attributes:

@@ -7,7 +7,6 @@ lists of them. The bounds come from the schema and from page headers; the sizes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from delta_sharing_client.parquet.page_headers import (
     CHUNK_PADDING,
@@ -52,8 +52,7 @@ class BeyondLimitError(ValueError):
     """Rows that must be decoded together exceed the limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeLimits:
+class DecodeLimits(Struct, frozen=True):
     """How much is decoded at a time.
 
     Attributes:
@@ -96,8 +95,7 @@ class Leaf(NamedTuple):
         return self.width is not None and not self.max_level
 
 
-@dataclass(frozen=True, slots=True)
-class Widths:
+class Widths(Struct, frozen=True):
     """Sizes of rows of files with equal Parquet schemas.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.column_mapping import MappingMode
@@ -34,8 +35,7 @@ def check_variant(value: str) -> VariantForm:
 NO_VALUES: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionVector:
+class SelectionVector(Struct, frozen=True):
     """A deletion vector whose rows are selected, not deleted.
 
     Attributes:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from delta_sharing_client.errors import BadRequestError, QueryError
 from delta_sharing_client.model.capabilities import HEADER, parse_capabilities

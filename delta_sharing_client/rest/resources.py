@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sharing_client.model.names import Schema, Share, Table, check_name
 from delta_sharing_client.wire.requests import (
@@ -18,8 +20,7 @@ from delta_sharing_client.wire.requests import (
 _FORBIDDEN: Final = "The token is valid, but not for this; ask the provider for access"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """An object of the server, such as a table.
 
     Attributes:

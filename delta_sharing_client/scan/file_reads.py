@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.model.schema import StructType
@@ -45,8 +46,7 @@ EXPANSION: Final = 3
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """Which files to read, and how.
 
     Attributes:

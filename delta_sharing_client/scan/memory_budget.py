@@ -11,10 +11,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.fetch import SparseFile
@@ -27,8 +27,7 @@ from delta_sharing_client.storage.byte_source import ByteSource
 _WAIT_SECONDS: Final = 0.5 if os.name == "nt" else None
 
 
-@dataclass(eq=False)
-class UnitReadState:
+class UnitReadState(Struct, eq=False):
     """The state of one read unit that is being fetched or decoded.
 
     Attributes:
@@ -65,8 +64,7 @@ class UnitReadState:
         return bool(self.waiting) or self.done
 
 
-@dataclass(eq=False)
-class FileReadState:
+class FileReadState(Struct, eq=False):
     """The state of one file that is being read; its units are known when its footer is fetched."""
 
     place: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
@@ -41,8 +42,7 @@ class UrlRenewal(ABC):
         """Return the URL for the next request: `url`, or a fresher one; never raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transfers:
+class Transfers(Struct, frozen=True):
     """What the transfers of one load share.
 
     Attributes:

@@ -11,8 +11,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import (
     DeltaSharingError,
@@ -88,8 +89,7 @@ def parse_http_date(value: str | None) -> float | None:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backoff:
+class Backoff(Struct, frozen=True, kw_only=True):
     """Full jitter: a random wait below a bound that doubles from `base` to `cap` seconds."""
 
     base: float

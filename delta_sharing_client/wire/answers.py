@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from delta_sharing_client.errors import IncompleteResponseError, ProtocolError, VersionMismatchError
 from delta_sharing_client.model.actions import (
     AddFile,
@@ -84,8 +87,7 @@ def keep_blocks(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock],
     return lambda files: [files]
 
 
-@dataclass(slots=True)
-class Page(Generic[T]):
+class Page(Struct, Generic[T]):
     """One page of an answer, read to its end; the first one grows into the whole (see `Answer`).
 
     A later page without files has neither protocol nor metadata.
@@ -94,10 +96,10 @@ class Page(Generic[T]):
     version: int | None
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    items: list[T] = field(default_factory=list)
+    items: list[T] = msgspec.field(default_factory=list)
     end: EndStreamAction | None = None
-    historical: list[Metadata] = field(default_factory=list)
-    protocols: list[Protocol] = field(default_factory=list)
+    historical: list[Metadata] = msgspec.field(default_factory=list)
+    protocols: list[Protocol] = msgspec.field(default_factory=list)
     of_view: bool = False
 
     @property

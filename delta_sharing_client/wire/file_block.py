@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from delta_sharing_client.expressions.record_counts import decode_text, record_counts
 from delta_sharing_client.model.actions import AddFile, DeletionVector, FileAction
@@ -20,8 +20,7 @@ _COLUMNS: Final = FileAction.__struct_fields__[:11]
 _decode_texts: Final = msgspec.json.Decoder(list[str | None]).decode
 
 
-@dataclass(slots=True)
-class StatsUse:
+class StatsUse(Struct):
     """Whether the statistics of an answer's files are read as text; then further lines are decoded with it."""
 
     as_text: bool = False

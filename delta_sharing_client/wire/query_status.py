@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.model.actions import ResponseFormat
@@ -24,8 +25,7 @@ _FAILED: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QueryStatus:
+class QueryStatus(Struct, frozen=True):
     """The response while a query is running ("Asynchronous query").
 
     Attributes:
