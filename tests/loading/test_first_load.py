@@ -1,0 +1,136 @@
+"""What the first load of a process imports, and what it requests before its imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from loading_tables import File, column, write_table
+from waiting import HANG
+
+from delta_sharing_client.server import SharingServer
+
+ROOT = Path(__file__).parents[2]
+OURS = "delta_sharing_client"
+
+#: What no plain load imports, with the reason for which another one does.
+UNUSED = {
+    "IPython": "views in notebooks",
+    "asyncio": "tenacity",
+    "difflib": "messages about unknown names",
+    "filelock": "mirrors, sinks, the token cache",
+    "fractions": "filters",
+    "fsspec": "profiles of other schemes, logs in object stores",
+    "html": "views in notebooks",
+    "polars": "to_polars",
+    "pyarrow.dataset": "to_dataset, Parquet files of more than one directory",
+    "pyroaring": "deletion vectors",
+    "pyspark": "to_spark",
+    "sqlglot": "filters in SQL",
+    "starlette": "the embedded server",
+    "tenacity": "the second attempt of a request",
+    "tqdm": "progress bars",
+    f"{OURS}.auth.oauth": "profiles with a token endpoint",
+    f"{OURS}.auth.user_tokens": "signing in as a person",
+    f"{OURS}.cdf": "changes",
+    f"{OURS}.delta": "mirrors, local logs",
+    f"{OURS}.expressions.binding": "filters",
+    f"{OURS}.expressions.hints": "filters",
+    f"{OURS}.expressions.predicates": "filters",
+    f"{OURS}.expressions.statistics": "filters",
+    f"{OURS}.iceberg": "Iceberg catalogs",
+    f"{OURS}.model.storage_credentials": "tables that are shared by directory",
+    f"{OURS}.parquet.deletion_vector": "deletion vectors",
+    f"{OURS}.parquet.residual_filter": "filters",
+    f"{OURS}.parquet.variant": "variants",
+    f"{OURS}.scan.directory_planner": "tables that are shared by directory",
+    f"{OURS}.scan.file_filter": "filters",
+    f"{OURS}.server": "the embedded server",
+    f"{OURS}.sinks": "sinks",
+    f"{OURS}.spark": "to_spark",
+    f"{OURS}.storage.directory": "tables that are shared by directory",
+}
+
+#: Waits in the import of pandas until a second connection is opened: the first one requests the files' URLs, the
+#: second one a file.
+GATE = """
+import sys, threading
+from importlib.machinery import PathFinder
+
+connections, second = [], threading.Event()
+
+def count(event, arguments):
+    if event == "socket.connect":
+        connections.append(event)
+        if len(connections) == 2:
+            second.set()
+
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        if name != "pandas":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            print(second.wait(float(sys.argv[1])))
+            run(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.addaudithook(count)
+sys.meta_path.insert(0, Gate())
+"""
+
+
+@pytest.fixture(scope="module")
+def url(serve: Callable[..., SharingServer], tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("first")
+    columns = [column("id", "long"), column("name", "string")]
+    write_table(folder / "t", columns, [File(rows=pa.table({"id": [1, 2], "name": ["a", "b"]}), name="1.parquet")])
+    profile = serve({"s.s.t": folder / "t"}).write_profile(folder / "p.share")
+    return f"{profile}#s.s.t"
+
+
+def run(code: str, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        capture_output=True, text=True, check=False, timeout=2 * HANG, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded_modules(call: str, url: str) -> set[str]:
+    """Load a table in a fresh process, and return the modules that it has imported."""
+    code = f"import json, sys, {OURS} as ds\nassert len(ds.{call}) == 2\nprint(json.dumps([*sys.modules]))"
+    return set(json.loads(run(code.replace("URL", repr(url)))))
+
+
+@pytest.mark.parametrize("call", ["load_as_pandas(URL, limit=10)", "load_as_arrow(URL)"])
+def test_a_plain_load_imports_what_it_uses(url: str, call: str) -> None:
+    assert loaded_modules(call, url) & UNUSED.keys() == set()
+
+
+def test_what_a_plain_load_does_not_import_exists() -> None:
+    code = f"import importlib.util as u, sys\nprint([n for n in {[*UNUSED]!r} if u.find_spec(n) is None])"
+    assert run(code) == "[]\n"
+
+
+@pytest.mark.parametrize("call", ["load_as_arrow(URL)", "load_as_polars(URL)"])
+def test_only_plain_loads_to_pandas_import_pandas(url: str, call: str) -> None:
+    """With a filter or partition values pyarrow converts Python values, and imports pandas for that."""
+    assert "pandas" not in loaded_modules(call, url)
+
+
+def test_files_are_requested_before_pandas_is_imported(url: str) -> None:
+    code = f"{GATE}\nimport {OURS} as ds\nassert len(ds.load_as_pandas({url!r})) == 2"
+    assert run(code, str(HANG)) == "True\n"
