@@ -148,3 +148,14 @@ def test_plots_are_drawn(bench: Bench, tmp_path: Path) -> None:
     done = run_program([*command, "--only", "versions,memory", "--to", str(tmp_path)], env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"performance_versions.svg", "performance_memory.svg"}
+
+
+@pytest.mark.slow
+def test_first_loads_are_measured(bench: Bench) -> None:
+    done = run_program([sys.executable, str(BENCHMARKS / "first_load.py"), "--repeat", "1"], env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" | ")[1] for line in done.stdout.splitlines()[2:]] == 2 * [
+        "`imports`",
+        "`first`",
+        "`imported`",
+    ]
