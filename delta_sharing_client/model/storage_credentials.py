@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.json_fields import optional_integer, text
@@ -14,8 +15,7 @@ from delta_sharing_client.secrets import Secret
 _LAST: Final = 253_402_300_799_999
 
 
-@dataclass(frozen=True, slots=True)
-class AwsCredentials:
+class AwsCredentials(Struct, frozen=True):
     """Temporary credentials for S3."""
 
     access_key_id: Secret
@@ -23,15 +23,13 @@ class AwsCredentials:
     session_token: Secret
 
 
-@dataclass(frozen=True, slots=True)
-class AzureSas:
+class AzureSas(Struct, frozen=True):
     """A user delegation SAS for Azure storage, without a question mark."""
 
     token: Secret
 
 
-@dataclass(frozen=True, slots=True)
-class GcpToken:
+class GcpToken(Struct, frozen=True):
     """An OAuth token for Google Cloud Storage."""
 
     token: Secret
@@ -40,8 +38,7 @@ class GcpToken:
 StorageCredential: TypeAlias = AwsCredentials | AzureSas | GcpToken
 
 
-@dataclass(frozen=True, slots=True)
-class TemporaryCredentials:
+class TemporaryCredentials(Struct, frozen=True):
     """A temporary credential for a table's directory.
 
     Attributes:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, overload
+from typing import Any, Final, Self, TypeAlias, TypeVar, overload
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token
@@ -19,6 +19,7 @@ from delta_sharing_client.model.actions import FileAction, ResponseFormat
 from delta_sharing_client.model.capabilities import HEADER, parse_capabilities
 from delta_sharing_client.model.names import Schema, Share, Table
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.async_query import TableQuery
@@ -56,9 +57,6 @@ from delta_sharing_client.wire.requests import (
 )
 from delta_sharing_client.wire.time_travel import check_time_travel
 from delta_sharing_client.wire.view_changes import check_view_changes
-
-if TYPE_CHECKING:
-    from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 
 T = TypeVar("T")
 ChangeRequest: TypeAlias = ChangesRequest | VersionsRequest
@@ -347,6 +345,4 @@ class RestClient:
         body = {} if location is None else {"location": location}
         with names_checked(self._caller, self.options, resource):
             answer = self._caller.call_json("POST", resource.at("temporary-table-credentials"), body=body)
-        from delta_sharing_client.model.storage_credentials import TemporaryCredentials
-
         return TemporaryCredentials.from_json(answer, resource.what)

@@ -35,7 +35,7 @@ def shown(value: Any) -> str:
     if type(value) is int and value > 10_000:
         return f"{value // 2**20} MiB"
     if callable(value):
-        return "the versions of package, Python and requests" if value is not dict else "none"
+        return "the versions of package and Python" if value is not dict else "none"
     return "none" if value is None else str(value)
 
 

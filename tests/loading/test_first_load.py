@@ -45,7 +45,6 @@ UNUSED = {
     f"{OURS}.expressions.predicates": "filters",
     f"{OURS}.expressions.statistics": "filters",
     f"{OURS}.iceberg": "Iceberg catalogs",
-    f"{OURS}.model.storage_credentials": "tables that are shared by directory",
     f"{OURS}.parquet.deletion_vector": "deletion vectors",
     f"{OURS}.parquet.residual_filter": "filters",
     f"{OURS}.parquet.variant": "variants",
