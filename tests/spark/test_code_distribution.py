@@ -119,11 +119,11 @@ def test_a_worker_whose_path_names_a_missing_zip_finds_it(bare_python: str, tmp_
 
 
 def test_a_missing_library_is_named_in_the_error(bare_python: str, tmp_path: Path) -> None:
-    output = run(bare_python, tmp_path, "sys.modules['tenacity'] = None")
+    output = run(bare_python, tmp_path, "sys.modules['httptools'] = None")
     last = output.strip().splitlines()[-1]
     assert last.startswith("ImportError: Spark's worker, ")
     assert (
-        f"cannot import tenacity: pip install delta-sharing-client=={__version__} (or its wheel) on the workers"
+        f"cannot import httptools: pip install delta-sharing-client=={__version__} (or its wheel) on the workers"
         in last
     )
 
