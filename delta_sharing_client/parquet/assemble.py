@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
-from delta_sharing_client.model.partition_values import Value
-from delta_sharing_client.model.schema import DataType, StructField, StructType
-from delta_sharing_client.parquet.arrow_types import arrow_schema, arrow_type
+from delta_sharing_client.model.schema import StructField, StructType
+from delta_sharing_client.parquet.arrow_types import arrow_schema
+from delta_sharing_client.parquet.arrow_values import scalar_of
 from delta_sharing_client.parquet.cast import FieldFinder, cast_to_schema, check_texts, holds_variant
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.read_units import LocatedColumn
@@ -176,14 +176,8 @@ def _constant(column: LocatedColumn, target: pa.DataType, rows: int) -> pa.Chunk
     # Arrow does not detect texts that are too large for one array; the parts share one block.
     size = 4 * len(value) if isinstance(value, str | bytes) else 0
     step = min(rows, max(1, _CONSTANT_BYTES // size) if size else rows)
-    block = pa.repeat(value_scalar(value, column.field.type), step)
+    block = pa.repeat(scalar_of(value, target), step)
     return pa.chunked_array([block.slice(0, rows - start) for start in range(0, rows, step)], target)
-
-
-def value_scalar(value: Value, data_type: DataType) -> pa.Scalar:
-    """Return a partition value as an Arrow scalar of the column's type."""
-    target = arrow_type(data_type)
-    return pa.scalar(value, pa.int64()).cast(target) if pa.types.is_timestamp(target) else pa.scalar(value, target)
 
 
 def reason(error: BaseException) -> str:

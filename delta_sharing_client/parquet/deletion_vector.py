@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.z85 import z85_decode
+from delta_sharing_client.parquet.arrow_values import mask_of
 
 _MAGIC: Final = 1681511377
 #: Maximum size: the worst case of four billion rows.
@@ -76,7 +77,7 @@ class RowPositions:
             return None
         mask = np.full(rows, not self._selected)
         mask[_array(some) - start] = self._selected
-        return pa.array(mask)
+        return mask_of(mask)
 
 
 def _array(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -22,6 +22,7 @@ from delta_sharing_client.expressions.predicates import (
 )
 from delta_sharing_client.model.partition_values import INTEGER_BITS, Value
 from delta_sharing_client.model.schema import PrimitiveType, StructField
+from delta_sharing_client.parquet.arrow_values import array_of, scalar_of
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -48,7 +49,7 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch) -> pa.Array:
     if isinstance(predicate, Not):
         return pc.invert(_evaluate(predicate.part, batch))
     if isinstance(predicate, Constant):
-        return pa.repeat(pa.scalar(predicate.value, pa.bool_()), len(batch))
+        return pa.repeat(scalar_of(predicate.value, pa.bool_()), len(batch))
     column = batch.column(batch.schema.get_field_index(predicate.column.name))
     if isinstance(predicate, IsNull):
         return pc.is_null(column)
@@ -70,31 +71,20 @@ def _is_in(predicate: In, column: pa.Array) -> pa.Array:
         scalars = [literal(value, predicate.column, column.type) for value in values]
         if column.type != scalars[0].type:
             column = column.cast(scalars[0].type)
-        found = pc.is_in(column, value_set=_array(scalars))
-    return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), found)
-
-
-def _array(scalars: list[pa.Scalar]) -> pa.Array:
-    """Return scalars of one type as an array; timestamps are not converted to datetime objects."""
-    kind = scalars[0].type
-    if pa.types.is_timestamp(kind):
-        return pa.array([scalar.value for scalar in scalars], pa.int64()).cast(kind)
-    return pa.array([scalar.as_py() for scalar in scalars], kind)
+        found = pc.is_in(column, value_set=array_of(scalars))
+    return pc.if_else(pc.is_null(column), scalar_of(None, pa.bool_()), found)
 
 
 def literal(value: Value, column: StructField, kind: pa.DataType) -> pa.Scalar:
     """Return a bound literal as an Arrow scalar that compares with the column."""
     if isinstance(column.type, PrimitiveType):
         if column.type.name in INTEGER_BITS:
-            return pa.scalar(value, pa.int64())
+            return scalar_of(value, pa.int64())
         if column.type.name == "float":
             # As double: float columns are compared exactly, as in Python and SQL.
-            return pa.scalar(value, pa.float64())
-        if column.type.name in ("timestamp", "timestamp_ntz"):
-            return pa.scalar(value, pa.int64()).cast(kind)
-    if is_collated(column):
-        return _lower_case(pa.array([value], kind))[0]
-    return pa.scalar(value, kind)
+            return scalar_of(value, pa.float64())
+    scalar = scalar_of(value, kind)
+    return _lower_case(array_of([scalar]))[0] if is_collated(column) else scalar
 
 
 def _lower_case(texts: pa.Array) -> pa.Array:

@@ -27,6 +27,7 @@ from delta_sharing_client.expressions.column_bounds import Bounds, ColumnBounds,
 from delta_sharing_client.expressions.predicates import Predicate, is_float
 from delta_sharing_client.expressions.statistics import BlockStats, Stats, has_bounds
 from delta_sharing_client.model.schema import DataType, StructField
+from delta_sharing_client.parquet.arrow_values import ascii_texts, microseconds
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
@@ -208,7 +209,7 @@ def _converted(values: list[Any], name: str, *, upper: bool) -> Values | None:
                 single = np.array(values, np.float64).astype(np.float32).astype(np.float64)
             return widened_float(single, upper=upper) if np.abs(single).max() < FLOAT_MAX else None
         if name in _TIMES:
-            micros = pa.array(values, pa.string()).cast(_TIMES[name]).view(pa.int64()).to_numpy()
+            micros = microseconds(ascii_texts(values).cast(_TIMES[name]))
             return None if is_time_limit(micros).any() else widened_time(micros, upper=upper)
         if name == "string" and max(map(len, values)) < TRUNCATED and "".join(values).isascii():
             text = np.empty(len(values), object)

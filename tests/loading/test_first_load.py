@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -98,6 +100,33 @@ def url(serve: Callable[..., SharingServer], tmp_path_factory: pytest.TempPathFa
     return f"{profile}#s.s.t"
 
 
+@pytest.fixture(scope="module")
+def partitioned(serve: Callable[..., SharingServer], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with partition values, statistics, and a deletion vector; two of its three rows are left."""
+    folder = tmp_path_factory.mktemp("partitioned")
+    kinds = {"id": "long", "name": "string", "flag": "boolean", "price": "decimal(5,2)", "at": "timestamp"}
+    partitions = {"day": "date", "sum": "decimal(5,2)", "hour": "timestamp", "kind": "string", "n": "integer"}
+    columns = [column(name, kind) for name, kind in {**kinds, **partitions}.items()]
+    files = []
+    for number in (1, 2):
+        rows = pa.table(
+            {
+                "id": [number, number + 1],
+                "name": ["a", "b"],
+                "flag": [False, True],
+                "price": pa.array([None, Decimal("2.50")], pa.decimal128(5, 2)),
+                "at": pa.array([datetime(2024, 1, day, tzinfo=UTC) for day in (1, 3)], pa.timestamp("us", "UTC")),
+            }
+        )
+        times = {"at": f"2024-01-0{number}T00:00:00.000Z", "id": number}
+        stats = {"numRecords": 2, "minValues": times, "maxValues": times | {"at": "2024-01-09T00:00:00.000Z"}}
+        values = {"day": f"2024-01-0{number}", "sum": "1.25", "hour": "2024-01-01 01:00:00", "kind": "x", "n": "1"}
+        files.append(File(rows=rows, name=f"{number}.parquet", values=values, stats=stats, vector=[0]))
+    write_table(folder / "t", columns, files, partitions=[*partitions], features=["deletionVectors"])
+    profile = serve({"s.s.t": folder / "t"}).write_profile(folder / "p.share")
+    return f"{profile}#s.s.t"
+
+
 def run(code: str, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -110,8 +139,8 @@ def run(code: str, *arguments: str) -> str:
 
 def loaded_modules(call: str, url: str) -> set[str]:
     """Load a table in a fresh process, and return the modules that it has imported."""
-    code = f"import json, sys, {OURS} as ds\nassert len(ds.{call}) == 2\nprint(json.dumps([*sys.modules]))"
-    return set(json.loads(run(code.replace("URL", repr(url)))))
+    code = f"import datetime, json, sys, {OURS} as ds\nfrom decimal import Decimal\nassert len(ds.{call})"
+    return set(json.loads(run(code.replace("URL", repr(url)) + "\nprint(json.dumps([*sys.modules]))")))
 
 
 @pytest.mark.parametrize("call", ["load_as_pandas(URL, limit=10)", "load_as_arrow(URL)"])
@@ -125,9 +154,22 @@ def test_what_a_plain_load_does_not_import_exists() -> None:
 
 
 @pytest.mark.parametrize("call", ["load_as_arrow(URL)", "load_as_polars(URL)"])
-def test_only_plain_loads_to_pandas_import_pandas(url: str, call: str) -> None:
-    """With a filter or partition values pyarrow converts Python values, and imports pandas for that."""
+def test_only_loads_to_pandas_import_pandas(url: str, call: str) -> None:
     assert "pandas" not in loaded_modules(call, url)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        None,
+        [("day", ">=", date(2024, 1, 2)), ("sum", "=", Decimal("1.25")), ("kind", "=", "x"), ("n", "in", [1, 2])],
+        [("at", ">=", datetime(2024, 1, 2, tzinfo=UTC)), ("price", ">", Decimal("1.5")), ("name", "=", "b")],
+        [("id", "in", [2, 3]), ("flag", "=", True), ("name", "not in", ["a"])],
+    ],
+)
+def test_no_load_to_arrow_imports_pandas(partitioned: str, filters: object) -> None:
+    """pyarrow would, to convert a Python value: partition values, literals, bounds, deleted rows."""
+    assert "pandas" not in loaded_modules(f"load_as_arrow(URL, filters={filters!r})", partitioned)
 
 
 def test_files_are_requested_before_pandas_is_imported(url: str) -> None:

@@ -13,7 +13,8 @@ from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import Compare
 from delta_sharing_client.frames.arrow import to_table
-from delta_sharing_client.parquet.assemble import value_scalar
+from delta_sharing_client.parquet.arrow_types import arrow_type
+from delta_sharing_client.parquet.arrow_values import scalar_of
 
 ABC = {"a": pa.array([1, 2]), "b": pa.array(["x", None]), "c": pa.array([True, False])}
 A, B, C = ("a", "long"), ("b", "string"), ("c", "boolean")
@@ -392,5 +393,5 @@ class TestPartitionValues:
         from delta_sharing_client.model.partition_values import parse_partition_value
 
         data_type = table_schema(("p", kind)).fields[0].type
-        scalar = value_scalar(parse_partition_value(text, data_type), data_type)
+        scalar = scalar_of(parse_partition_value(text, data_type), arrow_type(data_type))
         assert scalar.as_py() == value
