@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PREFIX: Final = "delta_sharing_view_"
+#: The builders by the context and the session, and the name that their view was given.
+_registered: Final[dict[tuple[str, str], list[_Builder]]] = {}
 
 
 def lazy_views(session: SparkSession) -> LazyViews | None:
@@ -57,9 +59,15 @@ class LazyViews:
         state: Any = session._jsparkSession.sessionState()
         self._catalog, self._functions = state.catalog(), state.tableFunctionRegistry()
         self._as_builder = _builders(self._jvm)
+        application = session.sparkContext.applicationId
+        for key in [
+            key for key in _registered if not key[0].startswith(application)
+        ]:  # of a context that is stopped
+            del _registered[key]
+        self._id = f"{application}/{session._jsparkSession.hashCode()}"
         name = _PREFIX + secrets.token_hex(8)
         try:
-            self._register(name, _Builder(session, name, "", session.range(0).select))
+            self._register(_Builder(session, name, name, "", session.range(0).select))
             session.sql(f"CREATE TEMPORARY VIEW {name} AS SELECT * FROM {name}()")  # noqa: S608  # no input
             self._template: Any = self._catalog.getRawTempView(name).get().tableMeta()
             names = [self._template.productElementName(i) for i in range(self._template.productArity())]
@@ -69,27 +77,36 @@ class LazyViews:
             self._try(name)
         finally:
             self._catalog.dropTempView(name)
-            for function in (name, _PREFIX + name):
+            for function in (name, *(each.function for each in _registered.pop((self._id, name), []))):
                 self._catalog.dropTempFunction(function, True)
 
     def create(self, name: str, table: str, load: Callable[[], DataFrame]) -> None:
         """Create or replace a view.
 
-        The function of a view remains after its first use: a query that another thread analyses, and the copies of
-        the session that streams make, may still call it.
+        Each view has a function of its own, because it may be renamed. The function remains after the first use: a
+        query that another thread analyses, and the copies of the session that streams make, may still call it. It
+        is dropped when another view takes the place.
 
         Args:
             name: the name of the view.
             table: the full name of the table, for errors.
             load: called when a query first uses the view; again by the next query if it raised.
         """
-        builder = _Builder(self._session, name, table, load)
-        self._register(_PREFIX + name, builder)
-        builder.view = self._relation(name, _PREFIX + name)
+        builder = _Builder(self._session, _PREFIX + secrets.token_hex(8), name, table, load)
+        self._register(builder)
+        builder.view = self._relation(name, builder.function)
         old = self._catalog.getRawTempView(name)
         if old.isDefined() and old.get().plan().isDefined() and self._session.catalog.isCached(quoted(name)):
             self._session.catalog.uncacheTable(quoted(name))
         self._catalog.createTempView(name, builder.view, True)
+        before = _registered.get((self._id, name), [])
+        renamed = [
+            each for each in before if not each.is_loaded and not (old.isDefined() and each.is_view(old.get()))
+        ]
+        for each in before:
+            if each not in renamed:
+                self._catalog.dropTempFunction(each.function, True)
+        _registered[self._id, name] = [*renamed, builder]
 
     def _try(self, name: str) -> None:
         loads = []
@@ -105,8 +122,8 @@ class LazyViews:
         if created or len(loads) != 1 or columns != ["id"] or plan.isEmpty():
             raise SparkError("a view on trial was not loaded by its first query")
 
-    def _register(self, function: str, builder: _Builder) -> None:
-        self._functions.createOrReplaceTempFunction(function, self._as_builder(builder), "python_udtf")
+    def _register(self, builder: _Builder) -> None:
+        self._functions.createOrReplaceTempFunction(builder.function, self._as_builder(builder), "python_udtf")
 
     def _relation(self, name: str, function: str) -> Any:
         """Return a view, for Spark's catalog, of what a table function returns in each query."""
@@ -150,13 +167,18 @@ class _Builder:
 
         implements: Final = ["java.util.function.Function"]
 
-    def __init__(self, session: SparkSession, name: str, table: str, load: Callable[[], DataFrame]) -> None:
+    def __init__(
+        self, session: SparkSession, function: str, name: str, table: str, load: Callable[[], DataFrame]
+    ) -> None:
+        self.function = function
+        self.view: Any = None
+        #: Whether an ordinary view has the place of the view.
+        self.is_loaded = False
         self._session = session
         self._name = name
         self._table = table
         self._load = load
         self._frame: DataFrame | None = None
-        self.view: Any = None
 
     def apply(self, _arguments: Any) -> Any:
         """Return a Try of the plan of the table."""
@@ -171,11 +193,15 @@ class _Builder:
             return jvm.scala.util.Failure(jvm.java.lang.IllegalArgumentException(text))
 
     def _replace(self, frame: DataFrame) -> None:
-        """Make the view an ordinary one, unless it has been replaced or dropped."""
-        state: Any = self._session._jsparkSession.sessionState()
-        current = state.catalog().getRawTempView(self._name)
-        if self.view is not None and current.isDefined() and current.get().equals(self.view):
+        """Make the view an ordinary one, unless it has been renamed, replaced or dropped."""
+        current = self._session._jsparkSession.sessionState().catalog().getRawTempView(self._name)
+        if current.isDefined() and self.is_view(current.get()):
             frame.createOrReplaceTempView(quoted(self._name))
+            self.is_loaded = True
+
+    def is_view(self, view: Any) -> bool:
+        """Return whether a view of Spark's catalog is the one that calls this builder."""
+        return self.view is not None and bool(view.equals(self.view))
 
 
 def _short(error: BaseException) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-#: Seconds after which a request belongs to another query.
-_IDLE: Final = 5.0
+#: Seconds after which a request belongs to another query; fewer if a file is opened again. A file with several
+#: splits is opened for each.
+_IDLE: Final = 1.0
+_IDLE_IF_OPENED_AGAIN: Final = 0.05
 #: Maximum number of row groups that are requested ahead if the query skips some, and if it skips none.
 _AHEAD_IF_SKIPPED: Final = 6
 _AHEAD: Final = 64
@@ -65,6 +67,8 @@ class ReadPattern:
 
     def open(self, file: int) -> None:
         """Note that a footer is read: a row group of the file will be read unless the query skips all of them."""
+        if file in self._opened and time.monotonic() - self._last > _IDLE_IF_OPENED_AGAIN:
+            self._begin()
         self._opened.add(file)
 
     def has_read(self, row_group: RowGroup, column: int) -> bool:
@@ -81,9 +85,8 @@ class ReadPattern:
         """
         now = time.monotonic()
         if now - self._last > _IDLE or self.has_read(row_group, column):
-            self._read.clear()
-            self._opened = {row_group[0]}
-            self._skips = False
+            self._begin()
+            self._opened.add(row_group[0])
         self._last = now
         begins = row_group not in self._read
         columns = self._read.setdefault(row_group, {})
@@ -98,6 +101,12 @@ class ReadPattern:
         neighbours = _neighbours(columns, row_group_columns)
         guessed = 0 if self._skips_before(row_group) or len(columns) > _GUESSED_COLUMNS else _GUESSED
         return self._expect({column, *(similar[-1] if similar else ())}, neighbours, guessed, _GUESSED_BYTES)
+
+    def _begin(self) -> None:
+        """Forget what the query before has read."""
+        self._read.clear()
+        self._opened.clear()
+        self._skips = False
 
     def _expect(self, columns: set[int], neighbours: int, row_groups: int, size: int) -> Expectation:
         files = frozenset(file for file, _ in self._read)

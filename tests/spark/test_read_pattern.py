@@ -82,3 +82,18 @@ def test_another_query_begins_anew(monkeypatch: pytest.MonkeyPatch, idle: bool) 
     (expected,) = read(pattern, 0, 0, 4 if idle else 1)
     assert (expected.size, expected.columns) == (read_pattern._GUESSED_BYTES, {4 if idle else 1})
     assert not pattern.has_read((0, 1), 1)
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_query_that_opens_the_files_again_begins_anew(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
+    """Without a pause a file may be opened again for its next split."""
+    monkeypatch.setattr(read_pattern, "_IDLE_IF_OPENED_AGAIN", -1.0 if paused else 1e9)
+    pattern = ReadPattern(readers=1)
+    for group in range(3):
+        pattern.read((0, group), 3, STORED[:4])
+    pattern.open(0)
+    pattern.open(1)
+    pattern.open(0)
+    expected = pattern.read((0, 7), 5, STORED[:6])
+    assert expected.columns == ({5} if paused else {3, 5})
+    assert bool(expected.row_groups) is not paused

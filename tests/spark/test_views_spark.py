@@ -314,3 +314,47 @@ def test_two_tables_of_a_name_are_refused(spark: SparkSession, server: SharingSe
 def test_a_refused_token_is_an_error(spark: SparkSession, server: SharingServer) -> None:
     with pytest.raises(AuthenticationError):
         ds.spark.create_views(spark, server.profile | {"bearerToken": "wrong"}, share="one")
+
+
+@lazy
+@pytest.mark.parametrize("used", [False, True])
+def test_a_renamed_view_keeps_its_table(spark: SparkSession, server: SharingServer, used: bool) -> None:
+    ds.spark.create_views(spark, server.profile, share="one")
+    if used:
+        spark.table("orders").count()
+    spark.sql("ALTER VIEW orders RENAME TO first_orders")
+    ds.spark.create_views(spark, server.profile, share="two")
+    ds.spark.create_views(spark, server.profile, share="two")
+    assert spark.sql("SELECT min(a) FROM first_orders").first()[0] == 0
+    assert spark.sql("SELECT min(a) FROM orders").first()[0] == 2
+    assert spark.sql("SELECT min(a) FROM first_orders").first()[0] == 0
+    spark.sql("DROP VIEW first_orders")
+
+
+@lazy
+def test_views_whose_names_differ_in_case_alone(spark: SparkSession, server: SharingServer) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for share in ("one", "two"):
+            ds.spark.create_views(spark, server.profile, share=share)
+        rows = spark.sql("SELECT (SELECT min(a) FROM orders), (SELECT min(a) FROM Orders)").first()
+        assert tuple(rows) == (0, 2)
+        spark.sql("DROP VIEW Orders")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@lazy
+def test_the_function_of_a_replaced_view_is_dropped(spark: SparkSession, server: SharingServer) -> None:
+    def functions() -> set[str]:
+        return {row["function"] for row in spark.sql("SHOW USER FUNCTIONS LIKE 'delta_sharing_view_*'").collect()}
+
+    others = functions()  # of other tests
+    ds.spark.create_views(spark, server.profile, share="one")
+    created, count = functions() - others, len(functions())
+    spark.table("orders").count()
+    for _ in range(3):
+        ds.spark.create_views(spark, server.profile, share="one")
+    assert len(functions()) == count
+    assert len(created) == 2
+    assert not functions() & created
