@@ -15,6 +15,7 @@ import pytest
 from loading_tables import File, column, write_table
 
 from delta_sharing_client import SharingClient, load_as_arrow
+from delta_sharing_client.scan import planner
 from delta_sharing_client.server import SharingServer
 
 FILTER = "p >= '2' AND id < 25"
@@ -28,6 +29,12 @@ def write(path: Path, kind: str, *extra: Any) -> None:
     """Write a table with three files; `p` is a partition column of a type."""
     files = [File(rows=rows(n * 10), name=f"{kind}-{n}.parquet", values={"p": str(n * 9 + 1)}) for n in range(3)]
     write_table(path, [column("id", "long"), column("p", kind), *extra], files, partitions=["p"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of a test before may have had the same port, and a table of the same name."""
+    monkeypatch.setattr(planner, "_known_tables", planner._KnownTables())
 
 
 @pytest.fixture
