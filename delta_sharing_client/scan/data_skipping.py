@@ -19,6 +19,7 @@ from delta_sharing_client.wire.file_block import FileBlock
 if TYPE_CHECKING:
     from delta_sharing_client.expressions.predicates import Predicate
     from delta_sharing_client.scan.file_filter import FileFilter
+    from delta_sharing_client.scan.options import ScanOptions
 
 
 def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
@@ -91,6 +92,22 @@ def read_spec(
         predicate=predicate,
         variant=variant,
     )
+
+
+def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
+    """Return what to read of each file for a scan.
+
+    Raises:
+        UnsupportedTableError: the table needs something that this release cannot read.
+        ColumnError, FilterError: the projection or the filter does not fit the table.
+    """
+    protocol.check_readable(what)
+    predicate = None
+    if options.filters:
+        from delta_sharing_client.expressions.binding import bind_filters
+
+        predicate = bind_filters(options.filters, metadata.schema)
+    return read_spec(metadata, options.columns, predicate, options.variant, protocol)
 
 
 class SkipReason(Enum):

@@ -11,9 +11,9 @@ from msgspec import structs
 from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
 from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
-from delta_sharing_client.scan.data_skipping import TaskPlanner, split_skipped
+from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import ScanPlan, scan_spec
+from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader
 from delta_sharing_client.wire.file_block import FileBlock

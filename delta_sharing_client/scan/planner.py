@@ -172,7 +172,7 @@ class ServerPlanner:
         specs: list[ReadSpec] = []
 
         def convert(protocol: Protocol, metadata: Metadata) -> TaskPlanner:
-            from delta_sharing_client.scan.data_skipping import TaskPlanner
+            from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec
 
             if described is not None and (
                 known is None or (protocol, metadata) != (known.protocol, known.metadata)
@@ -212,7 +212,7 @@ class ServerPlanner:
         *,
         inferred: bool = False,
     ) -> QueryRequest:
-        from delta_sharing_client.scan.query_hints import with_hints  # which builds on this module
+        from delta_sharing_client.scan.query_hints import with_hints
 
         return with_hints(request, options, described, self._what, inferred=inferred)
 
@@ -231,6 +231,8 @@ class ServerPlanner:
 
     def _plan_nothing(self, options: ScanOptions) -> ScanPlan:
         info = self._table_info(options)
+        from delta_sharing_client.scan.data_skipping import scan_spec
+
         return ScanPlan(
             table=self.table,
             version=info.version,
@@ -265,21 +267,3 @@ class ServerPlanner:
                 expected=described,
                 actual=answered,
             )
-
-
-def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what: str) -> ReadSpec:
-    """Return what to read of each file for a scan.
-
-    Raises:
-        UnsupportedTableError: the table needs something that this release cannot read.
-        ColumnError, FilterError: the projection or the filter does not fit the table.
-    """
-    from delta_sharing_client.scan.data_skipping import read_spec
-
-    protocol.check_readable(what)
-    predicate = None
-    if options.filters:
-        from delta_sharing_client.expressions.binding import bind_filters
-
-        predicate = bind_filters(options.filters, metadata.schema)
-    return read_spec(metadata, options.columns, predicate, options.variant, protocol)

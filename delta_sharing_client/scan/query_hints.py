@@ -14,8 +14,8 @@ from delta_sharing_client.expressions.hints import (
 )
 from delta_sharing_client.expressions.predicates import is_float
 from delta_sharing_client.model.schema import StructType
+from delta_sharing_client.scan.data_skipping import scan_spec
 from delta_sharing_client.scan.options import ScanOptions
-from delta_sharing_client.scan.planner import scan_spec
 from delta_sharing_client.wire.answers import TableInfo
 from delta_sharing_client.wire.requests import QueryRequest
 
