@@ -81,6 +81,54 @@ def test_the_reader_has_no_filter_pushdown() -> None:
     assert getattr(SharedTableReader, "pushFilters", None) is base
 
 
+def test_spark_offers_no_projection_or_limit_pushdown() -> None:
+    """A release whose readers have more methods can prune, and then they have to be used."""
+    datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+    methods = {name for name in vars(datasource.DataSourceReader) if not name.startswith("_")}
+    assert methods <= {"partitions", "pushFilters", "read"}
+
+
+def test_spark_reuses_the_reader_of_a_pushed_filter(source: SparkSession) -> None:
+    """The fault for which filters are not pushed. A release without it fails here, and can have the pushdown."""
+    datasource = pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+    if not hasattr(datasource.DataSourceReader, "pushFilters"):
+        pytest.skip("Spark 4.0 has no filter pushdown")
+
+    class Reader(datasource.DataSourceReader):  # type: ignore[misc, name-defined]
+        rows = range(10)
+
+        def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
+            for pushed in filters:
+                if isinstance(pushed, datasource.EqualTo):
+                    self.rows = [pushed.value]
+                else:
+                    yield pushed
+
+        def read(self, partition: object) -> Iterator[tuple[int]]:
+            return iter([(row,) for row in self.rows])
+
+    class Numbers(datasource.DataSource):  # type: ignore[misc, name-defined]
+        @classmethod
+        def name(cls) -> str:
+            return "numbers_with_pushdown"
+
+        def schema(self) -> str:
+            return "a int"
+
+        def reader(self, schema: object) -> Reader:
+            return Reader()
+
+    setting = "spark.sql.python.filterPushdown.enabled"
+    source.conf.set(setting, "true")
+    try:
+        source.dataSource.register(Numbers)
+        frame = source.read.format("numbers_with_pushdown").load()
+        assert frame.where("a = 3").count() == 1
+        assert frame.count() == 1  # of ten rows
+    finally:
+        source.conf.unset(setting)
+
+
 def test_snapshot_options_select_version_columns_and_rows(source: SparkSession, orders: str) -> None:
     frame = read(
         source, orders, versionAsOf=0, columns='["order_id", "region"]', filters="order_id < 100", limit=12
