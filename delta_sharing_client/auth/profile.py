@@ -9,7 +9,7 @@ import re
 import stat
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
@@ -118,7 +118,7 @@ def _warnings(profile: Profile, exposed: bool) -> Iterator[str]:
 
 def _may_contain_secret(credential: Credential) -> bool:
     """Return whether a profile's file contains a secret; that of an external credential is not looked at."""
-    values = (getattr(credential, field.name) for field in fields(credential))
+    values = (getattr(credential, name) for name in credential.__struct_fields__)
     return isinstance(credential, ExternalCredential) or any(isinstance(value, Secret) for value in values)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sharing_client.cdf.change_tasks import ChangeTasks
 from delta_sharing_client.cdf.options import CHANGE_COLUMNS, COMMIT_VERSION, ChangeOptions
@@ -22,8 +24,7 @@ from delta_sharing_client.wire.answers import Answer
 from delta_sharing_client.wire.requests import QueryRequest, Timestamp
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangesPlan(ScanPlan):
+class ChangesPlan(ScanPlan, frozen=True, kw_only=True):
     """Which files of a change feed to read, and how.
 
     `version` is the first version of the range if the server reports it; `metadata` and `protocol` are those at
@@ -33,11 +34,12 @@ class ChangesPlan(ScanPlan):
         history: the table's metadata in the range, oldest first.
     """
 
-    history: TableHistory = field(repr=False)
+    redacted_fields: ClassVar = ScanPlan.redacted_fields | {"history"}
+
+    history: TableHistory
 
 
-@dataclass(frozen=True)
-class ChangeFeedPlanner:
+class ChangeFeedPlanner(Struct, frozen=True):
     """Plans the reading of a table's changes.
 
     Attributes:
@@ -46,7 +48,7 @@ class ChangeFeedPlanner:
         views: accept the changes of a view, which have no versions.
     """
 
-    rest: RestClient = field(repr=False)
+    rest: RestClient
     table: Table
     views: bool = True
 

@@ -25,9 +25,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from delta_sharing_client.expressions.bound_values import DOUBLE_EXACT, FLOAT_MAX, MILLISECOND, TRUNCATED
 from delta_sharing_client.expressions.predicates import (
@@ -84,8 +85,7 @@ Json = dict[str, Any]
 _Comparison: TypeAlias = Callable[[Operator, Value, StructField], Json | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HintColumns:
+class HintColumns(Struct, frozen=True, kw_only=True):
     """The columns of hints.
 
     Attributes:

@@ -13,8 +13,9 @@ returned. NaN follows IEEE 754: it is not equal to any value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from delta_sharing_client.model.collations import collation_of
 from delta_sharing_client.model.partition_values import Value
@@ -23,8 +24,7 @@ from delta_sharing_client.model.schema import DataType, PrimitiveType, StructFie
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Struct, frozen=True):
     """A comparison of a column with a literal of its type."""
 
     column: StructField
@@ -32,44 +32,38 @@ class Compare:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class In:
+class In(Struct, frozen=True):
     """Membership of a column in a list of literals; false for all values if the list is empty, null for null."""
 
     column: StructField
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(Struct, frozen=True):
     """Whether a column is null; never null itself."""
 
     column: StructField
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A condition without a column; None is SQL's NULL."""
 
     value: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(Struct, frozen=True):
     """The conjunction of predicates."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(Struct, frozen=True):
     """The disjunction of predicates."""
 
     parts: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True):
     """The negation of a predicate; null stays null."""
 
     part: Predicate

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from pyiceberg.table import FileScanTask as IcebergFile
 from pyiceberg.table import Table as OpenTable
@@ -28,8 +27,7 @@ from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
 
 
-@dataclass(frozen=True, kw_only=True)
-class IcebergPlan(ScanPlan):
+class IcebergPlan(ScanPlan, frozen=True, kw_only=True):
     """Which files of an Iceberg table to read, and how.
 
     `version` is the id of the snapshot, and the reader version of `protocol` that of Iceberg's format.
@@ -39,8 +37,10 @@ class IcebergPlan(ScanPlan):
         files: what pyiceberg reads for each task, by its `file_id`.
     """
 
-    opened: OpenTable = field(repr=False)
-    files: Mapping[str, IcebergFile] = field(repr=False)
+    redacted_fields: ClassVar = ScanPlan.redacted_fields | {"opened", "files"}
+
+    opened: OpenTable
+    files: Mapping[str, IcebergFile]
 
 
 def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPlan:

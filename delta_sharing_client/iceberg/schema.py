@@ -6,7 +6,6 @@ counterpart (`time`, `timestamp_ns`, ...) are unknown types: their columns can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg import types as iceberg
@@ -42,8 +41,7 @@ _PRIMITIVES: Final[dict[type[iceberg.IcebergType], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class IcebergType(UnknownType):
+class IcebergType(UnknownType, frozen=True):
     """A type of Iceberg without a counterpart in the tables of this package."""
 
     def error(self) -> UnsupportedTypeError:

@@ -173,8 +173,7 @@ class Metadata:
         return html_view(self, self.name or self.id, {**facts, **self.configuration}, columns)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionVector:
+class DeletionVector(msgspec.Struct, frozen=True):
     """The descriptor of a deletion vector ("Deletion Vector Descriptor Schema").
 
     Attributes:
@@ -220,7 +219,7 @@ class DeletionVector:
 
     def at(self, url: SecretUrl) -> DeletionVector:
         """Return the descriptor of the same vector in the file at a URL."""
-        return replace(self, storage_type="p", path_or_inline=url)
+        return msgspec.structs.replace(self, storage_type="p", path_or_inline=url)
 
     @property
     def unique_id(self) -> str:
@@ -321,8 +320,7 @@ class RemoveFile(FileAction, frozen=True, gc=False):
     """A file whose rows a change deleted ("Remove File")."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndStreamAction:
+class EndStreamAction(RedactedStruct, frozen=True):
     """The last line of a complete answer.
 
     Attributes:
@@ -333,8 +331,10 @@ class EndStreamAction:
         http_status_error_code: the status of that failure.
     """
 
-    refresh_token: str | None = field(default=None, repr=False)
-    next_page_token: str | None = field(default=None, repr=False)
+    redacted_fields: ClassVar = frozenset({"refresh_token", "next_page_token"})
+
+    refresh_token: str | None = None
+    next_page_token: str | None = None
     min_url_expiration_timestamp: int | None = None
     error_message: str | None = None
     http_status_error_code: int | None = None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Self, TypeAlias, get_args
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from delta_sharing_client.model.profile_fields import ProfileFields
 from delta_sharing_client.secrets import Secret
@@ -26,8 +27,7 @@ _SCOPE: Final = "openid offline_access"
 _REDIRECT: Final = "http://127.0.0.1/"
 
 
-@dataclass(frozen=True, slots=True)
-class BearerToken:
+class BearerToken(Struct, frozen=True):
     """A bearer token, sent with each request (type `bearer_token`, and every version 1 profile).
 
     Attributes:
@@ -53,8 +53,7 @@ class BearerToken:
         return cls(Secret(token), fields.time("expirationTime"))
 
 
-@dataclass(frozen=True, slots=True)
-class Basic:
+class Basic(Struct, frozen=True):
     """A user name and a password, sent with each request as HTTP Basic authentication (type `basic`).
 
     Attributes:
@@ -81,8 +80,7 @@ class Basic:
         return cls(username, fields.secret("password"), fields.time("expirationTime"))
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCredentials:
+class ClientCredentials(Struct, frozen=True):
     """The id and secret of an OAuth client, exchanged for access tokens (type `oauth_client_credentials`).
 
     Attributes:
@@ -114,8 +112,7 @@ class ClientCredentials:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateKeyJwt:
+class PrivateKeyJwt(Struct, frozen=True):
     """The private key of an OAuth client, which signs assertions that are exchanged for access tokens.
 
     Type `oauth_jwt_bearer_private_key_jwt`; its fields are in the profile's object `auth`.
@@ -168,8 +165,7 @@ class PrivateKeyJwt:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadIdentity:
+class WorkloadIdentity(Struct, frozen=True):
     """The token file of a platform, exchanged for access tokens as a client assertion (RFC 7523, section 2.2).
 
     Type `oauth_workload_identity`, an addition of this client.
@@ -203,8 +199,7 @@ class WorkloadIdentity:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class UserSignIn:
+class UserSignIn(Struct, frozen=True):
     """A public client of an OpenID provider, at which a person signs in.
 
     Type `oauth_authorization_code`, an addition of this client.
@@ -241,8 +236,7 @@ class UserSignIn:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalCredential:
+class ExternalCredential(Struct, frozen=True):
     """The credential of a profile whose tokens a function of the caller returns, or a credential of Azure.
 
     Attributes:

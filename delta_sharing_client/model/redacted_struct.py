@@ -1,4 +1,4 @@
-"""`RedactedStruct`: base of structs with secret fields."""
+"""`RedactedStruct`: base of structs with fields that are secret, or too long to show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 
-class RedactedStruct(Struct, frozen=True, gc=False):
+class RedactedStruct(Struct, frozen=True):
     """A struct whose repr, and whose display by rich, omits the fields in `redacted_fields`."""
 
     redacted_fields: ClassVar[frozenset[str]] = frozenset()

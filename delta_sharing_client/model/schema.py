@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from msgspec import Struct
+
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 from delta_sharing_client.model.json_text import loads
 from delta_sharing_client.representation import representation
@@ -44,8 +46,7 @@ class DataType:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PrimitiveType(DataType):
+class PrimitiveType(DataType, Struct, frozen=True):
     """A type without parameters, by its name in `PRIMITIVES`."""
 
     name: str
@@ -54,8 +55,7 @@ class PrimitiveType(DataType):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class DecimalType(DataType):
+class DecimalType(DataType, Struct, frozen=True):
     """An exact decimal of at most 38 digits, `scale` of them behind the point."""
 
     precision: int
@@ -65,8 +65,7 @@ class DecimalType(DataType):
         return f"decimal({self.precision},{self.scale})"
 
 
-@dataclass(frozen=True, slots=True)
-class GeospatialType(DataType):
+class GeospatialType(DataType, Struct, frozen=True):
     """A geometry or geography; files hold it as well-known binary (WKB).
 
     Attributes:
@@ -83,8 +82,7 @@ class GeospatialType(DataType):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayType(DataType):
+class ArrayType(DataType, Struct, frozen=True):
     """A list of elements of one type."""
 
     element: DataType
@@ -94,8 +92,7 @@ class ArrayType(DataType):
         return f"array<{self.element}>"
 
 
-@dataclass(frozen=True, slots=True)
-class MapType(DataType):
+class MapType(DataType, Struct, frozen=True):
     """A map with keys of one type and values of one type."""
 
     key: DataType
@@ -106,8 +103,7 @@ class MapType(DataType):
         return f"map<{self.key},{self.value}>"
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownType(DataType):
+class UnknownType(DataType, Struct, frozen=True):
     """An unknown type: its column can be listed and left out, but not read.
 
     Attributes:

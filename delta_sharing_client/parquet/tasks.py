@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
@@ -96,8 +95,7 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
         return max(self.num_records - deleted, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSpec:
+class ReadSpec(Struct, frozen=True):
     """What to read of each file of a scan.
 
     Attributes:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Self, TypeAlias, TypeVar, overload
+
+from msgspec.structs import replace
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.provider import provider_for, with_bearer_token

@@ -7,12 +7,12 @@ arrays; the others one by one, each distinct value once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sharing_client.expressions.bound_values import (
     EXACT,
@@ -36,8 +36,7 @@ Positions: TypeAlias = npt.NDArray[np.intp]
 _TIMES: Final = {"timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us")}
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     """The lower or the upper bounds of a column, one per file; those that are not `known` have any value."""
 
     values: Values
@@ -50,8 +49,7 @@ class _Side:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class BlockBounds:
+class BlockBounds(Struct, frozen=True):
     """The bounds of a column in the files of a block, as arrays; see `Bounds`."""
 
     has_null: Mask
@@ -87,8 +85,7 @@ class BlockBounds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionBounds:
+class PartitionBounds(Struct, frozen=True):
     """The values of a partition column in the files of a block; see `Bounds`.
 
     Attributes:

@@ -172,7 +172,7 @@ class DirectoryLog:
                 raise self._refused(f"the change data feed of version {commit.version} is not enabled")
             files += self.located(_changed_files(commit, feed))
         answer = self._answer(TableInfo(first, begin.protocol, begin.metadata), request, files, convert)
-        return replace(answer, historical=tuple(later), protocols=tuple(protocols))
+        return structs.replace(answer, historical=tuple(later), protocols=tuple(protocols))
 
     def located(self, files: Iterable[F]) -> Iterator[F]:
         """Yield files of the log as files of an answer; their ids are hashes of their paths."""

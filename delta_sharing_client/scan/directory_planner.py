@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.scan.directory_log import DirectoryLog
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
 
-@dataclass(frozen=True)
-class DirectoryPlanner:
+class DirectoryPlanner(Struct, frozen=True):
     """Plans scans of a table by the log in its directory, with temporary credentials of the server."""
 
-    rest: RestClient = field(repr=False)
+    rest: RestClient
     table: Table
 
     def plan(self, options: ScanOptions) -> ScanPlan:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
@@ -117,8 +117,7 @@ class FileFilter:
         return _Partition(values or NO_VALUES, bounds, possible)
 
 
-@dataclass(slots=True)
-class _Partition:
+class _Partition(Struct):
     """Bounds and possible filter outcomes that all files with the same partition values share.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
 from delta_sharing_client.model.actions import AddFile, FileAction
@@ -21,8 +21,7 @@ from delta_sharing_client.wire.file_block import FileBlock
 F = TypeVar("F", bound=FileAction)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogPlanner:
+class LogPlanner(Struct, frozen=True, kw_only=True):
     """Plans scans of one snapshot of a log.
 
     Attributes:
@@ -36,10 +35,10 @@ class LogPlanner:
 
     table: Table
     what: str
-    snapshot: Snapshot = field(repr=False)
-    files: Callable[[], Iterable[AddFile]] = field(repr=False)
-    source: tuple[StorageReader, RenewUrl | None] = field(repr=False)
-    remedy: str | None = field(repr=False, default=None)
+    snapshot: Snapshot
+    files: Callable[[], Iterable[AddFile]]
+    source: tuple[StorageReader, RenewUrl | None]
+    remedy: str | None = None
 
     def plan(self, options: ScanOptions) -> ScanPlan:
         """Plan a scan; `version` and `timestamp` of the options are ignored.

@@ -7,8 +7,10 @@ import threading
 import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sharing_client.errors import (
     ColumnError,
@@ -18,6 +20,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.options import ReadOptions, ScanOptions
@@ -67,8 +70,7 @@ class _KnownTables:
 _known_tables: Final = _KnownTables()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScanPlan:
+class ScanPlan(RedactedStruct, frozen=True, kw_only=True):
     """Which files to read, and how.
 
     Attributes:
@@ -85,18 +87,20 @@ class ScanPlan:
         remedy: what to do about a damaged file, for messages.
     """
 
+    redacted_fields: ClassVar = frozenset({"tasks", "request", "end", "source", "remedy"})
+
     table: Table
     version: int | None
     protocol: Protocol
     metadata: Metadata
     spec: ReadSpec
-    tasks: Sequence[FileScanTask] = field(repr=False)
+    tasks: Sequence[FileScanTask]
     skipped: Mapping[SkipReason, int]
     limit: int | None
-    request: QueryRequest | ChangesRequest | VersionsRequest | None = field(repr=False, default=None)
-    end: EndStreamAction | None = field(repr=False, default=None)
-    source: tuple[StorageReader, RenewUrl | None] | None = field(repr=False, default=None)
-    remedy: str | None = field(repr=False, default=None)
+    request: QueryRequest | ChangesRequest | VersionsRequest | None = None
+    end: EndStreamAction | None = None
+    source: tuple[StorageReader, RenewUrl | None] | None = None
+    remedy: str | None = None
 
 
 Options = TypeVar("Options", bound=ReadOptions, contravariant=True)
@@ -110,11 +114,10 @@ class Planner(typing.Protocol[Options, Plan]):
         """Return which files to read, and how; fetches none of them."""
 
 
-@dataclass(frozen=True)
-class ServerPlanner:
+class ServerPlanner(Struct, frozen=True):
     """Plans scans of a table whose files a sharing server lists ("Read Data from a Table")."""
 
-    rest: RestClient = field(repr=False)
+    rest: RestClient
     table: Table
 
     def plan(self, options: ScanOptions) -> ScanPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.hints import (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+
+from msgspec import structs
 
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import FileScanTask
@@ -192,7 +193,7 @@ class Scan(ABC):
         with opened(target, overwrite=overwrite) as sink:
             plan = self.plan()
             if name in TEXT_FORMATS:  # a variant as JSON text
-                plan = dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, variant="json"))
+                plan = structs.replace(plan, spec=structs.replace(plan.spec, variant="json"))
             schema = arrow_schema(plan.spec.output, plan.spec.variant)
             with byte_progress(_bytes(plan), progress, plan.table.name) as advance:
                 return write_batches(self._batches(plan, advance), schema, sink, name, stream=sink is target)
@@ -228,8 +229,8 @@ class Scan(ABC):
             else:
                 total += rows
         if unknown and (plan.limit is None or total < plan.limit):
-            spec = dataclasses.replace(plan.spec, output=StructType(()), extra=_filter_columns(plan))
-            rest = dataclasses.replace(plan, tasks=unknown, spec=spec)
+            spec = structs.replace(plan.spec, output=StructType(()), extra=_filter_columns(plan))
+            rest = structs.replace(plan, tasks=unknown, spec=spec)
             total += sum(batch.num_rows for batch in self._batches(rest, None))
         return total if plan.limit is None else min(total, plan.limit)
 

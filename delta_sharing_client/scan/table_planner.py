@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from delta_sharing_client.errors import DeltaSharingError, NotFoundError, RestError
 from delta_sharing_client.model.access_modes import offers_directory_alone
@@ -22,15 +24,14 @@ logger = logging.getLogger(__name__)
 REFUSED: Final = frozenset({400, 403, 405, 501})
 
 
-@dataclass(frozen=True)
-class TablePlanner:
+class TablePlanner(Struct, frozen=True):
     """Plans scans of a shared table: by URLs if the server offers them, and by the table's directory otherwise.
 
     A table that was named, not listed, is queried first. If the server refuses, the access modes in its metadata,
     or else in the listing of its schema, determine whether the directory is read.
     """
 
-    rest: RestClient = field(repr=False)
+    rest: RestClient
     table: Table
 
     def plan(self, options: ScanOptions) -> ScanPlan:

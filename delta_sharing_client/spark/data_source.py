@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.cdf.options import ChangeOptions

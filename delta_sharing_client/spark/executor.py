@@ -6,7 +6,6 @@ import pickle
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -61,7 +60,7 @@ def read_columns(
             output = project(spec.output, columns)
             needed = columns_of(spec.predicate) if spec.predicate is not None else ()
             extra = tuple(dict.fromkeys(column for column in needed if column not in output.fields))
-            spec = replace(spec, output=output, extra=extra)
+            spec = structs.replace(spec, output=output, extra=extra)
         with closing(_batches(job_bytes, part_bytes, spec)) as batches:
             yield from batches
 

@@ -24,6 +24,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from delta_sharing_client.auth.private_key import read_private_key
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.locks import file_lock
@@ -54,7 +56,7 @@ def encode_renewer(profile: Profile, options: TransportOptions, plan: ScanPlan) 
     credential = profile.credential
     if isinstance(credential, PrivateKeyJwt):
         key = read_private_key(profile)
-        profile = replace(profile, credential=replace(credential, private_key=key, private_key_file=None))
+        profile = replace(profile, credential=structs.replace(credential, private_key=key, private_key_file=None))
     buffer = io.BytesIO()
     renewer: HostUrlRenewer | HostDirectory = HostUrlRenewer(profile, options, plan, secrets.token_hex(16))
     if plan.source is not None:

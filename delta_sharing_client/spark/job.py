@@ -76,14 +76,16 @@ def with_urls(task: FileScanTask, url_of: Callable[[str, SecretUrl], SecretUrl])
     def changed(vector: DeletionVector, vector_id: str | None) -> DeletionVector:
         if vector.is_inline:
             return vector
-        return replace(vector, path_or_inline=url_of(vector_key(task.file_id, vector_id), vector.path_or_inline))
+        return structs.replace(
+            vector, path_or_inline=url_of(vector_key(task.file_id, vector_id), vector.path_or_inline)
+        )
 
     selection = task.selection
     return structs.replace(
         task,
         url=url_of(task.file_id, task.url),
         deletion_vector=task.deletion_vector and changed(task.deletion_vector, task.deletion_vector_id),
-        selection=selection and replace(selection, vector=changed(selection.vector, selection.vector_id)),
+        selection=selection and structs.replace(selection, vector=changed(selection.vector, selection.vector_id)),
     )
 
 

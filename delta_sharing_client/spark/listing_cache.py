@@ -95,7 +95,7 @@ class ListingCache:
                 return listing
         listing = self._list(position, version)  # raises if the version is gone
         if listing.lost:
-            return replace(listing, request=replace(listing.request, formats=(response_format,)))
+            return replace(listing, request=structs.replace(listing.request, formats=(response_format,)))
         raise StreamError(
             f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
             f"{response_format} format, and the server no longer lists them in {response_format} format. "

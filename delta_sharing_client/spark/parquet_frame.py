@@ -11,9 +11,10 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from delta_sharing_client.delta.table.local_names import NO_VALUE, encode_folder
 from delta_sharing_client.model.column_mapping import physical_name

@@ -120,12 +120,12 @@ def encode_plan(
             raise directory_only(
                 plan.table, "executors need executorCredentials to open it", "a mirror needs none"
             )
-        plan = replace(plan, tasks=list(map(_by_path, plan.tasks)))
+        plan = structs.replace(plan, tasks=list(map(_by_path, plan.tasks)))
     cores = options.min_partitions or cores or os.cpu_count() or 1
     parts = divide(plan, cores, options.partition_size or PARTITION_SIZE)
     renewer = None
     if options.credentials:
-        bare = replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
+        bare = structs.replace(plan, spec=ReadSpec(output=StructType(())), tasks=(), skipped={}, limit=None)
         renewer = encode_renewer(rest.profile_elsewhere(), rest.options, bare)
     job = encode(
         Job(

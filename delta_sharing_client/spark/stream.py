@@ -7,9 +7,10 @@ can be restored from the offsets alone; executors receive everything with their 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
 from delta_sharing_client.scan.planner import ScanPlan

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from delta_sharing_client.cdf.options import CHANGE_COLUMNS, ChangeOptions
 from delta_sharing_client.cdf.planner import change_spec
 from delta_sharing_client.errors import (
@@ -55,7 +57,7 @@ class StreamTable:
         output = project(self.spec.output, names)
         all_of_them = len(output.fields) == len(self.spec.output.fields)
         chosen = self.chosen if all_of_them else _table_columns(output.names)
-        return replace(self, spec=replace(self.spec, output=output), chosen=chosen)
+        return replace(self, spec=structs.replace(self.spec, output=output), chosen=chosen)
 
     @property
     def version(self) -> int:
@@ -119,7 +121,7 @@ def metadata_at(rest: RestClient, options: StreamOptions, version: int) -> Table
         info = rest.table_metadata(options.table, options.query.formats, version=version)
     except (BadRequestError, VersionMismatchError):
         return None
-    return replace(info, version=version)
+    return structs.replace(info, version=version)
 
 
 def _latest(rest: RestClient, options: StreamOptions) -> tuple[TableInfo, SchemaLog | None]:
@@ -129,7 +131,7 @@ def _latest(rest: RestClient, options: StreamOptions) -> tuple[TableInfo, Schema
     """
     table = options.table
     info = rest.table_metadata(table, options.query.formats)
-    info = replace(info, version=rest.table_version(table) if info.version is None else info.version)
+    info = structs.replace(info, version=rest.table_version(table) if info.version is None else info.version)
     if options.schema_tracking is None:
         return info, None
     log = SchemaLog.read(options.schema_tracking, info.metadata.id, options.tracking_id)
@@ -154,7 +156,7 @@ def _at(rest: RestClient, options: StreamOptions, version: int) -> TableInfo:
     except VersionMismatchError:
         # An older server, which describes no version but the latest.
         info = rest.table_metadata(options.table, options.query.formats)
-    return replace(info, version=version if info.version is None else info.version)
+    return structs.replace(info, version=version if info.version is None else info.version)
 
 
 def _table_columns(names: Sequence[str]) -> frozenset[str]:

@@ -6,8 +6,7 @@ Files are converted block by block as they are decoded, so that memory holds onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +21,7 @@ from delta_sharing_client.model.actions import (
     Protocol,
     RemoveFile,
 )
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 from delta_sharing_client.wire.file_block import FileBlock
@@ -38,8 +38,7 @@ MAX_OTHERS: Final = 1_000_000
 Convert: TypeAlias = Callable[[Protocol, Metadata], Callable[[FileBlock], list[T]]]
 
 
-@dataclass(frozen=True, slots=True)
-class TableInfo:
+class TableInfo(RedactedStruct, frozen=True):
     """A table's protocol and metadata ("Query Table Metadata").
 
     Attributes:
@@ -53,8 +52,7 @@ class TableInfo:
     metadata: Metadata
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(TableInfo, Generic[T, AnyRequest]):
+class Answer(TableInfo, Generic[T, AnyRequest], frozen=True):
     """All pages of an answer to /query or /changes; `version` is the first version of changes.
 
     Attributes:
@@ -68,13 +66,15 @@ class Answer(TableInfo, Generic[T, AnyRequest]):
         source: the reader of the files and what renews their URLs, if the URLs are not pre-signed.
     """
 
-    items: list[T] = field(repr=False)
+    redacted_fields: ClassVar = frozenset({"items", "request", "source"})
+
+    items: list[T]
     end: EndStreamAction | None
-    request: AnyRequest = field(repr=False)
+    request: AnyRequest
     historical: tuple[Metadata, ...] = ()
     protocols: tuple[Protocol, ...] = ()
     of_view: bool = False
-    source: Any = field(default=None, repr=False, compare=False)
+    source: Any = None
 
 
 def keep_files(protocol: Protocol, metadata: Metadata) -> Callable[[FileBlock], list[FileAction]]:

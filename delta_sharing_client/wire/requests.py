@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, final
+
+from msgspec.structs import replace
 
 from delta_sharing_client.errors import BadRequestError, ResponseFormatError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.numbers import as_integer
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.timestamps import parse_iso8601
 
 logger = logging.getLogger(__name__)
@@ -94,8 +96,7 @@ def check_version(value: int | None, name: str) -> int | None:
 _IN_HEADERS: Final = frozenset({"formats", "file_id_hash", "views"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class Request(RedactedStruct, frozen=True, kw_only=True):
     """Base of the requests for files.
 
     Attributes:
@@ -105,20 +106,22 @@ class Request:
         file_id_hash: the format in whose scheme the server is to form the ids of files, if it can.
     """
 
+    redacted_fields: ClassVar = frozenset({"page_token", "refresh_token"})
+
     formats: tuple[ResponseFormat, ...] = ANY_FORMAT
     max_files: int | None = None
-    page_token: str | None = field(default=None, repr=False)
+    page_token: str | None = None
     file_id_hash: ResponseFormat | None = None
 
     def body(self) -> dict[str, Any]:
         """Return the request's fields, without unset ones, under their names in the protocol."""
         body: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name in _IN_HEADERS or value is None or value is False or value == ():
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name in _IN_HEADERS or value is None or value is False or value == ():
                 continue
-            first, *words = item.name.split("_")
-            if item.name.endswith("timestamp"):
+            first, *words = name.split("_")
+            if name.endswith("timestamp"):
                 value = format_timestamp(value)
             body[first + "".join(map(str.capitalize, words))] = list(value) if isinstance(value, tuple) else value
         return body
@@ -136,8 +139,8 @@ class Request:
         return replace(self, formats=(response_format,))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryRequest(Request):
+@final
+class QueryRequest(Request, frozen=True, kw_only=True):
     """A read of a table's snapshot: the body of POST /query ("Read Data from a Table").
 
     Attributes:
@@ -154,7 +157,7 @@ class QueryRequest(Request):
     version: int | None = None
     timestamp: Timestamp | None = None
     include_refresh_token: bool = False
-    refresh_token: str | None = field(default=None, repr=False)
+    refresh_token: str | None = None
 
     def __post_init__(self) -> None:
         if self.version is not None and self.timestamp is not None:
@@ -169,8 +172,7 @@ class QueryRequest(Request):
         return replace(self, page_token=token, include_refresh_token=False, refresh_token=None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangesRequest(Request):
+class ChangesRequest(Request, frozen=True, kw_only=True):
     """A read of a table's changes: the query string of GET /changes ("Read Change Data Feed from a Table").
 
     Attributes:
@@ -196,8 +198,7 @@ class ChangesRequest(Request):
             raise ValueError("give at most one of ending_version and ending_timestamp")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VersionsRequest(Request):
+class VersionsRequest(Request, frozen=True, kw_only=True):
     """The files that versions of a table added and removed: POST /query with `startingVersion`.
 
     Unlike the change feed it needs no table property, and does not describe single rows. The answer has the

@@ -87,7 +87,7 @@ def served(client: SharingClient) -> list[int]:
 
 def read_one(client: SharingClient, position: int) -> list[pa.RecordBatch]:
     """The batches of one file of the answer, read apart from the others."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from delta_sharing_client.scan.plan_reader import read_plan
 

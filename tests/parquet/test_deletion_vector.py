@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import zlib
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from parquet_files import decode_file
 from pyroaring import BitMap64
 
@@ -154,7 +154,7 @@ def test_a_damaged_vector_is_refused_and_names_the_file(damage, message):
 
 
 def test_a_vector_of_another_cardinality_is_refused():
-    vector = dataclasses.replace(descriptor([1, 2, 3]), cardinality=2)
+    vector = structs.replace(descriptor([1, 2, 3]), cardinality=2)
     with pytest.raises(DataError, match="deletes 3 rows, its descriptor has 2"):
         decode_stored(stored_of(body_of([1, 2, 3])), vector, "file-1")
 

@@ -1,9 +1,8 @@
 """A query that is refused with hints is repeated without them."""
 
-from dataclasses import replace
-
 import pytest
 from faults.server import Reply
+from msgspec.structs import replace
 from test_rest_tables import QUERY, TABLE, add, ids, page
 
 from delta_sharing_client.errors import BadRequestError, NotFoundError, QueryError

@@ -9,6 +9,7 @@ from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.schema import parse_schema
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec, SelectionVector, check_variant
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.spark.job import with_urls
 
 SCHEMA = parse_schema('{"type":"struct","fields":[{"name":"a","type":"long"},{"name":"b","type":"long"}]}')
 
@@ -51,6 +52,20 @@ def test_a_task_shows_what_it_is_and_no_url():
     assert "https" not in shown + repr(list(task.__rich_repr__()))
     assert "expiration" not in shown
     assert shown.startswith("FileScanTask(file_id='f1', size=1, partition_values={'p': '1'}, num_records=9, ")
+
+
+def test_other_urls_of_a_task_and_its_vectors():
+    stored, selected = (DeletionVector("p", SecretUrl(f"https://h/{name}?sig=old"), 1, 2) for name in ("d", "s"))
+    task = FileScanTask(
+        SecretUrl("https://h/f?sig=old"), "f", 1, deletion_vector=stored, selection=SelectionVector(selected, "s1")
+    )
+    changed = with_urls(task, lambda key, url: SecretUrl(f"{url.reveal()[:-3]}new {key}"))
+    urls = changed.url, changed.deletion_vector.path_or_inline, changed.selection.vector.path_or_inline
+    assert [url.reveal() for url in urls] == [
+        "https://h/f?sig=new f",
+        "https://h/d?sig=new f (deletion vector without id)",
+        "https://h/s?sig=new f (deletion vector s1)",
+    ]
 
 
 def test_the_fields_to_read():

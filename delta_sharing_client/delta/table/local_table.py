@@ -6,9 +6,11 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.delta.log.durable_files import (

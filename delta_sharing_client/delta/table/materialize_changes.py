@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.delta.log import DeltaLog
