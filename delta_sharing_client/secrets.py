@@ -107,26 +107,27 @@ def unsigned_url(url: SecretUrl) -> str:
     return url.reveal().partition("#")[0].partition("?")[0]
 
 
-_URL = re.compile(r"""[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s'"<>\\?#]*+(?:[?#][^\s'"<>]*+)?""")
+# Most processes redact nothing, so `re` compiles these patterns, and keeps them, when they are first used.
+_URL: Final = r"""[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s'"<>\\?#]*+(?:[?#][^\s'"<>]*+)?"""
 #: The rest of a URL whose beginning is missing or escaped: a word with a `?` and a `=` after it.
-_QUERY = re.compile(r"""(?<![^\s'"<>])([^\s'"<>?]*+)\?[^\s'"<>]*?(?:=|\\u003d)[^\s'"<>]*+""")
-_AUTH = re.compile(
+_QUERY: Final = r"""(?<![^\s'"<>])([^\s'"<>?]*+)\?[^\s'"<>]*?(?:=|\\u003d)[^\s'"<>]*+"""
+_AUTH: Final = (
     r"(?i)\b(bearer|basic)\s++"
     r"(?!(?:tokens?|auth|authentication|authorization|credentials?|scheme|profiles?)(?![a-z0-9_~+/=-]))"
     r"[a-z0-9._~+/=-]{4,}+"
 )
-_JWT = re.compile(r"\beyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?")
-_PEM = re.compile(r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)")
+_JWT: Final = r"\beyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?"
+_PEM: Final = r"(?s)-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)"
 #: The end of a field's name, its closing quote (perhaps escaped), and the separator. A URL that ends in `/token`
 #: is not a field: an error message follows its colon.
-_FIELD = re.compile(
+_FIELD: Final = (
     r"(?i)(?<!/)(?:token|secret|password|assertion|signature|(?:access|private|account|api)_?key|(?P<header>authorization)"
     r"""|(?<![a-z0-9_])sig(?=\\*+["']\s*+:|=)|x-(?:amz|goog)-[a-z-]{1,40})"""
     r"""\\*+["']?\s*+[:=]\s*+"""
 )
-_QUOTE = re.compile(r"""(\\*+)(["'])""")
-_BARE = re.compile(r"""[^\s"'&,;<>}\])\\]*+""")
-_LINE = re.compile(r"""[^"'\r\n]*+""")
+_QUOTE: Final = r"""(\\*+)(["'])"""
+_BARE: Final = r"""[^\s"'&,;<>}\])\\]*+"""
+_LINE: Final = r"""[^"'\r\n]*+"""
 
 
 def redact_text(text: str) -> str:
@@ -134,11 +135,11 @@ def redact_text(text: str) -> str:
 
     For texts of other origin: a server's error body, an exception of a library. Takes linear time for any text.
     """
-    text = _PEM.sub(MASK, text)
-    text = _URL.sub(_shown_url, text)
-    text = _QUERY.sub(rf"\1?{MASK}", text)
-    text = _AUTH.sub(rf"\1 {MASK}", text)
-    text = _JWT.sub(MASK, text)
+    text = re.sub(_PEM, MASK, text)
+    text = re.sub(_URL, _shown_url, text)
+    text = re.sub(_QUERY, rf"\1?{MASK}", text)
+    text = re.sub(_AUTH, rf"\1 {MASK}", text)
+    text = re.sub(_JWT, MASK, text)
     return _redact_fields(text)
 
 
@@ -152,7 +153,8 @@ def _redact_fields(text: str) -> str:
     """Mask the values of fields with names of secrets."""
     kept: list[str] = []
     done = 0
-    while field := _FIELD.search(text, done):
+    name = re.compile(_FIELD)
+    while field := name.search(text, done):
         start, end = _value(text, field.end(), header=field["header"] is not None)
         kept.append(text[done:start])
         if end > start:
@@ -163,9 +165,9 @@ def _redact_fields(text: str) -> str:
 
 def _value(text: str, start: int, *, header: bool) -> tuple[int, int]:
     """Return start and end of a field's value, without its quotes."""
-    quote = _QUOTE.match(text, start)
+    quote = re.compile(_QUOTE).match(text, start)
     if quote is None:
-        bare = (_LINE if header else _BARE).match(text, start)
+        bare = re.compile(_LINE if header else _BARE).match(text, start)
         return start, bare.end() if bare else start
     # In JSON within JSON, the closing quote is escaped as often as the opening one.
     level = len(quote[1])

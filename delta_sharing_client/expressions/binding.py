@@ -9,8 +9,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import ColumnError, FilterError
 from delta_sharing_client.expressions.filters import Filters, freeze_filters
@@ -32,6 +31,9 @@ from delta_sharing_client.expressions.predicates import (
 from delta_sharing_client.model.collations import LOWER_CASE, collation_of
 from delta_sharing_client.model.partition_values import INTEGER_BITS
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 #: More decimal digits than any column has before or after the point.
 _FAR: Final = 100
@@ -237,7 +239,7 @@ def _bind_number(column: StructField, op: Operator, value: Any) -> Predicate:
     digits = 10**kind.precision - 1 if isinstance(kind, DecimalType) else 0
     bits = INTEGER_BITS[kind.name] if isinstance(kind, PrimitiveType) else 0
     least, most = (-digits, digits) if digits else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-    exact = _fraction(number) * 10**scale
+    exact = _exact(number) * 10**scale
     unscaled = math.floor(exact)
     if exact != unscaled:
         # Between two values of the type: x < 1.5 is x < 2, x > 1.5 is x > 1, x = 1.5 is false.
@@ -266,8 +268,12 @@ def _bind_int_to_float(column: StructField, op: Operator, number: int) -> Predic
     return Compare(column, op, real)
 
 
-def _fraction(number: int | float | Decimal) -> Fraction:
+def _exact(number: int | float | Decimal) -> int | Fraction:
     """Return the exact number; far beyond all columns' range or scale, another number beyond them."""
+    if isinstance(number, int):
+        return number
+    from fractions import Fraction  # most filters compare with integers and texts
+
     if isinstance(number, Decimal) and number:
         if number.adjusted() > _FAR:
             return Fraction(10**_FAR) * (-1 if number < 0 else 1)

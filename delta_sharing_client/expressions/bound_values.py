@@ -41,7 +41,7 @@ _TIME_LIMITS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 /
 #: Strings of at least so many bytes of UTF-8 may be truncated.
 TRUNCATED: Final = 32
 #: Characters that may replace an unpaired surrogate.
-_HALVES: Final = re.compile("[\ud800-\U0010ffff]")
+_HALVES: Final = "[\ud800-\U0010ffff]"
 #: Decimal digits that a double keeps.
 _DOUBLE_DIGITS: Final = 15
 #: Smaller integers are exact in a double.
@@ -144,7 +144,7 @@ def _text(value: str, *, upper: bool) -> str | None:
             return value
     except UnicodeEncodeError:
         pass  # truncated within a character
-    half = _HALVES.search(value)
+    half = re.search(_HALVES, value)
     whole = value[: half.start()] if half else value
     return following_text(whole.rstrip("?")) if upper else whole
 

@@ -34,7 +34,6 @@ from delta_sharing_client.storage.byte_source import (
 )
 from delta_sharing_client.storage.file_transport import FileResponse, FileTransport
 from delta_sharing_client.storage.received_range import ReceivedRange
-from delta_sharing_client.storage.store_errors import store_error
 from delta_sharing_client.transport.cancellation import Cancellation
 from delta_sharing_client.transport.retry import JITTER, Backoff, RetryLater, is_retryable
 
@@ -261,6 +260,8 @@ class Download:
                 expected = self._size or "more"
                 raise _WrongSize(f"it ends before byte {part.position}; the table's metadata has {expected}")
             else:
+                from delta_sharing_client.storage.store_errors import store_error
+
                 raise store_error(response, self._id)
             self._accepted = url
             self._receive(response, part)

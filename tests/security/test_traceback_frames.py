@@ -68,7 +68,7 @@ def frames(error: BaseException) -> Iterator[TracebackType]:
 def recorded(value: Any, depth: int = 3) -> str:
     """What recorders keep of a variable: its repr, and those of the parts that they look into."""
     parts = [repr(value)]
-    if hasattr(value, "__rich_repr__"):
+    if hasattr(value, "__rich_repr__") and not isinstance(value, type):
         parts.append(repr(list(value.__rich_repr__())))
     if depth and isinstance(value, dict):
         parts += [recorded(part, depth - 1) for pair in value.items() for part in pair]

@@ -474,7 +474,8 @@ class TestBudget:
             list(executor.map(load, range(10)))
         assert len(failures) == 10
         assert len(server.requests) == 10 + (10 + 4 + 2)
-        assert "share are used up" in failures[-1]
+        # Four files at the most can make all of their attempts.
+        assert sum("share are used up" in failure for failure in failures) >= 6
 
     def test_files_that_arrive_give_retries_back(self):
         budget = RetryBudget(files=0)
