@@ -85,8 +85,14 @@ class BlockStats:
             self.record_counts[position] = item.num_records
         parts = ("minValues", "maxValues", "nullCount")
         self._lower, self._upper, self._nulls = (list(map(attrgetter(part), rows)) for part in parts)
+        self._rows = rows
         self._keys = keys
         self.irregular = irregular
+
+    def take(self, positions: Sequence[int]) -> BlockStats:
+        """Return the statistics of the files at some positions."""
+        irregular = {n: self.irregular[old] for n, old in enumerate(positions) if old in self.irregular}
+        return BlockStats([self._rows[position] for position in positions], self._keys, irregular)
 
     def __len__(self) -> int:
         return len(self._nulls)

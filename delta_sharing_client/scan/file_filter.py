@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, ColumnBounds, outcomes
-from delta_sharing_client.expressions.predicates import Predicate, columns_of
+from delta_sharing_client.expressions.predicates import And, Predicate, columns_of
 from delta_sharing_client.expressions.statistics import StatsDecoder
 from delta_sharing_client.model.column_mapping import physical_name
 from delta_sharing_client.model.partition_values import parse_partition_value
@@ -79,18 +79,25 @@ class FileFilter:
     def _may_match(self, files: FileBlock, distinct: Sequence[_Partition], positions: Positions) -> Mask:
         """Return which of some files may have matching rows.
 
-        Statistics can exclude a file, but do not prove that its rows match.
+        Statistics can exclude a file, but do not prove that its rows match. The parts of a conjunction are
+        evaluated one by one, each for the files that the parts before it leave.
         """
-        partitions = {
-            column.name: PartitionBounds(
-                [partition.bounds.get(column.name, ColumnBounds()) for partition in distinct], positions
-            )
-            for column in self._partitioned
-        }
         stats = self._stats(files.stats_texts())
         files.counts = stats.record_counts
-        possible = block_outcomes(self._predicate, stats, self._names, partitions)
-        may_match: Mask = possible & TRUE != 0
+        known = {
+            column.name: [partition.bounds.get(column.name, ColumnBounds()) for partition in distinct]
+            for column in self._partitioned
+        }
+        left = np.arange(len(files))
+        for part in self._predicate.parts if isinstance(self._predicate, And) else (self._predicate,):
+            partitions = {name: PartitionBounds(bounds, positions[left]) for name, bounds in known.items()}
+            possible = np.flatnonzero(block_outcomes(part, stats, self._names, partitions) & TRUE)
+            if len(possible) < len(left):
+                left, stats = left[possible], stats.take(possible.tolist())
+            if not left.size:
+                break
+        may_match = np.zeros(len(files), bool)
+        may_match[left] = True
         return may_match
 
     def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
