@@ -3,6 +3,7 @@
     make bench                                    all cases, twenty minutes; BENCH="..." passes the options below
     python benchmarks/compare.py --quick          small tables, a minute or two; shows trends only
     python benchmarks/compare.py --only large     one case; several are separated by commas
+    python benchmarks/compare.py --first          the first load of a process, with the import of the client
     python benchmarks/compare.py --json out.json  also writes each measurement to a file
 
 The cases, and the cost in the official client that they show:
@@ -67,7 +68,8 @@ Results = dict[tuple[str, str], list[dict[str, Any]]]
 def run_child(python: str, arguments: list[str]) -> dict[str, Any]:
     """Run `measure.py` and return its output, or the error if it fails."""
     command = [python, str(HERE / "measure.py"), *arguments]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    # The modules of this package are compiled once, as those of an installed package are.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env=environment)
     except subprocess.TimeoutExpired:
@@ -93,15 +95,18 @@ def compare(options: argparse.Namespace, running: store.RunningStore, profile: s
     results: Results = defaultdict(list)
     for name, case in options.cases.items():
         running.settings(case.latency, case.bandwidth)
-        for repetition in range(options.repeat):
+        # The first process with a client compiles modules.
+        for repetition in range(-1 if options.first else 0, options.repeat):
             for client in case.clients:
                 if client.partition("-")[0] not in options.clients:
                     continue
                 if any(run.get("seconds", 0) > NO_REPEAT_AFTER for run in results[name, client]):
                     continue
                 arguments = ["--client", client, "--case", name, "--scale", options.scale]
-                arguments += ["--base", running.base, "--profile", profile]
+                arguments += ["--base", running.base, "--profile", profile, *["--first"][: options.first]]
                 result = run_child(pythons[client], arguments)
+                if repetition < 0:
+                    continue
                 error = result.get("error") or error_in(case, result, options.scale)
                 summary = error or f"{result['seconds']:8.2f} s, {result['peak'] / 1e6:6.0f} MB"
                 print(f"{name} {repetition + 1}/{options.repeat} {client:12} {summary}", file=sys.stderr)
@@ -141,11 +146,12 @@ def median(runs: list[dict[str, Any]], key: str) -> float:
 
 def report(options: argparse.Namespace, results: Results, environment: dict[str, str]) -> str:
     """Return the results as Markdown."""
+    clock = "the first load of a process, with the import of the client" if options.first else "imports excluded"
     lines = [
         f"{environment['machine']}. {environment['versions']}.",
         f"Medians of {options.repeat}, spread in brackets; tables of scale `{options.scale}`; "
         f"{options.latency * 1000:.0f} ms to the first byte, {options.bandwidth / 1e6:.0f} MB/s per connection "
-        "unless the case has no delay.",
+        f"unless the case has no delay; {clock}.",
         "",
         "| case | client | seconds | ours is faster by | CPU s | peak MB (base) | requests | MB fetched |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -202,6 +208,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", metavar="CASE,...", help=f"cases: {', '.join(cases.cases('full'))}")
     parser.add_argument(
         "--clients", metavar="CLIENT,...", default="ours,delta,parquet,pyarrow", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--first",
+        action="store_true",
+        help="the first load of a process: only pandas is imported before the clock starts",
     )
     parser.add_argument("--repeat", type=int, help="repetitions; default: 3, or 1 with --quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write each measurement to this file")
