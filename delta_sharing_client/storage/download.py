@@ -316,13 +316,13 @@ class Download:
 
     def _present_url(self) -> SecretUrl:
         """Return the URL for the next request; one that expires soon is renewed."""
-        renewal = self._transfers.renewal
+        known, renewal = self._url, self._transfers.renewal
         if not isinstance(renewal, UrlRenewal):
+            return known
+        url = renewal.current_url(self._id, known)
+        with self._lock:  # another range may have renewed the URL meanwhile
+            self._url = url if self._url == known else self._url
             return self._url
-        url = renewal.current_url(self._id, self._url)
-        with self._lock:
-            self._url = url
-        return url
 
     def _renew(self, used: SecretUrl, expired: UrlExpiredError) -> None:
         """Renew the URL, once for all ranges that used the expired one."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from waiting import FOREVER, NEVER, meanwhile, wait_until
+from waiting import FOREVER, HANG, NEVER, meanwhile, wait_until
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -26,7 +26,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.storage.byte_source import Cancelled, Transfers
+from delta_sharing_client.storage.byte_source import Cancelled, Transfers, UrlRenewal
 from delta_sharing_client.storage.download import DownloadReader
 from delta_sharing_client.storage.retry_budget import RetryBudget
 from delta_sharing_client.transport.cancellation import Cancellation
@@ -378,6 +378,31 @@ class TestRenewal:
             fetch(reader, server, renewal=lambda file_id, url: SecretUrl("http://169.254.169.254/x"))
 
 
+class SlowLookups(UrlRenewal):
+    """Renews a URL when all other ranges have looked theirs up, which they do when the renewal has begun."""
+
+    def __init__(self, fresh, ranges):
+        self.fresh = fresh
+        self.asked = []
+        self._first = threading.Lock()
+        self._renewing = threading.Event()
+        self._others = threading.Semaphore(0)
+        self._count = ranges - 1
+
+    def __call__(self, file_id, expired):
+        self.asked.append(expired)
+        self._renewing.set()
+        for _ in range(self._count if len(self.asked) == 1 else 0):
+            assert self._others.acquire(timeout=HANG)
+        return self.fresh
+
+    def current_url(self, file_id, url):
+        if not self._first.acquire(blocking=False) and url != self.fresh:
+            assert self._renewing.wait(HANG)
+            self._others.release()
+        return url
+
+
 class TestRanges:
     wanted = ((0, 4), (100_000, 300_000), (SIZE - 8, SIZE))
 
@@ -438,6 +463,15 @@ class TestRanges:
         with ThreadPoolExecutor(3) as executor:
             assert self.get(reader, server, renewal=renewal, executor=executor) == self.expected()
         assert len(asked) == 1
+
+    def test_a_url_looked_up_before_a_renewal_does_not_replace_the_renewed_one(self, server, reader):
+        renewal = SlowLookups(SecretUrl(server.url + "/fresh"), ranges=len(self.wanted))
+        server.on("GET", PATH, Reply(status=403, body=EXPIRED))
+        server.on("GET", "/fresh", file_reply(DATA))
+        with ThreadPoolExecutor(len(self.wanted)) as executor:
+            assert self.get(reader, server, renewal=renewal, executor=executor) == self.expected()
+        assert len(renewal.asked) == 1
+        assert [request.target.partition("?")[0] for request in server.requests].count(PATH) == 1
 
     def test_range_beyond_the_end_of_the_file_raises(self, server, reader):
         server.on("GET", PATH, file_reply(DATA[:1000]))
