@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -28,6 +29,7 @@ class PooledAdapter(HTTPAdapter):
             "https": partial(_pool, HTTPSConnectionPool, connections["https"]),
         }
         self._direct_pools: dict[str, HTTPConnectionPool] = {}
+        self._proxy_lock = threading.Lock()
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=_HOSTS, pool_maxsize=max_connections)
 
@@ -38,7 +40,8 @@ class PooledAdapter(HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         """Give the pools of proxied connections the same."""
-        manager = super().proxy_manager_for(proxy, **kwargs, **self._tls)
+        with self._proxy_lock:  # `requests` would make a manager for each thread that finds none
+            manager = super().proxy_manager_for(proxy, **kwargs, **self._tls)
         if not proxy.lower().startswith("socks"):  # a SOCKS manager has connections of its own
             manager.pool_classes_by_scheme = self._pools
         return manager

@@ -9,13 +9,15 @@ import logging
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from http.cookies import SimpleCookie
 
 import pytest
 from faults.server import FaultServer, Reply
-from waiting import FOREVER, HANG, NEVER
+from waiting import BRIEFLY, FOREVER, HANG, NEVER
 
 from delta_sharing_client.errors import (
     IncompleteResponseError,
@@ -28,9 +30,11 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.log_redaction import redacted
+from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import is_retryable
 from delta_sharing_client.transport.storage_transport import StorageTransport
+from delta_sharing_client.transport.store_connections import SecureStoreConnection, StoreConnection
 
 TOKEN = "canary-token-7f3a"
 SIGNED = "/file.parquet?X-Amz-Signature=canary-signature-11aa&X-Amz-Expires=900"
@@ -208,6 +212,23 @@ class TestProxies:
         with pytest.raises(NonRetryableTransportError, match="proxy's URL is malformed") as caught:
             self.send(TransportOptions(allow_http=True, proxies={"http": proxy}))
         assert "canary" not in str(caught.value)
+
+    def test_threads_share_the_connections_to_a_proxy(self, monkeypatch):
+        import requests.adapters
+
+        made = []
+
+        def slowly(*arguments, original=requests.adapters.proxy_from_url, **named):
+            made.append(original(*arguments, **named))
+            threading.Event().wait(BRIEFLY)
+            return made[-1]
+
+        monkeypatch.setattr(requests.adapters, "proxy_from_url", slowly)
+        adapter = PooledAdapter(4, None, {"http": StoreConnection, "https": SecureStoreConnection})
+        with closing(adapter), ThreadPoolExecutor(4) as executor:
+            managers = list(executor.map(adapter.proxy_manager_for, ["http://127.0.0.1:1"] * 4))
+        assert len(made) == 1
+        assert all(manager is made[0] for manager in managers)
 
     def test_socks_proxy_without_pysocks_raises(self, monkeypatch):
         import requests.adapters
