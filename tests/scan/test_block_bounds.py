@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sharing_client.expressions.binding import bind_filters
-from delta_sharing_client.expressions.column_bounds import ColumnBounds, outcomes
+from delta_sharing_client.expressions.column_bounds import TRUE, ColumnBounds, outcomes
 from delta_sharing_client.expressions.predicates import And, Not, Or
 from delta_sharing_client.expressions.record_counts import num_records
 from delta_sharing_client.expressions.statistics import StatsDecoder, parse_stats
+from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType, StructField, StructType
+from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.scan.block_bounds import PartitionBounds, block_outcomes
+from delta_sharing_client.scan.file_filter import FileFilter
+from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.wire.file_block import FileBlock
 
 NESTED = StructType((StructField("c", PrimitiveType("long")),))
 KINDS = {
@@ -168,15 +173,11 @@ def schema(kind):
 DAYS = st.sampled_from(["2024-01-01", "2024-01-02", None])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(st.data())
-@settings(max_examples=50, deadline=None)
-def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
-    found = data.draw(st.lists(texts(kind), min_size=1, max_size=6))
-    days = data.draw(st.lists(DAYS, min_size=len(found), max_size=len(found)))
+def predicates(kind):
+    """Filters on the columns `c` and `day`."""
     day = st.tuples(st.just("day"), st.sampled_from(["=", "<", ">="]), st.just("2024-01-02"))
     leaves = (terms(kind) | day).map(lambda term: bind_filters([term], schema(kind)))
-    trees = st.recursive(
+    return st.recursive(
         leaves,
         lambda inner: (
             st.builds(lambda *parts: And(parts), inner, inner)
@@ -185,8 +186,35 @@ def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
         ),
         max_leaves=4,
     )
-    predicate = data.draw(trees)
-    assert as_block(predicate, kind, found, days) == one_by_one(predicate, kind, found, days)
+
+
+def kept(predicate, kind, texts, days):
+    """Whether each file is planned."""
+    partitions = {day: {"day": day} for day in set(days)}
+    actions = [
+        AddFile(SecretUrl("https://h/f"), str(number), partitions[day], 1, text)
+        for number, (text, day) in enumerate(zip(texts, days, strict=True))
+    ]
+
+    def tasks(files, all_match):
+        return (FileScanTask(action.url, action.id, 1) for action in files)
+
+    spec = ReadSpec(schema(kind), partition_columns=frozenset({"day"}), predicate=predicate)
+    planned = FileFilter(spec, predicate)(FileBlock.of(actions), tasks)
+    assert len(planned) == len(texts)
+    return [isinstance(task, FileScanTask) and task.file_id == str(n) for n, task in enumerate(planned)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_outcomes_of_a_block_equal_those_of_its_files(kind, data):
+    found = data.draw(st.lists(texts(kind), min_size=1, max_size=6))
+    days = data.draw(st.lists(DAYS, min_size=len(found), max_size=len(found)))
+    predicate = data.draw(predicates(kind))
+    each = one_by_one(predicate, kind, found, days)
+    assert as_block(predicate, kind, found, days) == each
+    assert kept(predicate, kind, found, days) == [bool(outcome & TRUE) for outcome in each]
 
 
 @pytest.mark.parametrize("kind", KINDS)
