@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from delta_sharing_client.delta.log import Snapshot, deletion_vector_uri
 from delta_sharing_client.model.actions import AddFile, FileAction
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.scan.data_skipping import TaskPlanner, scan_spec, split_skipped
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -21,7 +22,7 @@ from delta_sharing_client.wire.file_block import FileBlock
 F = TypeVar("F", bound=FileAction)
 
 
-class LogPlanner(Struct, frozen=True, kw_only=True):
+class LogPlanner(RedactedStruct, frozen=True, kw_only=True):
     """Plans scans of one snapshot of a log.
 
     Attributes:
@@ -32,6 +33,8 @@ class LogPlanner(Struct, frozen=True, kw_only=True):
         source: the reader of the files, and what renews their URLs.
         remedy: what to do about a damaged file, for messages.
     """
+
+    redacted_fields: ClassVar = frozenset({"snapshot", "files", "source", "remedy"})
 
     table: Table
     what: str
