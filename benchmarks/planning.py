@@ -8,6 +8,7 @@ variants take turns. `--memory` measures one listing of many files, with a filte
     python benchmarks/planning.py                               # 100,000 files, 4 and 100 columns with statistics
     python benchmarks/planning.py --files 300000 --columns 4
     python benchmarks/planning.py --memory 3000000
+    python benchmarks/planning.py --encode                      # tasks of Spark, of 10,000 to 1,000,000 files
 """
 
 from __future__ import annotations
@@ -161,6 +162,44 @@ def plan(base: str, files: int, columns: int, variant: str) -> dict[str, Any]:
         }
 
 
+def encode(base: str, files: int) -> dict[str, Any]:
+    """Plan once, in this process, and encode the tasks for Spark's executors, after those of a small table."""
+    import delta_sharing_client as ds
+    from delta_sharing_client.spark.partition_plan import ExecutorOptions, encode_plan
+
+    profile = {"shareCredentialsVersion": 1, "endpoint": base, "bearerToken": "t"}
+    seconds: list[float] = []
+    with ds.SharingClient(profile) as client:
+        for number in (2000, files):
+            table = client.table(f"b.d.{number}_4")
+            gc.collect()
+            seconds.append(time.process_time())
+            plan = table.scan().plan()
+            seconds.append(time.process_time())
+            job, parts = encode_plan(table._rest, plan, ExecutorOptions(), cores=64)
+    seconds.append(time.process_time())
+    planned, encoded = seconds[3] - seconds[2], seconds[4] - seconds[3]
+    return {
+        "plan": planned,
+        "encode": encoded,
+        "size": len(job) + sum(map(len, parts)),
+        "peak": measure.resident()["peak"],
+    }
+
+
+def _report_encoding(base: str) -> None:
+    for files in (10_000, 100_000, 1_000_000):
+        command = [sys.executable, __file__, "--plan", base, "encode", "--files", str(files), "--columns", "4"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        print(
+            f"{files:9,} files: plan {found['plan'] / files * 1e6:5.1f} us a file, encode "
+            f"{found['encode'] / files * 1e6:5.1f} us a file, {found['size'] / 1e6:6.2f} MB encoded, "
+            f"peak memory {found['peak'] / 1e6:,.0f} MB",
+            flush=True,
+        )
+
+
 def _run(base: str, files: int, columns: int, variant: str) -> dict[str, Any]:
     command = [sys.executable, __file__, "--plan", base, variant, "--files", str(files), "--columns", str(columns)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -191,6 +230,7 @@ def main() -> None:
     parser.add_argument("--variants", default="none,1 predicate,3 predicates", help=f"of {', '.join(FILTERS)}")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--memory", type=int, metavar="FILES", help="plan so many files once, a thousandth kept")
+    parser.add_argument("--encode", action="store_true", help="plan, and encode the tasks for Spark's executors")
     parser.add_argument("--plan", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -199,7 +239,14 @@ def main() -> None:
         print(server.server_port, flush=True)
         server.serve_forever()
     elif options.plan:
-        print(json.dumps(plan(options.plan[0], options.files, options.columns[0], options.plan[1])))
+        base, variant = options.plan
+        print(
+            json.dumps(
+                encode(base, options.files)
+                if variant == "encode"
+                else plan(base, options.files, options.columns[0], variant)
+            )
+        )
     else:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         command = [sys.executable, __file__, "--serve"]
@@ -207,7 +254,9 @@ def main() -> None:
             assert process.stdout is not None
             base = f"http://127.0.0.1:{process.stdout.readline().strip()}"
             try:
-                if options.memory:
+                if options.encode:
+                    _report_encoding(base)
+                elif options.memory:
                     _report(base, options.memory, 4, ["few"], 1)
                 else:
                     for columns in options.columns or (4, 100):
