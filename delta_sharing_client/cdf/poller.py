@@ -78,7 +78,7 @@ class ChangePoller:
         self._latest: int | None = None
         self._polled_at: float | None = None
         self._prepared: ChangeBatch | None = None
-        self._schema: SchemaMark | None = None  # at the end of the last batch
+        self._schema: SchemaMark | None = None  # at the end of the last batch that was returned
         self._file: CheckpointFile | None = None
         if options.poll_interval < MIN_INTERVAL and not is_loopback(rest.profile.endpoint):
             raise ValueError(
@@ -170,6 +170,8 @@ class ChangePoller:
 
     def _take(self) -> ChangeBatch | None:
         batch, self._prepared = self._prepared, None
+        if batch is not None:
+            self._schema = SchemaMark.of(batch.plan().history)
         return batch
 
     def _pull_unless_stopped(self) -> ChangeBatch | None:
@@ -289,7 +291,6 @@ class ChangePoller:
         return self._planner.plan(batch_range, position, before)
 
     def _batch(self, batch_range: BatchRange, plan: ChangesPlan, position: Position) -> ChangeBatch:
-        self._schema = SchemaMark.of(plan.history)
         return ChangeBatch(
             plan,
             batch_range,
