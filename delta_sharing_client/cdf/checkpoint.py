@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import threading
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -126,7 +127,7 @@ class Position:
 
 
 class CheckpointFile:
-    """A poller's position in a file; only one poller at a time may use it.
+    """A poller's position in a file; only one poller at a time may use it. Several threads of it may.
 
     Args:
         path: the file; its previous generation is `<path>.previous`, its lock `<path>.lock`.
@@ -134,19 +135,27 @@ class CheckpointFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._lock: FileLock | None = None
+        #: Held while the file is locked, written and released. Reentrant: a signal handler may close the poller.
+        self._using = threading.RLock()
+        self._closed = False
         self.path = Path(path).absolute()
 
     def __del__(self) -> None:
-        self.close()
+        self._release()
 
     def lock(self) -> None:
         """Lock the file for this poller; does nothing if it is locked already.
 
         Raises:
-            CheckpointError: another poller uses the file, or the file system returns an error.
+            CheckpointError: another poller uses the file, it was closed, or the file system returns an error.
         """
-        if self._is_locked:
-            return
+        with self._using:
+            if self._closed:
+                raise self._error("the poller was closed")
+            if not self._is_locked:
+                self._acquire()
+
+    def _acquire(self) -> None:
         path = self._beside(".lock")
         try:
             make_directories(self.path.parent)
@@ -170,7 +179,12 @@ class CheckpointFile:
         return self._lock is not None and self._lock.is_locked
 
     def close(self) -> None:
-        """Release the file for another poller."""
+        """Release the file for another poller; waits until a position that is being saved is written."""
+        with self._using:
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
 
@@ -230,13 +244,14 @@ class CheckpointFile:
         Raises:
             CheckpointError: the lock is not held, or the file system returns an error.
         """
-        if not self._is_locked:
-            raise self._error("the poller was closed; commit before that")
-        try:
-            self._keep_previous()
-            replace_file(self.path, _encode(position), private=True)
-        except OSError as error:
-            raise self._error(f"it cannot be written: {error.strerror}; the batch is not committed") from None
+        with self._using:
+            if not self._is_locked:
+                raise self._error("the poller was closed; commit before that")
+            try:
+                self._keep_previous()
+                replace_file(self.path, _encode(position), private=True)
+            except OSError as error:
+                raise self._error(f"it cannot be written: {error.strerror}; the batch is not committed") from None
 
     def _keep_previous(self) -> None:
         try:

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import Any
 
 import pytest
 from change_tables import COLUMNS, ChangeTable, change_rows, rows
+from filelock import FileLock
+from loading.loading_tables import column
 from poller_helpers import FakeClock, ids, requested, spans
-from waiting import HANG, WallClock
+from waiting import BRIEFLY, HANG, WallClock, join, meanwhile
 
+from delta_sharing_client.cdf import checkpoint
 from delta_sharing_client.cdf.checkpoint import BatchRange, CheckpointFile, Position, SchemaMark
+from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import (
     BadRequestError,
     ChangesGoneError,
@@ -24,6 +29,7 @@ from delta_sharing_client.errors import (
     FileGoneError,
     TableReplacedError,
 )
+from delta_sharing_client.locks import file_lock
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -205,6 +211,20 @@ class TestFile:
             with pytest.raises(CheckpointError):
                 poller.pull()
 
+    def test_a_batch_that_was_not_recorded_is_returned_by_the_next_pull(
+        self, shared: SharedTable, path: Path, table: ChangeTable
+    ) -> None:
+        """It adds a column, which its first versions lack when it is planned again."""
+        table.commit(table.metadata([*COLUMNS, column("new", "string")]), table.add("g", rows(10)))
+        previous(path).mkdir(parents=True)  # stands for whatever keeps the file from being written
+        with shared.poll_changes(path, starting_version=0) as poller:
+            with pytest.raises(CheckpointError, match="cannot be written"):
+                poller.pull()
+            previous(path).rmdir()
+            batch = poller.pull()
+            assert batch is not None
+            assert (batch.first_version, batch.last_version, len(ids(batch))) == (0, 10, 11)
+
     def test_a_position_round_trips(self, path: Path) -> None:
         position = Position(
             table="s.s.t",
@@ -259,6 +279,71 @@ class TestLock:
             process.join()
         with shared.poll_changes(path, starting_version=0) as poller:
             assert poller.pull() is not None
+
+    def test_a_poller_that_commits_keeps_the_lock_until_the_file_is_written(
+        self, shared: SharedTable, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Otherwise the next poller reads the position before, and its own is overwritten."""
+        writing, write = threading.Event(), threading.Event()
+
+        def replace_slowly(*arguments: Any, **options: Any) -> None:
+            writing.set()
+            assert write.wait(HANG)
+            replace_file(*arguments, **options)
+
+        poller, other = shared.poll_changes(path, starting_version=0), CheckpointFile(path)
+        batch = poller.pull()
+        assert batch is not None
+        monkeypatch.setattr(checkpoint, "replace_file", replace_slowly)
+        closing = threading.Thread(target=poller.close)
+        with meanwhile(batch.commit):
+            assert writing.wait(HANG)
+            closing.start()
+            closing.join(BRIEFLY)
+            try:
+                with pytest.raises(CheckpointError, match="another poller"):
+                    other.lock()
+            finally:
+                write.set()
+        join([closing])
+        other.lock()
+        position = other.load("s.s.t")
+        assert position is not None
+        assert position.committed == batch.last_version
+        other.close()
+
+    def test_a_poll_that_is_late_leaves_no_lock(
+        self, shared: SharedTable, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The poller was stopped and closed while its thread had begun to lock the file."""
+        locking, lock = threading.Event(), threading.Event()
+
+        def lock_slowly(*arguments: Any, **options: Any) -> FileLock:
+            locking.set()
+            assert lock.wait(HANG)
+            return file_lock(*arguments, **options)
+
+        poller = shared.poll_changes(path, starting_version=0)
+        monkeypatch.setattr(checkpoint, "file_lock", lock_slowly)
+        with meanwhile(lambda: list(poller)):
+            assert locking.wait(HANG)
+            closing = threading.Thread(target=poller.close)
+            closing.start()
+            closing.join(BRIEFLY)
+            lock.set()
+            monkeypatch.undo()
+            join([closing, *(each for each in threading.enumerate() if each.name == "delta-sharing-poll")])
+        with shared.poll_changes(path, starting_version=0) as other:
+            assert other.pull() is not None
+        assert poller.pull() is None
+
+    def test_a_closed_file_is_not_locked_again(self, path: Path) -> None:
+        closed, other = CheckpointFile(path), CheckpointFile(path)
+        closed.close()
+        with pytest.raises(CheckpointError, match="the poller was closed"):
+            closed.lock()
+        other.lock()
+        other.close()
 
     def test_a_poller_without_references_releases_the_lock(self, shared: SharedTable, path: Path) -> None:
         assert shared.poll_changes(path, starting_version=0).pull() is not None
