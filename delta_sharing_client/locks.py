@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -46,5 +47,6 @@ def holder_of(path: Path) -> int | None:
 
 
 def _write_holder(descriptor: int) -> None:
-    os.lseek(descriptor, _START, os.SEEK_SET)
-    os.write(descriptor, str(os.getpid()).rjust(_LENGTH).encode())
+    with suppress(OSError):  # the disk is full; an error would leave the lock held
+        os.lseek(descriptor, _START, os.SEEK_SET)
+        os.write(descriptor, str(os.getpid()).rjust(_LENGTH).encode())

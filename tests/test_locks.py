@@ -92,6 +92,23 @@ def test_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
+def test_lock_on_a_full_disk_is_held_and_released(tmp_path: Path) -> None:
+    """Only the id of its holder is missing; the system limits the size of files."""
+    resource = pytest.importorskip("resource")
+    lock = file_lock(tmp_path / "lock")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        lock.acquire(blocking=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(Timeout):
+        file_lock(tmp_path / "lock").acquire(blocking=False)
+    assert holder_of(tmp_path / "lock") is None
+    lock.release()
+    file_lock(tmp_path / "lock").acquire(blocking=False)
+
+
 @pytest.mark.parametrize("content", [b"", b"x", b"\0not a number", b"\0" * 50])
 def test_holder_that_cannot_be_read_is_unknown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
