@@ -162,14 +162,15 @@ class HostUrlRenewer:
         folder = _private_folder()
         if folder is None:
             return self._list_urls()
-        path = folder / f"{self._key}.json"
-        with file_lock(folder / f"{self._key}.lock", private=True):
+        path, urls = folder / f"{self._key}.json", None
+        # Without a disk to write to, each worker lists the files.
+        with contextlib.suppress(OSError), file_lock(folder / f"{self._key}.lock", private=True):
             known = _read(path)
             if known.get(file_id, expired) != expired:
                 return known
             urls = self._list_urls()
             _write(path, urls)
-            return urls
+        return self._list_urls() if urls is None else urls
 
     def _list_urls(self) -> dict[str, SecretUrl]:
         with RestClient(self._profile, self._options) as rest:
@@ -205,6 +206,10 @@ def _write(path: Path, urls: Mapping[str, SecretUrl]) -> None:
             if old.lstat().st_mtime < time.time() - _LIFETIME:
                 old.unlink()
     descriptor, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(json.dumps({file_id: url.reveal() for file_id, url in urls.items()}).encode())
-    Path(name).replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps({file_id: url.reveal() for file_id, url in urls.items()}).encode())
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink()
+        raise

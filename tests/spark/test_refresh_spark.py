@@ -221,6 +221,26 @@ def test_a_folder_that_others_can_read_is_not_used(
     assert list((own_folder / f"delta-sharing-{os.getuid()}").iterdir()) == []
 
 
+@pytest.mark.parametrize("limit", [10, 100])
+def test_a_full_disk_does_not_lose_renewed_urls(
+    client: SharingClient, server: SharingServer, own_folder: Path, limit: int
+) -> None:
+    """The system limits the size of files: that of the lock, or that of the URLs."""
+    resource = pytest.importorskip("resource")
+    job, parts = encoded(client)
+    renewal = pickle.loads(decode(job).executor_credentials)
+    server.reset_requests()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        assert renewal(*requested(parts[0])).reveal().startswith("http")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert queries(server) == 1
+    (folder,) = own_folder.iterdir()
+    assert [path.suffix for path in folder.iterdir()] == [".lock"]
+
+
 def test_old_files_of_urls_are_deleted(client: SharingClient, own_folder: Path) -> None:
     folder = own_folder / f"delta-sharing-{os.getuid()}"
     folder.mkdir(mode=0o700)
