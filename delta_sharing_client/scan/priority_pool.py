@@ -89,4 +89,8 @@ class DaemonPool(OrderedPool):
     """An ordered pool for work that must not delay the exit of the process."""
 
     def _start(self, run: Callable[[], None]) -> None:
-        threading.Thread(target=run, name=self._name, daemon=True).start()
+        try:
+            threading.Thread(target=run, name=self._name, daemon=True).start()
+        except RuntimeError:
+            self._running -= 1  # unlike the other threads, this one does not run later
+            raise

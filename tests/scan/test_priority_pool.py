@@ -10,7 +10,7 @@ import pytest
 from waiting import HANG
 
 from delta_sharing_client.errors import DeltaSharingError
-from delta_sharing_client.scan.priority_pool import OrderedPool
+from delta_sharing_client.scan.priority_pool import DaemonPool, OrderedPool
 
 
 @pytest.fixture
@@ -131,3 +131,20 @@ def test_a_job_without_a_thread_raises_and_never_runs(monkeypatch):
     assert last.wait(HANG)
     assert done == ["run"]
     two.close()
+
+
+def test_a_thread_that_was_not_started_takes_no_place(monkeypatch):
+    """A gateway's pool is used again when the system has threads again."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    pool, done = DaemonPool(1, "ordered-test"), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(DeltaSharingError, match="new thread"):
+            pool.submit((0, 0), done.set)
+    assert not done.is_set()
+    pool.submit((1, 0), done.set)
+    assert done.wait(HANG)
+    pool.close()
