@@ -124,23 +124,31 @@ class GatewayFile:
         except FileChanged:
             with self._lock:
                 self._changed = self._changed or self._source is source
-            raise StorageError(
-                "the file changed while Spark was reading it; run the query again", file_id=self.task.file_id
-            ) from None
+            raise self._change() from None
         if self._plan.transfers.budget is not None:
             self._plan.transfers.budget.give_back()
         return data.toreadonly()
+
+    def _change(self) -> StorageError:
+        text = "the file changed while Spark was reading it; run the query again"
+        return StorageError(text, file_id=self.task.file_id)
+
+    def _check(self, state: State) -> None:
+        """Raise if a reader has begun again since `state`: what was read before does not fit the rest."""
+        if self.state is not state:
+            raise self._change()
 
     def footer(self) -> memoryview:
         """Return the end of the file with the whole footer; fetched once, unless the plan has dropped it.
 
         Raises:
+            StorageError: it cannot be read, or the file has changed.
             DataError: the file does not end as Parquet does.
             FooterTooLarge: its footer has more than 64 MB.
         """
         self._plan.touch(self)
         with self._lock:
-            footer = self._footer
+            footer, state = self._footer, self.state
         if footer is not None:
             return footer
         size, file_id = self.task.size, self.task.file_id
@@ -153,6 +161,7 @@ class GatewayFile:
         if needed > len(tail):
             tail = self.fetch(size - needed, size)
         with self._lock:
+            self._check(state)
             self._footer = tail
         self._plan.keep(self, len(tail))
         return tail
@@ -164,8 +173,10 @@ class GatewayFile:
 
     def layout(self) -> Layout:
         """Return where the column chunks are."""
+        state = self.state
         footer = self.footer()
         with self._lock:
+            self._check(state)
             if self._layout is None:
                 self._layout = Layout(footer, self.task.size - len(footer))
             return self._layout
@@ -177,10 +188,10 @@ class GatewayFile:
             DeltaSharingError: the store fails, or the file is damaged.
         """
         size = self.task.size
-        if position >= size - _LENGTH_AND_MAGIC:  # a reader begins
-            with self._lock:
-                if self._changed:
-                    self._restart()
+        with self._lock:
+            if self._changed and position >= size - _LENGTH_AND_MAGIC:  # a reader begins
+                self._restart()
+            state = self.state
         footer = self.footer()
         if position >= size - len(footer):
             self._plan.opens(self)
@@ -195,6 +206,7 @@ class GatewayFile:
         for piece in layout.pieces(position, stop):
             cache.request(self, list(layout.pieces(piece[0], min(piece[1] + window, stop))), ahead=False)
             data = cache.get(self, piece)
+            self._check(state)
             yield data[position - piece[0] :]
             position = piece[1]
 

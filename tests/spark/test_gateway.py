@@ -240,19 +240,75 @@ def test_a_store_that_fails_within_a_file_closes_the_connection(gateway: Gateway
     assert ask(gateway, f"{path}&offset={second}")[0] == 500
 
 
+def change(store: FaultServer, content: bytes) -> None:
+    """Replace the files of the store."""
+    changed, old = ranged(content, etag='"2"'), {"if-match": '"1"'}.items()
+    store.on("GET", "*", lambda request: Reply(status=412) if old <= request.headers.items() else changed(request))
+
+
 def test_a_file_that_changes_is_not_mixed(gateway: Gateway, store: FaultServer) -> None:
     folder, plan = serve(gateway, store)
     start, size, _, _ = chunks()[0]
     path = file_path(plan, folder)
     assert read_chunk(gateway, path, start, size) == CONTENT[start : start + size]
-    changed = ranged(CONTENT, etag='"2"')
-    old = {"if-match": '"1"'}.items()
-    store.on("GET", "*", lambda request: Reply(status=412) if old <= request.headers.items() else changed(request))
+    change(store, CONTENT)
     for chunk in (7, 12, 7):  # also those that are requested ahead
         with pytest.raises(StorageError, match="file f0: the file changed while Spark was reading it"):
             list(plan.files[0].read(chunks()[chunk][0]))
     assert b"".join(plan.files[0].read(len(CONTENT) - 8)) == CONTENT[-8:]  # the next reader reads the footer again
     assert b"".join(plan.files[0].read(chunks()[7][0]))
+
+
+def test_a_footer_fetched_before_a_change_is_not_used_after_it(
+    gateway: Gateway, store: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another reader has noticed the change meanwhile, and a third one has begun again."""
+    _, plan = serve(gateway, store)
+    file = plan.files[0]
+    fetched, go = threading.Event(), threading.Event()
+    fetch = file.fetch
+
+    def fetch_slowly(start: int, stop: int) -> memoryview:
+        data = fetch(start, stop)
+        fetched.set()
+        assert go.wait(HANG)
+        return data
+
+    with ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patched:
+            patched.setattr(file, "fetch", fetch_slowly)
+            slow = pool.submit(file.layout)
+            assert fetched.wait(HANG)
+        file.footer()
+        other = parquet(groups=GROUPS - 1)
+        other = other[:4] + bytes(len(CONTENT) - len(other)) + other[4:]
+        change(store, other)
+        with pytest.raises(StorageError, match="file f0: the file changed"):
+            list(file.read(chunks()[7][0]))
+        assert b"".join(file.read(len(CONTENT) - 8)) == other[-8:]
+        go.set()
+        with pytest.raises(StorageError, match="file f0: the file changed"):
+            slow.result(HANG)
+    assert set(file.layout().groups) == set(range(GROUPS - 1))
+    assert file.footer() == other[len(other) - len(file.footer()) :]
+
+
+def test_a_reader_gets_no_content_of_after_a_change(
+    gateway: Gateway, store: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads a column chunk while another reader notices the change, and a third one begins again."""
+    monkeypatch.setattr("delta_sharing_client.spark.gateway_files.PIECE", 1000)
+    _, plan = serve(gateway, store)
+    file, (start, size, _, _) = plan.files[0], chunks()[7]
+    reader = file.read(start)
+    assert next(reader) == CONTENT[start : start + 1000]
+    change(store, CONTENT[:start] + bytes(size) + CONTENT[start + size :])
+    with pytest.raises(StorageError, match="file f0: the file changed"):
+        list(file.read(chunks()[12][0]))
+    assert b"".join(file.read(len(CONTENT) - 8)) == CONTENT[-8:]
+    with pytest.raises(StorageError, match="file f0: the file changed"):
+        list(reader)
+    assert b"".join(file.read(start)) == bytes(size)
 
 
 def test_an_address_that_the_machine_lacks_is_an_error() -> None:
