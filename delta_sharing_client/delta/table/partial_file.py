@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.durable_files import replace_file, sync_file
+from delta_sharing_client.delta.log.durable_files import remove_quietly, replace_file, sync_file
 from delta_sharing_client.storage.byte_source import ByteSource
 from delta_sharing_client.storage.retry_budget import RetryBudget
 
@@ -60,6 +60,8 @@ class PartialFile:
 
         A thread of the pool can wait for others here, because it starts no chunk that it does not finish itself.
         """
+        if not start:
+            remove_quietly(note_of(self._path))  # of chunks that are fetched again, in any order
         with self._path.open("r+b" if start else "wb") as file:
             file.truncate(start)
         self._next = self._done = start

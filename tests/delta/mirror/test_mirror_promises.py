@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partialmethod
 from pathlib import Path
@@ -28,9 +29,12 @@ from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_path
 from delta_sharing_client.delta.mirror.mirror import Mirror
 from delta_sharing_client.delta.table import file_download, partial_file
+from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, read_note
 from delta_sharing_client.errors import DiskFullError, FileGoneError, VersionNotFoundError
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.storage.byte_source import ByteSource
+from delta_sharing_client.storage.retry_budget import RetryBudget
 
 TABLES = Path(__file__).parents[2] / "golden" / "tables"
 
@@ -107,6 +111,31 @@ def test_sync_resumes_a_large_file(large: Share, connect: Connect, tmp_path: Pat
     assert size - 1_100_000 <= result.bytes_fetched < size - 500_000
     assert mirror.verify().ok
     assert sorted(path.name for path in (mirror.directory / "_delta_sharing").rglob("*")) == ["lock"]
+
+
+def test_a_file_that_begins_again_is_not_resumed_from_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed then leaves a hole where a chunk is missing, before later ones."""
+    monkeypatch.setattr(partial_file, "CHUNK_SIZE", 4)
+    path, content, left = tmp_path / "big.part", bytes(range(64)), []
+    path.write_bytes(content[:32])
+    note_of(path).write_text('{"etag": "\\"1\\"", "size": 64, "done": 32}')
+    assert read_note(path, 64) == ('"1"', 32)
+
+    class Store(ByteSource):
+        etag = '"1"'
+
+        def range(self, start: int, stop: int, view: memoryview | None = None) -> bytes:
+            if start == 0:
+                wait_until(lambda: path.stat().st_size > 32)
+                left.append(read_note(path, 64))
+            return content[start:stop]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert PartialFile(path, Store(), 64, lambda size: None).fetch(0, pool, RetryBudget()) == 64
+    assert left == [(None, 0)]
+    assert path.read_bytes() == content
 
 
 def fetch(storage: Any, directory: Path, share: Share, url: SecretUrl, counts: list[int]) -> None:
