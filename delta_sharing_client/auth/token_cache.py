@@ -91,18 +91,19 @@ class TokenCache:
         Raises:
             MissingDependencyError: the extra `keyring` is not installed.
         """
+        was_in_keyring = self._in_keyring()
         if keyring is None:
-            keyring = self._in_keyring()
+            keyring = was_in_keyring
         tokens = {"access_token": token.token.reveal()}
         if token.refresh is not None:
             tokens["refresh_token"] = token.refresh.reveal()
         facts = {"account": token.account, "expires": token.expires, "renew_at": token.renew_at}
         if keyring:
             _keyring("set_password", self._key, json.dumps(tokens))
-        elif self._in_keyring():
-            _keyring("delete_password", self._key)
         content = {**facts, "keyring": True} if keyring else {**facts, **tokens}
         replace_file(self._file, json.dumps(content).encode(), private=True)
+        if was_in_keyring and not keyring:
+            _keyring("delete_password", self._key)
 
     def try_keyring(self, keyring: bool | None) -> None:
         """Write, read and delete an entry of the keyring, if `write` with the same argument would use it.

@@ -80,6 +80,8 @@ class UserTokens:
         self._provider = provider or OpenIdProvider(profile, credential, options, now=now)
         self._interactive = interactive or _has_terminal
         self._last: Secret | None = None
+        #: A new token that could not be written, after the one in the cache.
+        self._unwritten: tuple[UserToken, UserToken] | None = None
 
     def fetch(self, *, retry: bool) -> UserToken:
         """Return another token than the last one: that of the cache, or a new one.
@@ -89,7 +91,7 @@ class UserTokens:
             TokenError: the provider refuses, or cannot be reached.
         """
         with self._cache.lock(_LOCK_TIMEOUT if retry else _SHORT_LOCK_TIMEOUT):
-            token = self._next(self._cache.read(), retry)
+            token = self._next(self._present(), retry)
         self._last = token.token
         return token
 
@@ -130,6 +132,13 @@ class UserTokens:
         with self._cache.lock(_LOCK_TIMEOUT):
             return self._cache.read()
 
+    def _present(self) -> UserToken | None:
+        """Return the token of the cache, once the one that could not be written is in it."""
+        cached = self._cache.read()
+        if self._unwritten is not None and self._unwritten[0] == cached:
+            return self._written(*self._unwritten)
+        return cached
+
     def _next(self, cached: UserToken | None, retry: bool) -> UserToken:
         unused = cached is not None and cached.token != self._last and self._valid(cached)
         if cached is not None and unused and (cached.renew_at is None or self._now() < cached.renew_at):
@@ -155,8 +164,12 @@ class UserTokens:
         return token
 
     def _renewed(self, cached: UserToken, retry: bool) -> UserToken:
-        token = self._provider.refresh(cached, retry=retry)
+        return self._written(cached, self._provider.refresh(cached, retry=retry))
+
+    def _written(self, cached: UserToken, token: UserToken) -> UserToken:
+        self._unwritten = cached, token  # the provider may accept the refresh token of `cached` once
         self._cache.write(token)
+        self._unwritten = None
         return token
 
     def _valid(self, token: UserToken) -> bool:

@@ -336,6 +336,29 @@ class TestRenewal:
         assert tokens.fetch(retry=True).token.reveal() == f"{ACCESS}-2"
         assert len(openid.forms("device_code")) == 2
 
+    @pytest.mark.parametrize("meanwhile", ["nothing", "another sign-in"])
+    def test_a_renewed_token_that_was_not_written_is_not_lost(self, openid, clock, meanwhile):
+        """The refresh token before it works once; the system limits the size of files."""
+        resource = pytest.importorskip("resource")
+        tokens = signed_in(openid, clock)
+        clock.sleep(4000)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))
+        try:
+            for _ in range(2):
+                with pytest.raises(TokenError, match="the token cache"):
+                    tokens.fetch(retry=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        if meanwhile == "another sign-in":
+            signed_in(openid, clock)
+        number = 2 if meanwhile == "nothing" else 3
+        assert tokens.fetch(retry=True).token.reveal() == f"{ACCESS}-{number}"
+        assert tokens_of(openid, clock).fetch(retry=True).token.reveal() == f"{ACCESS}-{number}"
+        assert tokens.fetch(retry=True).token.reveal() == f"{ACCESS}-{number + 1}"
+        used = [form["refresh_token"] for form in openid.forms("refresh_token")]
+        assert used == [f"{REFRESH}-1", f"{REFRESH}-{number}"]
+
     def test_nobody_signed_in(self, openid):
         with (
             ds.SharingClient(openid.fields()) as client,

@@ -224,6 +224,21 @@ class TestKeyring:
             assert ring.entries == {}
             assert cache.read() == token
 
+    def test_a_full_disk_keeps_the_secrets_in_the_keyring(self, cache, entry, ring):
+        """The system limits the size of files."""
+        resource = pytest.importorskip("resource")
+        with cache.lock(HANG):
+            before = cache.read()
+            cache.write(before, keyring=True)
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))
+            try:
+                with pytest.raises(OSError, match="too large"):
+                    cache.write(UserToken(Secret("other")), keyring=False)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert cache.read() == before
+
     def test_deleting_clears_the_keyring(self, cache, entry, ring):
         with cache.lock(HANG):
             cache.write(cache.read(), keyring=True)
