@@ -243,14 +243,18 @@ def _from_url(url: str) -> _Text:
 
 def _raise_unreadable(url: str, error: Exception) -> NoReturn:
     """Raise the error for a URL; over http fsspec wraps every failure in a `FileNotFoundError`."""
-    from delta_sharing_client.transport.exception_mapping import causes, translate, with_message
+    from ssl import SSLError
+
+    from delta_sharing_client.transport.exception_mapping import CA_BUNDLE, causes, translate, with_message
 
     links = causes(error)
     first = links[-1]  # an error of the system without the URL, if there was no connection
     status = next(filter(None, (getattr(link, "status", None) for link in links)), None)
-    if url[:4].lower() == "http" and status is None and not isinstance(first, ValueError | FileNotFoundError):
+    answered = isinstance(first, ValueError | FileNotFoundError) and not isinstance(first, SSLError)
+    if url[:4].lower() == "http" and status is None and not answered:
         unreachable = translate(first if isinstance(first, Exception) else error, url=SecretUrl(url))
-        raise with_message(unreachable, f"profile {unreachable}") from first
+        text = str(unreachable).replace(CA_BUNDLE, "set SSL_CERT_FILE")  # fsspec has no such options
+        raise with_message(unreachable, f"profile {text}") from first
     reason = f"it cannot be read ({type(error).__name__})"
     if isinstance(error, FileNotFoundError):
         reason = "there is no such file" if status in (None, 404, 410) else f"the server answered {status}"

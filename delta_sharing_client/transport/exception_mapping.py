@@ -59,6 +59,8 @@ _NON_RETRYABLE_TLS = (
     "no_shared_cipher",
     "unrecognized_name",
 )
+#: How to trust an authority, for messages.
+CA_BUNDLE: Final = "pass TransportOptions(ca_bundle=...) or set REQUESTS_CA_BUNDLE"
 
 
 class NonRetryableTransportError(TransportError):
@@ -141,11 +143,10 @@ def _timeout_text(chain: list[BaseException], reading: bool) -> str:
 
 
 def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
-    texts = " ".join(str(link) for link in chain if isinstance(link, ssl.SSLError)).lower()
-    reason = next(
-        (link.verify_message for link in chain if isinstance(link, ssl.SSLCertVerificationError)),
-        next((link.reason for link in chain if isinstance(link, ssl.SSLError) and link.reason), None),
-    )
+    errors = [link for link in chain if isinstance(link, ssl.SSLError)]  # those of aiohttp lack its attributes
+    texts = " ".join(map(str, errors)).lower()
+    names = ("verify_message", "reason")
+    reason = next((text for name in names for link in errors if (text := getattr(link, name, None))), None)
     detail = f": {reason}" if reason else ""
     if not texts:
         texts = " ".join(str(link) for link in chain).lower()
@@ -157,8 +158,7 @@ def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
         )
     if any(marker in texts for marker in _NON_RETRYABLE_TLS):
         return NonRetryableTransportError(
-            f"the TLS connection was refused{detail}; for a certificate of a private authority pass "
-            "TransportOptions(ca_bundle=...) or set REQUESTS_CA_BUNDLE",
+            f"the TLS connection was refused{detail}; for a certificate of a private authority {CA_BUNDLE}",
             url=url,
         )
     return TransportError(f"the TLS connection broke{detail}", url=url)

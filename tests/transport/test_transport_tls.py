@@ -10,13 +10,14 @@ from faults.server import FaultServer, Reply
 from packets import SIGNED, by_some
 from waiting import FOREVER, NEVER, meanwhile, wait_until
 
+from delta_sharing_client.auth.profile import load_profile
 from delta_sharing_client.errors import (
     IncompleteResponseError,
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
-from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError
+from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, translate
 from delta_sharing_client.transport.retry import is_retryable
 from delta_sharing_client.transport.storage_transport import StorageTransport
 
@@ -56,6 +57,26 @@ class TestTls:
         with pytest.raises(TransportError) as caught:
             self.get(server.url.replace("http:", "https:"), connect_timeout=timedelta(seconds=0.5))
         assert "canary" not in str(caught.value)
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_a_profile_of_an_unknown_authority_is_not_missing(self, secure, host):
+        pytest.importorskip("aiohttp")
+        url = secure.url.replace("127.0.0.1", host)
+        with pytest.raises(NonRetryableTransportError) as caught:
+            load_profile(f"{url}/x.share?sig=canary")
+        assert str(caught.value) == (
+            f"profile {url}/x.share?***: the TLS connection was refused: self-signed certificate; "
+            "for a certificate of a private authority set SSL_CERT_FILE"
+        )
+
+    @pytest.mark.parametrize("name", ["ClientConnectorCertificateError", "ClientConnectorSSLError"])
+    def test_errors_of_aiohttp_have_no_reason(self, name):
+        aiohttp = pytest.importorskip("aiohttp")
+        cause = ssl.SSLCertVerificationError(1, "certificate verify failed: Hostname mismatch")
+        key = aiohttp.client_reqrep.ConnectionKey("store.example", 443, True, True, None, None, None)
+        error = translate(getattr(aiohttp, name)(key, cause), url=SecretUrl("https://store.example/x?sig=canary"))
+        assert type(error) is NonRetryableTransportError
+        assert "the TLS connection was refused; for a certificate" in str(error)
 
     def test_abort_reaches_tls_connections(self, secure, certificate):
         secure.on("GET", "*", Reply(delay=FOREVER))
