@@ -35,6 +35,14 @@ def as_integer(value: Any, name: str) -> int | None:
         raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
 
 
+def required_integer(value: Any, name: str) -> int:
+    """Return an integer argument as an int; raise `TypeError` with the argument's name, for None too."""
+    number = as_integer(value, name)
+    if number is None:
+        raise TypeError(f"{name} is an int, not NoneType")
+    return int(number)
+
+
 def is_saturated(number: Decimal) -> bool:
     """Return whether a decimal has the digits of a limit of 64 bits, at any scale.
 

@@ -27,7 +27,7 @@ from delta_sharing_client.delta.log.table_properties import number_property
 from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.model.actions import Metadata
-from delta_sharing_client.model.numbers import as_integer
+from delta_sharing_client.model.numbers import as_integer, required_integer
 from delta_sharing_client.representation import representation
 from delta_sharing_client.tracebacks import public_class
 
@@ -186,7 +186,7 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: the log does not have the commit of that version.
         """
-        listing = list_log(self.table_path)
+        version, listing = required_integer(version, "version"), list_log(self.table_path)
         timestamps = self._timestamps(listing, up_to=version)
         if version not in timestamps:
             raise self._not_there(version, listing)
@@ -198,6 +198,7 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: every version is older.
         """
+        timestamp = required_integer(timestamp, "timestamp")
         for version, committed in self._timestamps(list_log(self.table_path)).items():
             if committed >= timestamp:
                 return version
@@ -209,6 +210,7 @@ class DeltaLog:
         Raises:
             VersionNotFoundError: every version in the log is newer.
         """
+        timestamp = required_integer(timestamp, "timestamp")
         for version, committed in reversed(self._timestamps(list_log(self.table_path)).items()):
             if committed <= timestamp:
                 return version
@@ -225,7 +227,7 @@ class DeltaLog:
             VersionNotFoundError: a version is not in the log; raised before the first commit.
             DeltaLogError: a commit is damaged; raised when the iterator reaches it.
         """
-        start, end = as_integer(start_version, "start_version"), as_integer(end_version, "end_version")
+        start, end = required_integer(start_version, "start_version"), as_integer(end_version, "end_version")
         listing = list_log(self.table_path)
         end = listing.latest_version if end is None else end
         timestamps = self._timestamps(listing, up_to=end)
@@ -318,9 +320,7 @@ class DeltaLog:
         if isinstance(self.table_path, StorePath):
             self.table_path.store.__reduce__()
         reopen = partial(
-            type(self).for_table,
-            allow_absolute_paths=self.allow_absolute_paths,
-            any_features=self._any_features,
+            type(self).for_table, allow_absolute_paths=self.allow_absolute_paths, any_features=self._any_features
         )
         return reopen, (str(self.table_path),)
 

@@ -125,9 +125,12 @@ def location_of(path: str | os.PathLike[str]) -> str:
 
     Raises:
         DeltaLogError: a `file:` URL names another machine.
+        TypeError: the path is neither text nor a path.
         ValueError: the path is empty.
     """
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"path is a str or a path, not {type(path).__name__}")
     if not text:
         raise ValueError("path is empty; it takes the directory or the URL of a table")
     if _URL.match(text) is None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log
 
+from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
 
@@ -30,6 +31,31 @@ def test_modification_times_made_monotonic(writer: LogWriter) -> None:
         log.snapshot_at(timestamp="2024-01-01")  # type: ignore[arg-type]
     with pytest.raises(VersionNotFoundError):
         log.commit_timestamp(4)
+
+
+@pytest.mark.parametrize("value", ["3", 3.0, None, True])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("commit_timestamp", "version"),
+        ("version_at_or_after", "timestamp"),
+        ("version_at_or_before", "timestamp"),
+        ("changes", "start_version"),
+    ],
+)
+def test_arguments_that_are_no_integers_are_named(
+    writer: LogWriter, method: str, name: str, value: object
+) -> None:
+    writer.commit(0, [PROTOCOL, metadata()])
+    with pytest.raises(TypeError, match=f"^{name} is an int, not {type(value).__name__}$"):
+        getattr(open_log(writer.table), method)(value)
+
+
+@pytest.mark.parametrize("value", [b"/tables/orders", 3, None])
+def test_a_path_that_is_no_text_is_named(value: Any) -> None:
+    for method in (DeltaLog.for_table, DeltaLog.invalidate_cache):
+        with pytest.raises(TypeError, match=f"^path is a str or a path, not {type(value).__name__}$"):
+            method(value)
 
 
 def test_in_commit_timestamps(writer: LogWriter) -> None:
