@@ -136,15 +136,26 @@ class TableNameError(DeltaSharingError, ValueError):
 
 
 class ColumnError(DeltaSharingError, ValueError):
-    """The requested `columns` are unknown, ambiguous or repeated."""
+    """The requested `columns` of `what`, a table, are unknown, ambiguous or repeated."""
 
     def __init__(self, message: str, *, columns: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.columns = tuple(columns)
+        self.what: str | None = None  # set by the planner, which knows it
+
+    def __str__(self) -> str:
+        return _located(self.what, super().__str__())
 
 
 class FilterError(DeltaSharingError, ValueError):
-    """A filter or predicate hint is malformed, or a value in it does not fit its column's type."""
+    """A filter or predicate hint is malformed, or a value in it does not fit its column in `what`, a table."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.what: str | None = None  # set by the planner, which knows it
+
+    def __str__(self) -> str:
+        return _located(self.what, super().__str__())
 
 
 class RestError(DeltaSharingError):

@@ -17,7 +17,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import project, read_spec
+from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
 from delta_sharing_client.scan.future_times import latest_before
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.wire.answers import Answer
@@ -143,9 +143,7 @@ class ChangeFeedPlanner(Struct, frozen=True):
         return f"table {self.table.full_name}"
 
 
-def change_columns(
-    schema: StructType, options: ChangeOptions, what: str = "the table", *, of_view: bool = False
-) -> StructType:
+def change_columns(schema: StructType, options: ChangeOptions, what: str, *, of_view: bool = False) -> StructType:
     """Return the columns of change rows: those of the table that the options name, and those of changes.
 
     The changes of a view have no `_commit_version`.
@@ -154,7 +152,8 @@ def change_columns(
         ColumnError: the options name unknown columns.
         UnsupportedTableError: the table has a column with a name that its changes need.
     """
-    columns = project(schema, options.columns)
+    with misfits_of(what):
+        columns = project(schema, options.columns)
     types = dict(zip(CHANGE_COLUMNS, ("string", "long", options.commit_timestamp), strict=True))
     if of_view:
         del types[COMMIT_VERSION]
@@ -172,6 +171,6 @@ def change_spec(
     options: ChangeOptions, protocol: Protocol, metadata: Metadata, what: str, *, of_view: bool = False
 ) -> ReadSpec:
     """Return what to read of the files of changes; raises as `change_columns`."""
-    spec = read_spec(metadata, options.columns, None, options.variant, protocol)
     output = change_columns(metadata.schema, options, what, of_view=of_view)
+    spec = read_spec(metadata, options.columns, None, options.variant, protocol)
     return replace(spec, output=output, unmapped=frozenset(CHANGE_COLUMNS))

@@ -11,7 +11,7 @@ from delta_sharing_client.errors import SchemaChangedError, TableReplacedError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
 from delta_sharing_client.model.schema_evolution import ColumnChange, column_changes
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.wire.answers import Answer
 
 
@@ -83,7 +83,8 @@ class TableHistory:
             TableReplacedError: the table was replaced within the range.
             ColumnError: a requested column is not in the table at the end of the range.
         """
-        names = None if columns is None else project(self.last.schema, columns).names
+        with misfits_of(what):
+            names = None if columns is None else project(self.last.schema, columns).names
         steps = zip(pairwise(self.metadata), pairwise(self.modes), strict=True)
         for (before, after), modes in steps:
             if after.id != before.id:

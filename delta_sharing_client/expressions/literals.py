@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from delta_sharing_client.errors import FilterError
 from delta_sharing_client.model.partition_values import parse_date, parse_timestamp
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,30 +51,28 @@ def date_literal(value: Any) -> date:
     """Return a literal as a date.
 
     Raises:
-        FilterError: the literal is of another type, or has a time of day.
-        ValueError: its text is not a date.
+        ValueError: the literal is of another type, its text is not a date, or it has a time of day.
     """
     if isinstance(value, str):
         text = value.strip()
         parsed = parse_date(text)
         if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
-            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+            raise ValueError(f"{value!r} has a time of day")
         return parsed
     if isinstance(value, datetime) and value == value:
         if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
-            raise FilterError(f"filters: {value!r} has a time of day, the column is a date")
+            raise ValueError(f"{value!r} has a time of day")
         return value.date()
     if isinstance(value, date) and value == value:
         return value
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is not a date")
+    raise ValueError(f"{value!r} ({type(value).__name__}) is not a date")
 
 
 def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
     """Return microseconds since the epoch, rounded down, and whether the literal is more precise.
 
     Raises:
-        FilterError: the literal is of another type.
-        ValueError: its text is not a time.
+        ValueError: the literal is of another type, or its text is not a time.
     """
     if isinstance(value, str):
         return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
@@ -86,7 +83,7 @@ def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
         return (moment - _EPOCH) // timedelta(microseconds=1), beyond
     if isinstance(value, date) and value == value:
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False
-    raise FilterError(f"filters: {value!r} ({type(value).__name__}) is not a time")
+    raise ValueError(f"{value!r} ({type(value).__name__}) is not a time")
 
 
 def following_text(prefix: str) -> str | None:

@@ -21,7 +21,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import NO_COLUMNS
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.secrets import SecretUrl
@@ -52,8 +52,9 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     """
     snapshot = at_snapshot(name, opened, options)
     schema = table_schema(opened.schema(), opened.spec())
-    predicate = None if options.filters is None else bind_filters(options.filters, schema)
-    output = project(schema, options.columns)
+    with misfits_of(f"table {name.full_name}"):
+        predicate = None if options.filters is None else bind_filters(options.filters, schema)
+        output = project(schema, options.columns)
     used = {} if predicate is None else {column.name: column for column in columns_of(predicate)}
     extra = tuple(column for column in used.values() if column not in output.fields)
     spec = ReadSpec(output, extra, predicate=predicate)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from delta_sharing_client.errors import ColumnError
+from delta_sharing_client.errors import ColumnError, FilterError
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode
 from delta_sharing_client.model.schema import StructField, StructType
@@ -51,6 +52,16 @@ def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
             columns=unknown,
         )
     return StructType(tuple(chosen))
+
+
+@contextmanager
+def misfits_of(what: str) -> Iterator[None]:
+    """Name a table, as in ``table share.schema.name``, in the errors of columns and filters raised within."""
+    try:
+        yield
+    except (ColumnError, FilterError) as error:
+        error.what = error.what or what
+        raise
 
 
 def read_spec(
@@ -103,11 +114,12 @@ def scan_spec(options: ScanOptions, protocol: Protocol, metadata: Metadata, what
     """
     protocol.check_readable(what)
     predicate = None
-    if options.filters:
-        from delta_sharing_client.expressions.binding import bind_filters
+    with misfits_of(what):
+        if options.filters:
+            from delta_sharing_client.expressions.binding import bind_filters
 
-        predicate = bind_filters(options.filters, metadata.schema)
-    return read_spec(metadata, options.columns, predicate, options.variant, protocol)
+            predicate = bind_filters(options.filters, metadata.schema)
+        return read_spec(metadata, options.columns, predicate, options.variant, protocol)
 
 
 class SkipReason(Enum):

@@ -20,7 +20,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.scan.future_times import in_time
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
@@ -147,7 +147,8 @@ def _describe(rest: RestClient, options: SourceOptions) -> tuple[StructType, int
 
         info = _in_time(rest, table, query, described)
         info.protocol.check_readable(options.what)
-        return project(info.metadata.schema, query.columns), info.version
+        with misfits_of(options.what):
+            return project(info.metadata.schema, query.columns), info.version
     ended = query.ending_version is not None or query.ending_timestamp is not None
     if ended or query.starting_version is None:  # a range of times may be that of a view, which has no versions
         return ChangeFeedPlanner(rest, table).plan(query).spec.output, None
@@ -172,7 +173,8 @@ def plan(
     with options.connect() as rest:
         planned = _plan(rest, options, planned_version)
         spec = planned.spec
-        names = requested_columns(schema, spec.output, options.variant)
+        with misfits_of(options.what):
+            names = requested_columns(schema, spec.output, options.variant)
         output = project(spec.output, names)
         filtered = columns_of(spec.predicate) if spec.predicate is not None else ()
         extra = dict.fromkeys(column for column in filtered if column not in output.fields)

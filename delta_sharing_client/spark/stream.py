@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from delta_sharing_client.errors import ChangesGoneError, DeltaSharingError, StreamError
+from delta_sharing_client.scan.data_skipping import misfits_of
 from delta_sharing_client.scan.planner import ScanPlan
 from delta_sharing_client.spark.configuration import SourceSettings
 from delta_sharing_client.spark.data_source_options import MAX_FILES, parse_stream_options
@@ -132,7 +133,8 @@ class TableStream:
         options = self._options
         info, log = open_stream(self._rest, options, self._planned_version)
         table = StreamTable.of(options, info)
-        return table.narrowed(requested_columns(self._schema, table.spec.output, options.variant)), log
+        with misfits_of(options.what):
+            return table.narrowed(requested_columns(self._schema, table.spec.output, options.variant)), log
 
     @property
     def _table(self) -> StreamTable:

@@ -19,7 +19,7 @@ from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.model.schema_evolution import ColumnChange
 from delta_sharing_client.parquet.tasks import ReadSpec
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import project, read_spec
+from delta_sharing_client.scan.data_skipping import misfits_of, project, read_spec
 from delta_sharing_client.spark.data_source_options import StreamOptions
 from delta_sharing_client.spark.schema_log import SchemaLog, changes_between
 from delta_sharing_client.wire.answers import TableInfo
@@ -49,7 +49,8 @@ class StreamTable:
         if isinstance(query, ChangeOptions):
             spec = change_spec(query, info.protocol, info.metadata, options.what)
         else:
-            spec = read_spec(info.metadata, query.columns, None, query.variant, info.protocol)
+            with misfits_of(options.what):
+                spec = read_spec(info.metadata, query.columns, None, query.variant, info.protocol)
         return cls(options, info, spec, None if query.columns is None else _table_columns(spec.output.names))
 
     def narrowed(self, names: Sequence[str]) -> StreamTable:

@@ -19,7 +19,7 @@ from delta_sharing_client.model.names import Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.representation import representation
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -64,7 +64,8 @@ class SnapshotScan(Scan):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
+        with misfits_of(self._what):
+            return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
 
     def plan(self) -> ScanPlan:
         """Return the files that must be read; opens none of them.
@@ -75,15 +76,18 @@ class SnapshotScan(Scan):
             UnsupportedTableError: the table needs something that this release cannot read.
             DeltaLogError: a file is outside the table's directory, or is a link.
         """
-        name = str(self.snapshot.table_path)
         planner = LogPlanner(
-            table=_LogTable(name, "", ""),
-            what=f"the table in {name}",
+            table=_LogTable(str(self.snapshot.table_path), "", ""),
+            what=self._what,
             snapshot=self.snapshot,
             files=self._files,
             source=(self._reader(), None),
         )
         return planner.plan(self.options)
+
+    @property
+    def _what(self) -> str:
+        return f"the table in {self.snapshot.table_path}"
 
     def selected_files(self) -> tuple[AddFile, ...]:
         """Return the files of the log that may have matching rows; opens none of them."""

@@ -79,7 +79,9 @@ class TableChanges(SharedScan):
         metadata = self.table.metadata(
             options.ending_version, options.ending_timestamp, response_format=options.response_format
         )
-        return arrow_schema(change_columns(metadata.schema, options), options.variant)
+        return arrow_schema(
+            change_columns(metadata.schema, options, f"table {self.name.full_name}"), options.variant
+        )
 
     def materialize(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> Materialized:
         """Write the changes to disk as a Delta table, from which any Delta engine reads the same change rows.

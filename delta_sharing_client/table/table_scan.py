@@ -58,9 +58,10 @@ class TableScan(SharedScan):
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows; requests the table's metadata."""
         from delta_sharing_client.parquet.arrow_types import arrow_schema
-        from delta_sharing_client.scan.data_skipping import project
+        from delta_sharing_client.scan.data_skipping import misfits_of, project
 
-        return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
+        with misfits_of(f"table {self.name.full_name}"):
+            return arrow_schema(project(self.table_schema(), self.options.columns), self.options.variant)
 
     def metadata(self) -> Metadata:
         """Return the metadata of the table in the scan's version, which the server states for one request."""

@@ -506,7 +506,7 @@ class TestDates:
         ids=repr,
     )
     def test_a_time_of_day_raises(self, literal):
-        with pytest.raises(FilterError, match="time of day"):
+        with pytest.raises(FilterError, match=r"'date' is date: .* has a time of day"):
             bind(("date", "=", literal))
 
     @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ class TestDates:
     )
     def test_other_literals_than_dates_raise(self, literal):
         for name in ("date", "timestamp", "timestamp_ntz"):
-            with pytest.raises(FilterError, match=f"'{name}'|is not"):
+            with pytest.raises(FilterError, match=f"^filters: '{name}' "):
                 bind((name, "=", literal))
 
     def test_an_impossible_date_is_named_with_the_form_of_dates(self):

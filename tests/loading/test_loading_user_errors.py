@@ -289,6 +289,57 @@ def test_a_table_without_a_change_data_feed(served: tuple[SharingServer, Path]) 
         ds.load_table_changes_as_pandas(f"{served[1]}#shop.sales.orders", starting_version=0)
 
 
+MISFITS = [
+    {"columns": ["nope"]},
+    {"filters": [("nope", "=", 1)]},
+    {"filters": [("id", "~", 1)]},
+    {"filters": [("id", "=", "one")]},
+    {"filters": "id + 1 = 2"},
+]
+
+
+class TestMisfitsNameTheTable:
+    """Errors of columns and filters name the table, however its rows are requested."""
+
+    WHAT = "table shop.sales.orders"
+
+    def misfit(self, call: Callable[[], Any], what: str = WHAT) -> None:
+        with pytest.raises((errors.ColumnError, errors.FilterError)) as caught:
+            call()
+        assert caught.value.what == what
+        assert str(caught.value).startswith(f"{what}: ")
+        assert str(caught.value).count(what) == 1
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+    @pytest.mark.parametrize("arguments", MISFITS)
+    def test_of_scans(self, served: tuple[SharingServer, Path], arguments: dict[str, Any]) -> None:
+        with ds.SharingClient(str(served[1])) as client:
+            table = client.table("shop.sales.orders")
+            scan = table.scan(**arguments)
+            for call in (scan.to_arrow, scan.count, scan.replace(limit=0).to_pandas):
+                self.misfit(call)
+            for call in (scan.to_dataset, scan.to_duckdb, scan.to_polars_lazy):
+                self.misfit(call)
+            if "columns" in arguments:
+                self.misfit(lambda: scan.schema)
+        for load in LOADERS:
+            self.misfit(lambda load=load: load(f"{served[1]}#shop.sales.orders", **arguments))
+
+    @pytest.mark.parametrize("arguments", MISFITS)
+    def test_of_local_tables(self, served: tuple[SharingServer, Path], arguments: dict[str, Any]) -> None:
+        root = served[1].parent / "t"
+        self.misfit(ds.DeltaLog.for_table(root).snapshot().scan(**arguments).to_arrow, f"the table in {root}")
+
+    def test_of_changes(self, tmp_path: Path, serve: Callable[..., SharingServer]) -> None:
+        file = File(rows=pa.table({"id": [1]}), name="a.parquet")
+        feed = {"delta.enableChangeDataFeed": "true"}
+        root = write_table(tmp_path / "t", [column("id", "long")], [file], configuration=feed)
+        with ds.SharingClient(serve({"shop.sales.orders": root}).profile) as client:
+            changes = client.table("shop.sales.orders").changes(0, columns=["nope"])
+            self.misfit(changes.to_arrow)
+            self.misfit(lambda: changes.schema)
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [

@@ -88,7 +88,7 @@ def test_demo_prints_its_sections_and_cleans_up(tmp_path: Path) -> None:
         "datetime64[us, UTC]",
         "59,990 rows of 9 columns from each, equal in every value and dtype",
         "NotFoundError: table retail.sales.order: ",
-        "ColumnError: the table has no column 'price'",
+        "ColumnError: table retail.sales.orders: the table has no column 'price'",
         'load_as_spark("local.share#retail.sales.orders").createOrReplaceTempView("orders")',
         "FROM orders o JOIN customers c USING (customer_id)",
         "The same join in pandas returns exactly the same turnover.",

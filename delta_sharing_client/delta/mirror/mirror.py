@@ -35,7 +35,7 @@ from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
-from delta_sharing_client.scan.data_skipping import project
+from delta_sharing_client.scan.data_skipping import misfits_of, project
 from delta_sharing_client.scan.log_planner import LogPlanner, located
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -63,7 +63,8 @@ class MirrorScan(Scan):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
+        with misfits_of(self._what):
+            return arrow_schema(project(self.snapshot.metadata.schema, self.options.columns), self.options.variant)
 
     def plan(self) -> ScanPlan:
         """Return the files of the mirror that must be read; opens none of them.
@@ -75,17 +76,21 @@ class MirrorScan(Scan):
         """
         planner = LogPlanner(
             table=self.table,
-            what=f"the mirror in {self.directory}",
+            what=self._what,
             snapshot=self.snapshot,
             files=self._files,
             source=(self._storage, None),
-            remedy=f"the file is in the mirror in {self.directory}: sync(repair=True) fetches damaged files again",
+            remedy=f"the file is in {self._what}: sync(repair=True) fetches damaged files again",
         )
         return planner.plan(self.options)
 
     @representation
     def _repr_html_(self) -> str:
         return html_view(self, self.table.full_name, {"directory": self.directory, **self.options.facts()})
+
+    @property
+    def _what(self) -> str:
+        return f"the mirror in {self.directory}"
 
     def _files(self) -> Iterator[AddFile]:
         """Yield the files of the mirror; their URLs are local paths."""
