@@ -22,11 +22,12 @@ from delta_sharing_client.delta.mirror.state import (
     stored_files,
     tags_of,
 )
-from delta_sharing_client.delta.mirror.sync import Syncer, SyncResult, exclusive
+from delta_sharing_client.delta.mirror.sync import Syncer, SyncResult
 from delta_sharing_client.delta.mirror.vacuum import VacuumResult, vacuum_files
 from delta_sharing_client.delta.mirror.verify import Verification, verify_files
 from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER
 from delta_sharing_client.delta.table.local_actions import VECTOR_ID
+from delta_sharing_client.delta.table.local_table import exclusive
 from delta_sharing_client.errors import DeltaTableNotFoundError, VersionNotFoundError
 from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.model.actions import AddFile

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +11,6 @@ from typing import Any, Final
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
-from delta_sharing_client.delta.log.durable_files import make_directories, writing
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
@@ -28,10 +25,10 @@ from delta_sharing_client.delta.mirror.state import (
 from delta_sharing_client.delta.mirror.vacuum import remove_crashed_sync_files
 from delta_sharing_client.delta.mirror.verify import verify_files
 from delta_sharing_client.delta.mirror.version_changes import VersionChanges
-from delta_sharing_client.delta.table.file_download import PRIVATE_FOLDER, RemoteFile, StoredFile
+from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
-from delta_sharing_client.delta.table.local_table import LocalTable
+from delta_sharing_client.delta.table.local_table import LocalTable, exclusive
 from delta_sharing_client.errors import (
     BadRequestError,
     CommitConflictError,
@@ -40,7 +37,6 @@ from delta_sharing_client.errors import (
     ProtocolError,
     RestError,
 )
-from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.exception_mapping import with_message
@@ -50,7 +46,6 @@ from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5
-_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,32 +84,6 @@ class SyncResult:
             "fetched": f"{self.bytes_fetched:,} bytes",
         }
         return html_view(self, facts=facts)
-
-
-@contextmanager
-def exclusive(directory: Path) -> Iterator[bool]:
-    """Hold the lock of a mirror, against all processes of this machine; waits for it.
-
-    Yields:
-        False if the file system has no locks. Commits are atomic without a lock too, but the unfinished files of
-        another sync cannot be distinguished from those of a crashed one.
-
-    Raises:
-        DeltaLogError: the lock file cannot be created.
-    """
-    folder = directory / PRIVATE_FOLDER
-    with writing("the mirror's lock", directory):
-        make_directories(folder)
-        lock = file_lock(folder / "lock")
-        try:
-            lock.acquire()
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-    try:
-        yield lock.is_locked
-    finally:
-        lock.release()
 
 
 class Syncer(LocalTable):

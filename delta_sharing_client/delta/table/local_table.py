@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ from delta_sharing_client.delta.table.file_download import (
 from delta_sharing_client.delta.table.local_names import VECTORS
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.frames.progress import byte_progress
+from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
@@ -44,8 +46,40 @@ from delta_sharing_client.wire.requests import QueryRequest, send_in_format
 
 #: Exists while files are written, and after a run that failed. Earlier releases stored a list of paths in it.
 _UNFINISHED: Final = "pending.json"
+_LOCK: Final = "lock"
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 #: Names in a table's directory: hidden ones, data files, folders of partitions, deletion vectors.
 _TABLE_NAMES: Final = re.compile(rf"[_.].*|.*\.parquet|.*=.*|{VECTORS}", re.DOTALL)
+
+
+@contextlib.contextmanager
+def exclusive(directory: Path) -> Iterator[bool]:
+    """Hold the lock of a local table, against all processes of this machine; waits for it.
+
+    Yields:
+        False if the file system has no locks. Commits are atomic without a lock too, but the unfinished files of
+        another run cannot be distinguished from those of a crashed one.
+
+    Raises:
+        DeltaLogError: the lock file cannot be created.
+    """
+    folder = directory / PRIVATE_FOLDER
+    lock = file_lock(folder / _LOCK)
+    with writing("the data", directory):
+        while not lock.is_locked:
+            make_directories(folder)
+            try:
+                lock.acquire()
+            except FileNotFoundError:  # another run has removed the folder at its end
+                continue
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                break
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -81,6 +115,22 @@ class LocalTable:
                 path=str(self.directory),
             )
         return log
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock of a new table while its files and its log are written; waits for another run.
+
+        Raises:
+            DeltaLogError: the other run has made the table, or the lock file cannot be created.
+        """
+        with exclusive(self.directory):
+            try:
+                self.new_log()
+                yield
+            finally:
+                remove_quietly(self._unfinished.with_name(_LOCK))
+                with contextlib.suppress(OSError):  # unfinished files remain
+                    self._unfinished.parent.rmdir()
 
     def check_directory(self, log: DeltaLog) -> None:
         """Check that nothing is written through a link, and that a new table does not mix with other files.

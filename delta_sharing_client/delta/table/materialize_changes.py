@@ -57,9 +57,10 @@ def materialize_changes(local: LocalTable, request: ChangesRequest) -> Materiali
     history.check(None, what)
     commits = _Commits(what, table, history, answer, request)
     files = [file for version in commits.files.values() for file in version]
-    stored = local.download(answer, (part for file in files for part in file.remote_files()))
-    commits.write(path, stored)
-    local.finish()
+    with local.alone():
+        stored = local.download(answer, (part for file in files for part in file.remote_files()))
+        commits.write(path, stored)
+        local.finish()
     return Materialized(
         path=path,
         version=commits.last,

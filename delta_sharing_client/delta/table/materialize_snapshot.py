@@ -60,7 +60,7 @@ def materialize_snapshot(
     if data not in ("files", "urls"):
         raise ValueError(f"data is {data!r}; it takes 'files' or 'urls'")
     urls = data == "urls"
-    log = local.new_log(allow_absolute_paths=urls)
+    transaction = local.new_log(allow_absolute_paths=urls).start_transaction()
     answer = local.list_files(request)
     if urls and answer.source is not None:
         raise directory_only(local.shared, "data='urls' needs the URLs of its files", "data='files' copies it")
@@ -68,18 +68,14 @@ def materialize_snapshot(
     files = [layout.file(action) for block in answer.items for action in block]
     now = now_in_ms()
     stored: dict[str, StoredFile] = {}
-    if urls:
-        adds = [file.add_by_url(now_ms=now) for file in files]
-    else:
-        stored = local.download(answer, (part for file in files for part in file.remote_files()))
-        adds = [file.add(stored, now_ms=now) for file in files]
     head = [
         {"protocol": local_protocol(answer.protocol, answer.metadata)},
         {"metaData": local_metadata(answer.protocol, answer.metadata, local.shared)},
     ]
     parameters = {"table": local.shared.full_name, "sharedVersion": answer.version, "data": data}
-    version = log.start_transaction().commit([*head, *adds], "MATERIALIZE", parameters, private=urls)
     if urls:
+        adds = [file.add_by_url(now_ms=now) for file in files]
+        version = transaction.commit([*head, *adds], "MATERIALIZE", parameters, private=True)
         warnings.warn(
             f"{local.directory}/_delta_log holds pre-signed URLs: anyone who can read it can read the data until "
             "they expire. Only its owner has access now; delete it when it is no longer needed",
@@ -87,7 +83,11 @@ def materialize_snapshot(
             stacklevel=3,
         )
     else:
-        local.finish()
+        with local.alone():
+            stored = local.download(answer, (part for file in files for part in file.remote_files()))
+            adds = [file.add(stored, now_ms=now) for file in files]
+            version = transaction.commit([*head, *adds], "MATERIALIZE", parameters)
+            local.finish()
     return Materialized(
         path=local.directory,
         version=version,

@@ -364,7 +364,7 @@ def test_a_syncer_on_a_machine_without_the_lock(
     """Two syncers of one version: the second one to commit finds no change."""
     mirror.sync()
     source.change([("z", [1])])
-    monkeypatch.setattr("delta_sharing_client.delta.mirror.sync.file_lock", no_locks)
+    monkeypatch.setattr("delta_sharing_client.delta.table.local_table.file_lock", no_locks)
     original = file_download.fetch_files
     raced = []
 

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from faults.server import FaultServer, Reply, Request
+from filelock import FileLock
 from loading_faults import SIGNATURE, Share, expired, generation_of, parquet
 from loading_tables import File, column, write_table
+from waiting import HANG, join, wait_for_rest
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
@@ -207,6 +210,70 @@ def test_large_file_is_resumed(faults: FaultServer, connect: Connect, target: Pa
     assert size - 1_100_000 <= made.bytes_fetched < size - 500_000
     assert pq.read_table(next(target.glob("*.parquet"))).equals(large())
     assert not (target / "_delta_sharing").exists()
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_two_at_a_time_make_one_table(faults: FaultServer, connect: Connect, target: Path) -> None:
+    """The second one begins when the first one has all of its file but the end, and lists a newer version."""
+    share = Share(faults, A, {"big": large()}, compression="none")
+    content = share.data["big"]
+    scan = connect(faults, **QUICK).table("s.s.t").scan()
+    failures: list[DeltaLogError] = []
+    done = threading.Event()
+
+    def materialize() -> None:
+        try:
+            scan.materialize(target)
+        except DeltaLogError as error:
+            failures.append(error)
+
+    second = threading.Thread(target=materialize)
+
+    def answer(request: Request, healthy: Callable[[Request], Reply]) -> Reply:
+        if "generation=2" in request.target:
+            assert done.wait(HANG)
+        elif request.headers["range"].endswith(f"-{len(content) - 1}"):
+            wait_for_rest(lambda: len(faults.requests))
+            second.start()
+            wait_for_rest(lambda: (len(faults.requests), second.is_alive()))
+        return healthy(request)
+
+    share.serve_files_with(answer)
+    try:
+        made = scan.materialize(target)
+        (file,) = target.glob("*.parquet")
+        assert file.read_bytes() == content
+    finally:
+        done.set()
+        join([second])
+    assert made.version == DeltaLog.for_table(target).latest_version() == 0
+    assert ["already contains a Delta table" in str(failure) for failure in failures] == [True]
+    assert not (target / "_delta_sharing").exists()
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "urls"])
+def test_a_table_of_another_writer_is_not_added_to(
+    share: Share, connect: Connect, target: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no locks."""
+    scan = connect(share.server).table("s.s.t").scan()
+    monkeypatch.setattr(FileLock, "acquire", no_locks)
+    other: list[int] = []
+
+    def listing(request: Request) -> Reply:
+        if not other:
+            other.append(1)
+            other.append(scan.materialize(target).version)
+        return share.listing(share.data)
+
+    share.server.on("POST", "/shares/s/schemas/s/tables/t/query", listing)
+    with pytest.raises(DeltaLogError, match=r"already contains a Delta table|by another writer"):
+        scan.materialize(target, data="urls" if kind == "urls" else "files")
+    assert DeltaLog.for_table(target).latest_version() == 0
+
+
+def no_locks(self: FileLock, *arguments: Any, **options: Any) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
 @pytest.mark.usefixtures("small_ranges")
