@@ -97,12 +97,14 @@ class DeltaSink(Sink):
         from delta_sharing_client.sinks.delta_write import DeltaWrite, create_table
 
         refuse_links(self.path)
+        durable: int | None = None
         for attempt in range(1, _ATTEMPTS + 1):
             table = self._open()
             held = None if table is None else table.transaction_version(incoming.poller_id)
             if held is not None and held >= incoming.last_version:
                 return WriteResult(version=held, skipped=True)
-            durable = -1 if table is None else table.version()
+            if durable is None:
+                durable = -1 if table is None else table.version()
             try:
                 if table is None:
                     table = create_table(self, incoming)

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from sink_targets import as_texts, drain
 
 from delta_sharing_client import DeltaLog, SharingClient
+from delta_sharing_client.delta.log.durable_files import sync_file
 from delta_sharing_client.errors import (
     CommitConflictError,
     DeltaLogError,
@@ -27,7 +28,7 @@ from delta_sharing_client.errors import (
 )
 from delta_sharing_client.model.schema import parse_type_name
 from delta_sharing_client.parquet.arrow_types import arrow_type
-from delta_sharing_client.sinks import DeltaSink, WriteResult
+from delta_sharing_client.sinks import DeltaSink, WriteResult, delta
 from delta_sharing_client.sinks.delta_write import DeltaWrite
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -308,6 +309,29 @@ class TestCommits:
             result = sink.write(batch)
         assert result == WriteResult(version=1, skipped=True)
         assert sorted(DeltaTable(target).to_pyarrow_table().column("id").to_pylist()) == [1, 2, 3]
+
+    def test_the_commits_before_a_conflict_are_flushed_too(
+        self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first attempt has created the table."""
+        target, flushed = tmp_path / "t", []
+        real = DeltaWrite._commit_properties
+
+        def properties(self: DeltaWrite) -> Any:
+            monkeypatch.setattr(DeltaWrite, "_commit_properties", real)
+            raise CommitConflictError("another writer committed first", path=str(target), version=1)
+
+        def flush(file: Path) -> None:
+            flushed.append(file.name)
+            sync_file(file)
+
+        monkeypatch.setattr(DeltaWrite, "_commit_properties", properties)
+        monkeypatch.setattr(delta, "sync_file", flush)
+        with DeltaSink(target) as sink:
+            drain(share(table.root).poll_changes(starting_version=0), sink)
+        commits = sorted(path.name for path in (target / "_delta_log").glob("*.json"))
+        assert len(commits) == 2
+        assert sorted(name for name in flushed if name.endswith(".json")) == commits
 
     def test_another_writer_every_time(
         self, table: ChangeTable, share: Share, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
