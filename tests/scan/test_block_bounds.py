@@ -248,3 +248,22 @@ def test_names_of_columns(name):
 def test_a_constant_predicate_has_an_outcome_for_each_file():
     predicate = bind_filters([("c", "in", [])], schema("long"))
     assert len(as_block(predicate, "long", ["{}", None], ["2024-01-01", None])) == 2
+
+
+@pytest.mark.parametrize("spelling", ["{}", '"{}"', "{}.0"], ids=["typed", "a text", "a float"])
+def test_a_part_is_evaluated_over_the_files_that_the_parts_before_it_leave(spelling):
+    """Each part after the first one has the partition values and the statistics of its own files."""
+
+    def text(value):
+        shown = spelling.format(value)
+        return f'{{"numRecords":1,"minValues":{{"c":{shown}}},"maxValues":{{"c":{shown}}},"nullCount":{{"c":0}}}}'
+
+    def term(*parts):
+        return bind_filters([parts], schema("long"))
+
+    of_days = Or((term("day", "=", "2024-01-02"), term("c", "=", 3)))
+    predicate = And((term("c", "<", 5), of_days, term("c", "!=", 2)))
+    values = [9, 0, 8, 0, 3, 7, 2, None]
+    days = ["2024-01-01", "2024-01-02", "2024-01-02", "2024-01-01", "2024-01-01", "2024-01-02", "2024-01-02", None]
+    found = [None if value is None else text(value) for value in values]
+    assert kept(predicate, "long", found, days) == [False, True, False, False, True, False, False, True]
