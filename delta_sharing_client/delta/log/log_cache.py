@@ -23,16 +23,24 @@ class LogCache:
 
     def get(self, table: str, options: Hashable, open_log: Callable[[], Any]) -> Any:
         """Return the log of a table; `open_log` opens it if it is not in the cache, or has expired."""
-        key, now = (table, options), time.monotonic()
+        key = (table, options)
+        found = self._use(key, None)
+        # Opened without the lock: a driver may connect to its store.
+        return self._use(key, open_log()) if found is None else found
+
+    def _use(self, key: tuple[str, Hashable], opened: Any) -> Any:
+        """Return the log of the cache, or one that was opened; None if there is neither."""
+        now = time.monotonic()
         with self._lock:
             used, log = self._logs.pop(key, (now, None))
             if log is None or now - used >= EXPIRY.total_seconds():
-                log = open_log()
+                log = opened
             for old, (used, _) in list(self._logs.items()):
                 if len(self._logs) < _CACHED_LOGS and now - used < EXPIRY.total_seconds():
                     break
                 del self._logs[old]
-            self._logs[key] = now, log
+            if log is not None:
+                self._logs[key] = now, log
             return log
 
     def remove(self, table: str) -> None:

@@ -7,14 +7,17 @@ import pickle
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log, remove
+from waiting import HANG
 
 from delta_sharing_client.delta.log import AddFile, DeletionVector, DeltaLog, resolve_path, uri_of
+from delta_sharing_client.delta.log.log_cache import LogCache
 from delta_sharing_client.delta.log.paths import deletion_vector_path, encode_uuid
 from delta_sharing_client.errors import (
     CommitConflictError,
@@ -422,6 +425,26 @@ def test_one_log_per_directory(log: DeltaLog, tmp_path: Path) -> None:
     assert other is not log
     DeltaLog.clear_cache()
     assert DeltaLog.for_table(log.table_path) is not other
+
+
+def test_a_store_that_opens_slowly_does_not_delay_other_logs() -> None:
+    """Some drivers connect to it; logs that two threads open at a time are one."""
+    cache, opening, go = LogCache(), threading.Semaphore(0), threading.Event()
+
+    def open_slowly() -> object:
+        opening.release()
+        assert go.wait(HANG)
+        return object()
+
+    with ThreadPoolExecutor(2) as pool:
+        slow = [pool.submit(cache.get, "hdfs://far/t", "", open_slowly) for _ in range(2)]
+        try:
+            for _ in slow:
+                assert opening.acquire(timeout=HANG)
+            assert cache.get("/t", "", lambda: "near") == "near"
+        finally:
+            go.set()
+        assert slow[0].result(HANG) is slow[1].result(HANG)
 
 
 def test_cached_logs_expire_after_their_last_use(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
