@@ -69,8 +69,6 @@ def register(
             f"format('deltaSharing') needs Spark 4.0 or later, and this is {version[0]}.{version[1]}: "
             "use load_as_spark, which needs 3.5"
         )
-    from pyspark.errors import AnalysisException
-
     from delta_sharing_client.spark.python_data_source import source_for
 
     distribute_code(session)
@@ -78,13 +76,8 @@ def register(
     settings = SourceSettings(
         configuration=configuration_of(session), options=options, credential_provider=credential_provider
     )
-    try:
-        with worker_python(session), _replacing(session):
-            session.dataSource.register(source_for(core_count(session), archive, settings.encode()))
-    except AnalysisException as error:
-        # Spark 4.0 refuses to replace the data source that it has found by itself, which is the same.
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
-            raise
+    with worker_python(session), _replacing(session):
+        session.dataSource.register(source_for(core_count(session), archive, settings.encode()))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 #: The oldest Spark that is supported, and the first with Python data sources.
 OLDEST: Final = (3, 5)
 DATA_SOURCE_SINCE: Final = (4, 0)
+#: Releases of Spark in which a registered data source replaces one that Spark has found by itself.
+REPLACES_DATA_SOURCES_SINCE: Final = (4, 1)
 
 #: Spark starts a task per file, up to this number, to look at files.
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
