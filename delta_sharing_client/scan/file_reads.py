@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 #: The ratio of the size of rows to the size of the encoded bytes, roughly.
 EXPANSION: Final = 3
+#: Columns of a single file from this size on are decoded by Arrow's threads. With these, one in a hundred short
+#: processes that loaded a small file was aborted at its end (`terminate called without an active exception`).
+_PARALLEL: Final = 4 * 1024 * 1024
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 
 
@@ -85,6 +88,7 @@ class FileReads:
         self.strategy = FetchStrategy.of(load.spec, load.table_columns, limited=load.limit is not None)
         self.complete = False
         self._cores = os.cpu_count() or 1
+        self._use_threads = len(load.tasks) == 1 and load.tasks[0].size >= _PARALLEL
         self._cancelled = Cancellation()
         retries = RetryBudget(len(load.tasks), options.max_connections)
         self._transfers = Transfers(load.renewal, self._cancelled, retries)
@@ -198,12 +202,12 @@ class FileReads:
     ) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
         with self._source(file, data, deleted) as source:
-            yield from source.decode_all(use_threads=len(self._load.tasks) == 1)
+            yield from source.decode_all(use_threads=self._use_threads)
         if isinstance(data, memoryview):
             self._buffers.give_back(data)
 
     def _steps_of_unit(self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit) -> Iterator[Decoded]:
-        yield from source.decode(unit, use_threads=len(self._load.tasks) == 1)
+        yield from source.decode(unit, use_threads=self._use_threads)
         sparse.release(unit)
 
     def _source(self, file: FileReadState, data: Buffer, deleted: RowPositions | None) -> ParquetSource:

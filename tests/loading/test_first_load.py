@@ -175,3 +175,27 @@ def test_no_load_to_arrow_imports_pandas(partitioned: str, filters: object) -> N
 def test_files_are_requested_before_pandas_is_imported(url: str) -> None:
     code = f"{GATE}\nimport {OURS} as ds\nassert len(ds.load_as_pandas({url!r})) == 2"
     assert run(code, str(HANG)) == "True\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+def test_a_small_file_starts_no_threads_of_arrow(url: str) -> None:
+    """A process that ended right after they had started was aborted, one time in a hundred."""
+    code = f"""
+import os, threading
+import numpy, pyarrow.parquet
+import {OURS} as ds
+
+def native():
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+
+before = native()
+assert len(ds.load_as_arrow({url!r})) == 2
+for thread in threading.enumerate():
+    if thread is not threading.main_thread():
+        thread.join()
+for _ in range(1000):  # a thread of Python ends a moment after its object
+    if native() == before or threading.Event().wait(0.01):
+        break
+print(native() - before)
+"""
+    assert run(code).split() == ["0"]
