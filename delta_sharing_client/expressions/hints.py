@@ -275,8 +275,8 @@ def _is_portable(value: Value, column: StructField, *, ordered: bool) -> bool:
         narrow = isinstance(column.type, PrimitiveType) and column.type.name == "float"
         return math.isfinite(value) and value != 0 and (not narrow or to_float32(value) == value)
     if isinstance(value, str):
-        # Java orders by UTF-16 units, which differs from code points for surrogates.
-        return value.isascii() or not ordered or max(value) < "\ud800"
+        # Java orders by UTF-16 units, which differs from code points for surrogates. U+0000 ends a text of C.
+        return "\0" not in value and (value.isascii() or not ordered or max(value) < "\ud800")
     if isinstance(value, date):
         return value >= _FIRST_DATE
     if _is_timestamp(column) and isinstance(value, int):

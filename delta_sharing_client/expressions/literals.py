@@ -14,6 +14,13 @@ from delta_sharing_client.model.partition_values import parse_date, parse_timest
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
+#: The count and the unit of a `datetime64`, and the lengths of units.
+_UNIT = re.compile(r"datetime64\[([0-9]*)([a-zA-Z]+)\]")
+_MONTHS: Final = {"Y": 12, "M": 1}
+_ATTOSECONDS: Final = {
+    **{"W": 604_800 * 10**18, "D": 86_400 * 10**18, "h": 3600 * 10**18, "m": 60 * 10**18, "s": 10**18},
+    **{"ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1},
+}
 _BEYOND_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
@@ -36,15 +43,39 @@ def plain_value(value: Any) -> Any:
     for kind, plain in ((str, str.__str__), (int, int), (float, float)):
         if isinstance(value, kind):
             return plain(value)
-    if type(value).__module__ == "numpy" and type(value).__name__ == "datetime64":
-        if not 1 <= int(value.astype("datetime64[Y]").astype("int64")) + 1970 <= 9999:
-            return str(value)  # raises later; microseconds would overflow
-        micros = value.astype("datetime64[us]")
-        # A seventh digit marks a fraction of a microsecond.
-        return f"{micros}1" if micros < value else str(micros)
+    if type(value).__module__ == "numpy":
+        if type(value).__name__ == "datetime64":
+            return _text_of_time(value)
+        if type(value).__name__ == "timedelta64":  # `item` would make a number of some
+            return value
+        if type(value).__name__ == "ndarray" and value.size == 1:
+            return plain_value(value.reshape(-1)[0])
     if hasattr(value, "as_py"):
         return plain_value(value.as_py())
     return value.item() if hasattr(value, "item") else value
+
+
+def _text_of_time(value: Any) -> str:
+    """Return a `datetime64` of any unit as text; one more precise than microseconds has a seventh digit.
+
+    NumPy's conversions between units overflow without an error.
+
+    Raises:
+        ValueError: the time is outside the years 1 to 9999, or has no unit.
+    """
+    kind = _UNIT.fullmatch(str(value.dtype))
+    if kind is None:
+        raise ValueError("a datetime64 without a unit is not a time")
+    number, unit = int(value.astype("int64")) * int(kind[1] or 1), kind[2]
+    try:
+        if unit in _MONTHS:
+            years, month = divmod(number * _MONTHS[unit], 12)
+            return datetime(1970 + years, month + 1, 1).isoformat(timespec="microseconds")
+        micros, rest = divmod(number * _ATTOSECONDS[unit], 10**12)
+        moment = _EPOCH.replace(tzinfo=None) + timedelta(microseconds=micros)
+    except (ValueError, OverflowError):
+        raise ValueError(f"the {value.dtype} is outside the years 1 to 9999") from None
+    return moment.isoformat(timespec="microseconds") + "1" * bool(rest)
 
 
 def date_literal(value: Any) -> date:

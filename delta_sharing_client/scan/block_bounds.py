@@ -44,8 +44,11 @@ class _Side(Struct, frozen=True):
 
     def compare(self, operator: np.ufunc, value: Any) -> Mask:
         """Compare bounds with a value; an unknown bound allows everything."""
+        # Of the bounds' own type: NumPy makes a str a text of fixed width, without the U+0000 at its end.
+        operand = np.empty((), self.values.dtype)
+        operand[()] = value
         result = np.ones(len(self.known), bool)
-        operator(self.values, value, out=result, where=self.known, casting="unsafe")
+        operator(self.values, operand, out=result, where=self.known, casting="unsafe")
         return result
 
 

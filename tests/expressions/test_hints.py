@@ -74,6 +74,13 @@ class TestJson:
             "children": [{"op": "isNull", "children": [column("integer", "int")]}],
         }
 
+    def test_a_text_with_a_null_character_is_not_sent(self):
+        for columns in (ONLY, HintColumns(partitions=frozenset(), data=frozenset(["string"]))):
+            for op in ("=", "!=", "<=", ">"):
+                assert as_json(("string", op, "a\0"), columns=columns) is None
+            assert as_json(("string", "in", ["a", "a\0b"]), columns=columns) is None
+            assert as_sql(("string", "=", "a\0"), columns=columns) == ()
+
     @pytest.mark.parametrize(
         ("op", "expected"),
         [

@@ -525,12 +525,60 @@ class TestDates:
 
 
 @pytest.mark.parametrize(
-    "literal", [np.datetime64(2**62, "s"), np.datetime64("300000-01-01"), np.datetime64(2**40, "Y")], ids=repr
+    "literal",
+    [
+        np.datetime64(2**62, "s"),
+        np.datetime64("300000-01-01"),
+        np.datetime64(2**40, "Y"),
+        np.datetime64(2**62, "1000s"),
+        np.datetime64(-(2**62), "400ns"),
+    ],
+    ids=lambda literal: str(literal.dtype),
 )
 def test_numpy_times_beyond_microseconds_raise(literal):
     for name in ("date", "timestamp", "timestamp_ntz"):
         with pytest.raises(FilterError, match=f"'{name}'"):
             bind((name, ">", literal))
+
+
+@pytest.mark.parametrize("unit", ["ns", "ps", "1000ps", "fs", "as", "3as"])
+def test_numpy_times_of_fine_units(unit):
+    for name in ("timestamp", "timestamp_ntz"):
+        for ticks in (0, -1, 1, 2**63 - 1, -(2**63) + 1):
+            literal = np.datetime64(ticks, unit)
+            above, least = bind((name, ">", literal)), bind((name, ">=", literal))
+            assert least.value - above.value == (ticks != 0)
+    assert bind(("timestamp", ">", np.datetime64(-1, unit))).value == -1
+    assert bind(("timestamp", "<", np.datetime64(-1, unit))).value == 0
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "25M", "W", "D", "h", "15m", "s", "ms", "us", "1000ns"])
+def test_numpy_times_of_other_units(unit):
+    for ticks in (-7, -1, 0, 1, 5, 13, 300):
+        literal = np.datetime64(ticks, unit)
+        micros = int(literal.astype("datetime64[us]").astype("int64"))
+        assert value("timestamp", literal) == value("timestamp", np.array(literal)) == micros
+
+
+def test_numpy_literals_keep_their_nulls():
+    for text in ("a\0", "\0", "a\0\0"):
+        assert value("string", np.str_(text)) == text
+        assert value("string", np.array(text, object)) == text
+        assert bind(("string", "in", np.array([text], object))).values == (text,)
+        assert value("binary", np.bytes_(text.encode())) == text.encode()
+        assert value("binary", pa.scalar(text.encode())) == text.encode()
+        assert value("string", pa.scalar(text)) == text
+
+
+def test_integers_beyond_64_signed_bits():
+    assert bind(("long", "=", np.uint64(2**64 - 1))) == In(column("long"), ())
+    assert value("long", np.uint64(2**63 - 1)) == 2**63 - 1
+
+
+def test_durations_are_no_numbers():
+    for name in ("long", "double", "string", "timestamp"):
+        with pytest.raises(FilterError, match=f"'{name}'"):
+            bind((name, "=", np.timedelta64(5, "ns")))
 
 
 NOON = (datetime(2024, 1, 5, 12, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)

@@ -28,6 +28,8 @@ from delta_sharing_client.model.schema import (
 
 def holds(known, value):
     """Whether a value lies between the bounds that are known."""
+    if known is None:
+        return True
     return (known.lower is None or known.lower <= value) and (known.upper is None or value <= known.upper)
 
 

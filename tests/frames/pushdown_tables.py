@@ -16,7 +16,7 @@ POOLS = {
     "i": [None, -5, 0, 1, 2, 2**31 - 1],
     "f": [None, math.nan, -0.0, 0.0, 0.1, 1.5, math.inf, -math.inf],
     "g": [None, math.nan, 0.1, 1.5, -2.0],
-    "s": [None, "", "a", "it's", "naïve", "x" * 40, "🦆"],
+    "s": [None, "", "a", "a\0", "it's", "naïve", "x" * 40, "🦆"],
     "d": [None, Decimal("-1.50"), Decimal("0.00"), Decimal("0.01"), Decimal("99999.99")],
     "day": [None, date(1969, 12, 31), date(2024, 1, 1), date(2024, 2, 29)],
     "t": [None, *(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(microseconds=step) for step in (-1, 0, 1500))],

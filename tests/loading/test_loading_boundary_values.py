@@ -83,6 +83,7 @@ _TEXTS: Final = [
     "",
     "a",
     "?",
+    *("\0", "\0\0", "a\0", "a\0\0", "a\0b", "\0" * 40),
     "\x7f" * 33,
     *("a" * n for n in (31, 32, 33, 63, 64, 65, 100)),
     *(
@@ -127,6 +128,7 @@ _KINDS: Final[dict[str, tuple[pa.DataType, list[Any], Callable[[Any], Any]]]] = 
         float,
     ),
     "string": (pa.string(), _TEXTS, str),
+    "binary": (pa.binary(), [b"", b"\0", b"a", b"a\0", b"a\0\0", b"\xff"], bytes),
     "date": (pa.date32(), [-719162, -719163, -800000, -1, 0, 1, 2932896, 2932897, 3000000], _day_literal),
     "timestamp": (pa.timestamp("us", "UTC"), [*_MOMENTS, *_BEYOND], _time_literal),
     "timestamp_ntz": (pa.timestamp("us"), [*_MOMENTS, *_BEYOND], _time_literal),
