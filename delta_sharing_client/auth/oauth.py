@@ -13,6 +13,8 @@ from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote_plus
 
+from msgspec import Struct
+
 from delta_sharing_client.auth.private_key import path_in_profile, read_private_key, sign_assertion
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
@@ -20,7 +22,7 @@ from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredential
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
-from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
+from delta_sharing_client.secrets import Secret, redact_text, redact_url
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import TokenTransport
 from delta_sharing_client.transport.retry import (
@@ -62,6 +64,20 @@ _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
+class TokenAnswer(Struct, frozen=True):
+    """A token endpoint's answer.
+
+    Attributes:
+        fields: its fields.
+        asked_at: the time of the request in seconds since the epoch.
+        scrub: masks the secrets of the request in a text of the answer.
+    """
+
+    fields: dict[str, Any]
+    asked_at: float
+    scrub: Callable[[str], str]
+
+
 class OAuthTokens(ABC, Generic[C]):
     """Source of access tokens from a token endpoint.
 
@@ -98,7 +114,7 @@ class OAuthTokens(ABC, Generic[C]):
             ProfileError: the private key cannot be used.
             MissingDependencyError: the extra `oauth` is required and not installed.
         """
-        return self._call(lambda attempt: self._token(*self._answer(attempt)), retry=retry)
+        return self._call(lambda attempt: self._token(self._answer(attempt)), retry=retry)
 
     def _call(self, once: Callable[[Attempt], T], *, retry: bool) -> T:
         deadline = min(_RETRY_DEADLINE if retry else _SINGLE_DEADLINE, self._options.api_deadline)
@@ -125,28 +141,25 @@ class OAuthTokens(ABC, Generic[C]):
         return f"{type(self).__name__}({self._shown}, client {self._client_id!r})"
 
     @abstractmethod
-    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
-        """Send the token request; return the answer, and the secret that it may repeat."""
+    def _request_token(self, timeout: float) -> Response:
+        """Send the token request; return the answer, unread."""
 
-    def _answer(self, attempt: Attempt) -> tuple[dict[str, Any], float]:
-        """Return the fields of an answer, and the time of the request."""
+    def _answer(self, attempt: Attempt) -> TokenAnswer:
+        """Return the answer to a request, if it is no refusal."""
         asked_at = self._now()
-        response, secret = self._request_token(attempt.timeout)
+        response = self._request_token(attempt.timeout)
         with response:
             attempt.answered()
             body = response.read(_MAX_ANSWER + 1)
             fields = _json(body)
             if not response.ok or fields is None or fields.get("error"):
-                raise self._refusal(response, fields, secret)
-        return fields, asked_at
+                raise self._refusal(response, fields)
+        return TokenAnswer(fields, asked_at, response.scrub)
 
-    def _refusal(
-        self, response: Response, fields: Mapping[str, Any] | None, secret: Secret
-    ) -> TokenError | RetryLater:
-        code, message = clean_text(fields, "error"), clean_text(fields, "error_description")
-        code, message = (text.replace(secret.reveal(), MASK) if text else None for text in (code, message))
+    def _refusal(self, response: Response, fields: Mapping[str, Any] | None) -> TokenError | RetryLater:
+        code, message = (clean_text(fields, name, response.scrub) for name in ("error", "error_description"))
         # No colon after the code: that of `expired_token` would read as a field with a secret, which is masked.
-        details = ", ".join(response.scrub(redact_text(text))[:_MAX_MESSAGE] for text in (code, message) if text)
+        details = ", ".join(redact_text(text)[:_MAX_MESSAGE] for text in (code, message) if text)
         sentence = f"the {self._what} {self._shown} answered {response.status}"
         if details:
             sentence += f" ({details})"
@@ -165,20 +178,21 @@ class OAuthTokens(ABC, Generic[C]):
             return RetryLater(error, parse_retry_after(response.headers) or 0.0)
         return error
 
-    def _token(self, fields: Mapping[str, Any], asked_at: float) -> AccessToken:
+    def _token(self, answer: TokenAnswer) -> AccessToken:
+        fields = answer.fields
         token, kind = fields.get("access_token"), str(fields.get("token_type") or "bearer")
         lifetime = seconds_of(fields.get("expires_in"))
         problem = ""
         if not isinstance(token, str) or not HEADER_SAFE.fullmatch(token):
             problem = "answered without a usable 'access_token'"
         elif kind.lower() != "bearer":
-            problem = f"gave a token of type {kind[:40]!r}; sharing servers take bearer tokens"
+            problem = f"gave a token of type {answer.scrub(kind)[:40]!r}; sharing servers take bearer tokens"
         elif lifetime is not None and not lifetime > 0:
             problem = "answered with an 'expires_in' that is not a number above 0"
         if problem:
             raise TokenError(f"the token endpoint {self._shown} {problem}", status=200)
         logger.debug("a new access token for client %r, good for %s s", self._client_id, lifetime)
-        return AccessToken.from_lifetime(Secret(str(token)), asked_at, lifetime)
+        return AccessToken.from_lifetime(Secret(str(token)), answer.asked_at, lifetime)
 
 
 class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
@@ -186,7 +200,7 @@ class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
 
     _encoded = False
 
-    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> Response:
         credential = self._credential
         fields = {"scope": credential.scope, "audience": credential.audience}
         form = {"grant_type": "client_credentials"} | {
@@ -199,7 +213,7 @@ class ClientCredentialsTokens(OAuthTokens[ClientCredentials]):
             response.close()
             self._encoded = not self._encoded
             response = self._transport.post(form, other, timeout)
-        return response, credential.client_secret
+        return response
 
     def _authorization(self, *, encoded: bool) -> Mapping[str, str]:
         name, secret = self._credential.client_id, self._credential.client_secret.reveal()
@@ -215,18 +229,18 @@ class PrivateKeyJwtTokens(OAuthTokens[PrivateKeyJwt]):
 
     _key: Secret | None = None
 
-    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> Response:
         if self._key is None:
             self._key = read_private_key(self._profile)
         assertion = sign_assertion(self._profile, self._key, int(self._now()))
         form = {"grant_type": _JWT_BEARER, "assertion": assertion.reveal()}
-        return self._transport.post(form, {}, timeout), assertion
+        return self._transport.post(form, {}, timeout)
 
 
 class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
     """Tokens for the token file of a platform (type `oauth_workload_identity`)."""
 
-    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> Response:
         credential = self._credential
         assertion = self._read_token()
         fields = {
@@ -238,7 +252,7 @@ class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
             "audience": credential.audience,
         }
         form = {name: text for name, text in fields.items() if text is not None}
-        return self._transport.post(form, {}, timeout), assertion
+        return self._transport.post(form, {}, timeout)
 
     def _read_token(self) -> Secret:
         path = path_in_profile(self._profile, self._credential.token_file)
@@ -269,11 +283,15 @@ def _json(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def clean_text(fields: Mapping[str, Any] | None, name: str) -> str | None:
-    """Return a field of an answer as one printable line; None if it is no text, or empty."""
+def clean_text(
+    fields: Mapping[str, Any] | None, name: str, scrub: Callable[[str], str] | None = None
+) -> str | None:
+    """Return a field of an answer as one printable line, masked by `scrub`; None if it is no text, or empty."""
     value = (fields or {}).get(name)
     if not isinstance(value, str) or not value:
         return None
+    if scrub is not None:  # first, because an edited text would repeat a secret in another form
+        value = scrub(value)
     return " ".join("".join(char if char.isprintable() else " " for char in value[: 4 * _MAX_MESSAGE]).split())
 
 

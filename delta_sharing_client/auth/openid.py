@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from delta_sharing_client.auth.loopback import RedirectReceiver
-from delta_sharing_client.auth.oauth import OAuthTokens, clean_text, seconds_of
+from delta_sharing_client.auth.oauth import OAuthTokens, TokenAnswer, clean_text, seconds_of
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.auth.token_cache import UserToken
 from delta_sharing_client.errors import DeltaSharingError, TokenError
@@ -27,8 +27,9 @@ from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.url_rules import check_endpoint
 
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
-#: Seconds between polls: the default and the increment of RFC 8628.
+#: Seconds between polls: the default and the increment of RFC 8628, and the most that a provider may request.
 _INTERVAL: Final = 5.0
+_LONGEST_INTERVAL: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +50,22 @@ class _Exchange(OAuthTokens[_Grant]):
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the answer."""
-        return self._call(lambda attempt: self._answer(attempt)[0], retry=True)
+        return self._call(lambda attempt: self._answer(attempt).fields, retry=True)
 
-    def _request_token(self, timeout: float) -> tuple[Response, Secret]:
+    def _request_token(self, timeout: float) -> Response:
         form, secret = self._credential.form, self._credential.secret
         if form is None:
-            return self._transport.get(timeout), Secret(MASK)
+            return self._transport.get(timeout)
         if secret:
             form = {name: secret.reveal() if text == MASK else text for name, text in form.items()}
-        return self._transport.post(form, {}, timeout), secret if secret else Secret(MASK)
+        return self._transport.post(form, {}, timeout)
 
-    def _token(self, fields: Mapping[str, Any], asked_at: float) -> AccessToken:
-        new = super()._token(fields, asked_at)
-        refresh, previous = fields.get("refresh_token"), self._credential.previous
+    def _token(self, answer: TokenAnswer) -> AccessToken:
+        new = super()._token(answer)
+        refresh, previous = answer.fields.get("refresh_token"), self._credential.previous
         kept = previous.refresh if previous else None
         usable = isinstance(refresh, str) and HEADER_SAFE.fullmatch(refresh)
-        account = _account(fields.get("id_token")) or (previous.account if previous else None)
+        account = _account(answer) or (previous.account if previous else None)
         return UserToken(new.token, new.expires, new.renew_at, Secret(str(refresh)) if usable else kept, account)
 
 
@@ -169,7 +170,7 @@ class OpenIdProvider:
             raise TokenError("the OpenID provider answered without a device code, a user code and a page for it")
         lifetime, interval = seconds_of(answer.get("expires_in")), seconds_of(answer.get("interval"))
         expires = self._now() + lifetime if lifetime and lifetime > 0 else deadline
-        interval = interval if interval and interval > 0 else _INTERVAL
+        interval = min(interval, _LONGEST_INTERVAL) if interval and interval > 0 else _INTERVAL
         self._notify(f"To sign in, open {page} on any device and enter the code {code}")
         grant = {"grant_type": _DEVICE_GRANT, "device_code": MASK}
         exchange = self._exchange("token_endpoint", grant, Secret(device))
@@ -241,11 +242,12 @@ def _refused(answer: Mapping[str, str]) -> DeltaSharingError:
     return TokenError(f"{meaning} ({detail})", error_code=code)
 
 
-def _account(id_token: object) -> str | None:
+def _account(answer: TokenAnswer) -> str | None:
     """Return the account that an ID token names, for display; its signature is not checked."""
     try:
-        claims = json.loads(base64.urlsafe_b64decode(str(id_token).split(".")[1] + "=="))
-        names = (clean_text(claims, name) for name in ("preferred_username", "email", "upn", "sub"))
+        id_token = str(answer.fields.get("id_token"))
+        claims = json.loads(base64.urlsafe_b64decode(id_token.split(".")[1] + "=="))
+        names = (clean_text(claims, name, answer.scrub) for name in ("preferred_username", "email", "upn", "sub"))
         return next((name[:200] for name in names if name), None)
     except (IndexError, ValueError, AttributeError, RecursionError):
         return None

@@ -24,6 +24,10 @@ AHEAD_SHARE: Final = 0.2
 _NEXT_TRY: Final = 30.0
 
 
+#: A longer lifetime counts as none: 100 years, in seconds.
+LONGEST_LIFETIME: Final = 100 * 365.25 * 86_400
+
+
 class AccessToken(Struct, frozen=True):
     """A token for the sharing server, with its expiration and the time of its renewal.
 
@@ -37,7 +41,7 @@ class AccessToken(Struct, frozen=True):
     @classmethod
     def from_lifetime(cls, token: Secret, asked_at: float, lifetime: float | None) -> AccessToken:
         """Create a token from the time of its request and the seconds to its expiration; None if unknown."""
-        if lifetime is None:
+        if lifetime is None or lifetime > LONGEST_LIFETIME:
             return cls(token)
         return cls(token, asked_at + lifetime, asked_at + lifetime - min(AHEAD, AHEAD_SHARE * lifetime))
 

@@ -16,6 +16,7 @@ from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import MissingDependencyError, TokenError
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.model.credentials import HEADER_SAFE, UserSignIn
+from delta_sharing_client.model.numbers import LAST_TIME
 from delta_sharing_client.secrets import Secret
 
 _SERVICE: Final = "delta-sharing-client"
@@ -77,7 +78,7 @@ class TokenCache:
         texts = [text for text in (access, refresh) if text is not None]
         if not access or not all(isinstance(text, str) and HEADER_SAFE.fullmatch(text) for text in texts):
             return None
-        if not all(time is None or isinstance(time, int | float) for time in times):
+        if not all(time is None or _is_time(time) for time in times) or not isinstance(account, str | None):
             return None
         return UserToken(Secret(access), times[0], times[1], Secret(refresh) if refresh else None, account)
 
@@ -131,7 +132,10 @@ class TokenCache:
         return existed
 
     def _in_keyring(self) -> bool:
-        return self._file.exists() and bool(_object(self._file.read_bytes()).get("keyring"))
+        if not self._file.exists():
+            return False
+        with self._file.open("rb") as file:
+            return bool(_object(file.read(_MAX_SIZE)).get("keyring"))
 
 
 def _make_private(path: Path, mode: int) -> None:
@@ -171,6 +175,11 @@ def _keyring(function: str, *arguments: str) -> Any:
         raise TokenError(
             f"the keyring of the system failed ({type(error).__name__}); sign in without it"
         ) from None
+
+
+def _is_time(value: object) -> bool:
+    """Whether a value is a time in seconds since the epoch that a datetime can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LAST_TIME / 1000
 
 
 def _object(text: bytes) -> dict[str, Any]:

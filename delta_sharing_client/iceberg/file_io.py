@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO, InputFile
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from delta_sharing_client.errors import DirectoryAccessError, IcebergError
+from delta_sharing_client.model.numbers import as_time
 from delta_sharing_client.model.storage_credentials import (
     AwsCredentials,
     AzureSas,
@@ -76,7 +77,7 @@ class VendedFileIO(FileIO):
                 location=shown,
             )
         expires = self.properties.get(_GCS_EXPIRY)
-        until = int(expires) if expires is not None and expires.isdecimal() else None
+        until = as_time(int(expires[:20])) if expires is not None and expires.isdecimal() else None
         return open_directory(
             TemporaryCredentials(root, credential, until),
             self._options,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delta_sharing_client.errors import IcebergError
 from delta_sharing_client.expressions.filters import Filters
+from delta_sharing_client.model.numbers import as_time
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
@@ -83,7 +84,7 @@ class IcebergTable(SharedTable):
     def snapshots(self) -> list[IcebergSnapshot]:
         """Return the snapshots that the provider has kept, oldest first."""
         found = sorted(self._catalog.load(self.name).snapshots(), key=lambda each: each.timestamp_ms)
-        times = [EPOCH + timedelta(milliseconds=each.timestamp_ms) for each in found]
+        times = [EPOCH + timedelta(milliseconds=as_time(each.timestamp_ms)) for each in found]
         return [IcebergSnapshot(each.snapshot_id, time) for each, time in zip(found, times, strict=True)]
 
     def schema(

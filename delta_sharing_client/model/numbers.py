@@ -9,6 +9,8 @@ from typing import Any, Final, overload
 MAX_INTEGER: Final = 2**63 - 1
 #: The last time in milliseconds since the epoch that is a time in microseconds too.
 MAX_MILLISECONDS: Final = MAX_INTEGER // 1000
+#: The last time of a datetime in milliseconds since the epoch: the end of the year 9999.
+LAST_TIME: Final = 253_402_300_799_999
 #: Arithmetic on decimals of up to 38 digits, with room for their slack.
 WIDE: Final = Context(prec=80)
 #: How much of a number a double may change: a few units of its last place.
@@ -41,6 +43,11 @@ def required_integer(value: Any, name: str) -> int:
     if number is None:
         raise TypeError(f"{name} is an int, not NoneType")
     return int(number)
+
+
+def as_time(milliseconds: int) -> int:
+    """Return a time in milliseconds since the epoch as the nearest one from the epoch to the year 9999."""
+    return min(max(milliseconds, 0), LAST_TIME)
 
 
 def is_saturated(number: Decimal) -> bool:

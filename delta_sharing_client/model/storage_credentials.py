@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from delta_sharing_client.errors import ProtocolError
 from delta_sharing_client.model.json_fields import optional_integer, text
+from delta_sharing_client.model.numbers import as_time
 from delta_sharing_client.secrets import Secret
-
-#: The last time of a datetime in milliseconds since the epoch: the end of the year 9999.
-_LAST: Final = 253_402_300_799_999
 
 
 class AwsCredentials(Struct, frozen=True):
@@ -63,7 +61,7 @@ class TemporaryCredentials(Struct, frozen=True):
             raise ProtocolError(f"{what}: the answer has no object 'credentials'")
         try:
             expires = optional_integer(item, "expirationTime")
-            until = None if expires is None else min(expires, _LAST)
+            until = None if expires is None else as_time(expires)
             return cls(_text(item, "location"), _credential(item), until)
         except ValueError as error:
             raise ProtocolError(f"{what}: malformed temporary credentials: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from delta_sharing_client.errors import (
@@ -54,7 +54,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
         A `RestError`, of the subclass for the status if there is one; within a `RetryLater` if the status can be
         retried and the server sent `Retry-After`.
     """
-    code, message = error_in(response.excerpt())
+    code, message = error_in(response.excerpt(), response.scrub)
     remedy = hints.get(response.status)
     if response.status < 500 and NO_CHANGE_FEED.search(message or ""):
         remedy = _NO_CHANGE_FEED_REMEDY
@@ -64,8 +64,8 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
     error = kind(
         status=response.status,
         what=what,
-        error_code=response.scrub(code) if code else None,
-        server_message=response.scrub(message) if message else None,
+        error_code=code,
+        server_message=message,
         hint=remedy,
     )
     if response.status in RETRYABLE_STATUSES:
@@ -80,19 +80,22 @@ def is_unsupported(error: RestError) -> bool:
     return error.error_code == _UNSUPPORTED
 
 
-def error_in(body: bytes) -> tuple[str | None, str | None]:
-    """Return `errorCode` and `message` of an error's body, or the first words of a body that is not JSON."""
+def error_in(body: bytes, scrub: Callable[[str], str] = str) -> tuple[str | None, str | None]:
+    """Return `errorCode` and `message` of an error's body, or the first words of a body that is not JSON.
+
+    `scrub` masks the secrets of the request.
+    """
     try:
         fields = parse_object(body)
     except (ValueError, RecursionError):
-        return None, _excerpt(body.decode("utf-8", "replace"))
+        return None, _excerpt(scrub(body.decode("utf-8", "replace")))
     if isinstance(fields.get("error"), dict):  # of an Iceberg catalog
         fields = {"errorCode": fields["error"].get("type"), **fields["error"]}
     code = fields.get("errorCode") or fields.get("error_code")
     message = fields.get("message") or fields.get("error_description") or fields.get("error")
     return (
-        _printable(str(code), 100) if code else None,
-        _printable(str(message), _MAX_MESSAGE).rstrip(".") if message else None,
+        _printable(scrub(str(code)), 100) if code else None,
+        _printable(scrub(str(message)), _MAX_MESSAGE).rstrip(".") if message else None,
     )
 
 

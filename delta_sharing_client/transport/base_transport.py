@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import urljoin
@@ -65,18 +65,21 @@ class BaseTransport:
         self,
         method: str,
         url: SecretUrl,
-        headers: Mapping[str, str],
         what: str,
         send: Callable[[PooledAdapter, str, str | None], Any],
+        secrets: Iterable[str] = (),
     ) -> Response:
-        """Send a request by an adapter to an origin, over a proxy or None; return its response, unread."""
+        """Send a request by an adapter to an origin, over a proxy or None; return its response, unread.
+
+        `secrets` are those in the request: the server may repeat them in an error.
+        """
         origin = url_origin(url.reveal())
         proxy = proxy_for(origin, self.options)
         adapter = self._adapter_for(origin)
         started = time.monotonic()
         try:
             with log_redaction.redacted():
-                response = Response(send(adapter, origin, proxy), url=url, sent=headers, what=what)
+                response = Response(send(adapter, origin, proxy), url=url, secrets=secrets, what=what)
         except NETWORK_ERRORS as error:
             failure = translate(error, url=url, remedy=self._remedy)
         else:

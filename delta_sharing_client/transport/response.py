@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
-from delta_sharing_client.secrets import MASK, SecretUrl
+from delta_sharing_client.secrets import Secret, SecretUrl
 from delta_sharing_client.transport.body import decoded
+from delta_sharing_client.transport.echoes import mask_echoes
 from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, translate
 from delta_sharing_client.transport.store_connections import StoreResponse
 
@@ -36,12 +35,12 @@ class Response:
         url: the URL that answered.
     """
 
-    def __init__(self, raw: Any, *, url: SecretUrl, sent: Mapping[str, str], what: str) -> None:
+    def __init__(self, raw: Any, *, url: SecretUrl, secrets: Iterable[str], what: str) -> None:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.url = url
         self._what = what
-        self._sent = sent
+        self._secrets = [Secret(text) for text in secrets]
         self._raw = raw
 
     def __enter__(self) -> Self:
@@ -110,15 +109,8 @@ class Response:
             return b""
 
     def scrub(self, text: str) -> str:
-        """Return `text` without the credential of the request, which a server may repeat in an error."""
-        sent = self._sent.get("Authorization", "")
-        for word in sent.split()[1:]:
-            text = text.replace(word, MASK)
-            if sent.lower().startswith("basic "):
-                with contextlib.suppress(ValueError):
-                    password = base64.b64decode(word).decode().partition(":")[2]
-                    text = text.replace(password, MASK) if password else text
-        return text
+        """Return `text` without the secrets of the request, which a server may repeat; see `mask_echoes`."""
+        return mask_echoes(text, (secret.reveal() for secret in self._secrets))
 
     def _raw_chunks(self) -> Iterator[bytes]:
         while chunk := self._checked(partial(self._raw.read, decode_content=False), _CHUNK):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
@@ -15,10 +15,14 @@ from delta_sharing_client.errors import InsecureUrlError
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl, redact_url
 from delta_sharing_client.transport.base_transport import BaseTransport
+from delta_sharing_client.transport.echoes import secrets_of
 from delta_sharing_client.transport.pace import PacedResponse
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.url_rules import check_endpoint, same_origin
+
+#: The least characters of a further header that is masked in what a server repeats.
+_SHORTEST_KEY: Final = 8
 
 
 class Authorizer(Protocol):
@@ -58,7 +62,9 @@ class _CredentialTransport(BaseTransport):
         body: bytes | None,
         timeout: float | None,
         what: str,
+        secrets: Sequence[str] = (),
     ) -> Response:
+        """Send a request; `secrets` are those in it besides its `Authorization`."""
         sent = {"User-Agent": self.options.user_agent, **headers}
 
         def send(adapter: PooledAdapter, _: str, proxy: str | None) -> Any:
@@ -71,7 +77,7 @@ class _CredentialTransport(BaseTransport):
                 proxies={} if proxy is None else {"all": proxy},
             ).raw
 
-        return self._exchange(method, url, sent, what, send)
+        return self._exchange(method, url, what, send, [*secrets_of(headers), *secrets])
 
 
 class ApiTransport(_CredentialTransport):
@@ -124,6 +130,8 @@ class ApiTransport(_CredentialTransport):
         text = "/".join((self.endpoint, *(quote(segment, safe="") for segment in path)))
         url = SecretUrl(text + ("?" + urlencode(params, quote_via=quote) if params else ""))
         data = None if body is None else json.dumps(body).encode()
+        # Keys of gateways; a shorter text is no secret, and may be a common word.
+        keys = [text for text in self.options.headers.values() if len(text) >= _SHORTEST_KEY]
         plain = {**self.options.headers, "Accept-Encoding": "gzip", **(headers or {})}
         if data is not None:
             plain["Content-Type"] = "application/json; charset=utf-8"
@@ -139,8 +147,8 @@ class ApiTransport(_CredentialTransport):
                         url=url,
                     )
                 if as_get:
-                    return self._send("GET", target, sent, None, timeout, what)
-                return self._send(method, target, sent, data, timeout, what)
+                    return self._send("GET", target, sent, None, timeout, what, keys)
+                return self._send(method, target, sent, data, timeout, what, keys)
 
             return self._follow(url, send)
 
@@ -151,6 +159,18 @@ class ApiTransport(_CredentialTransport):
         return response
 
 
+#: Fields of a form that are no secrets. The others are masked in what the endpoint repeats.
+_PUBLIC: Final = frozenset(
+    {
+        "audience",
+        "client_assertion_type",
+        "client_id",
+        "grant_type",
+        "redirect_uri",
+        "scope",
+        "token_type_hint",
+    }
+)
 _JSON: Final[Mapping[str, str]] = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
@@ -173,7 +193,8 @@ class TokenTransport(_CredentialTransport):
         """
         sent = {**_JSON, "Content-Type": "application/x-www-form-urlencoded", **headers}
         url = SecretUrl(self.endpoint)
-        return self._send("POST", url, sent, urlencode(form).encode(), timeout, "the access token")
+        secrets = [text for name, text in form.items() if name not in _PUBLIC]
+        return self._send("POST", url, sent, urlencode(form).encode(), timeout, "the access token", secrets)
 
     def get(self, timeout: float) -> Response:
         """Request the document at the endpoint, without a credential; otherwise as `post`."""

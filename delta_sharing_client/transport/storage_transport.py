@@ -75,7 +75,7 @@ class StorageTransport(BaseTransport):
             )
             self._sockets.use_for(cancelled)
             try:
-                return self._exchange("GET", target, sent, f"file {file_id}", partial(self._raw, target, sent))
+                return self._exchange("GET", target, f"file {file_id}", partial(self._raw, target, sent))
             finally:
                 self._sockets.use_for(None)
 

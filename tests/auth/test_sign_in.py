@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import socket
 import threading
@@ -15,6 +17,7 @@ import keyring.backends.null
 import openid_server
 import platformdirs
 import pytest
+from faults.server import Reply
 from openid_server import ACCESS, CODE, DEVICE, REFRESH, OpenIdServer, visit
 from waiting import HANG, SleepClock, join, wait_until
 
@@ -209,6 +212,43 @@ class TestBrowser:
     def test_an_issuer_without_a_discovery_document_is_to_be_corrected(self, openid):
         with pytest.raises(TokenError, match=r"answered 404.*; correct issuer in the profile"):
             ds.sign_in(openid.fields(issuer=f"{openid.server.url}/wrong"), device_code=True)
+
+
+class TestLifetimes:
+    @pytest.mark.parametrize("lifetime", [1e12, 1e300, "1e12", 10**15, 4e9])
+    def test_one_beyond_all_dates_is_none(self, openid, browser, lifetime):
+        openid.lifetime = lifetime
+        assert ds.sign_in(openid.fields()).expires is None
+        assert ds.signed_in(openid.fields()).expires is None
+        with ds.SharingClient(openid.fields()) as client:
+            client.list_shares()
+        assert len(openid.forms()) == 1
+
+    @pytest.mark.parametrize("lifetime", [float("nan"), float("inf"), "NaN", -1, 10**400, "x", [], True])
+    def test_one_that_is_no_number_is_refused_before_it_is_cached(self, openid, browser, cache, lifetime):
+        openid.lifetime = lifetime
+        with pytest.raises(TokenError):
+            ds.sign_in(openid.fields())
+        assert list(cache.glob("*.json")) == []
+        assert ds.signed_in(openid.fields()) is None
+
+    @pytest.mark.parametrize("lifetime", [1e12, 1e300])
+    def test_a_cache_with_an_absurd_time_is_written_anew(self, openid, browser, cache, lifetime):
+        ds.sign_in(openid.fields())
+        (file,) = cache.glob("*.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "expires": lifetime}))
+        assert ds.signed_in(openid.fields()) is None
+        assert ds.sign_in(openid.fields()).expires is not None
+        assert ds.signed_in(openid.fields()).expires is not None
+
+    @pytest.mark.parametrize("interval", [1e300, 1e12, float("nan"), -5, "x"])
+    def test_an_absurd_interval_between_polls_is_replaced(self, openid, clock, interval):
+        openid.device |= {"interval": interval, "expires_in": interval}
+        openid.pending = ["authorization_pending"]
+        began = clock()
+        tokens = tokens_of(openid, clock)
+        tokens.sign_in(device_code=True, open_browser=False, keyring=None, timeout=600)
+        assert clock() - began <= 120
 
 
 class TestDeviceCode:
@@ -413,6 +453,64 @@ class TestSecrets:
         captured = capfd.readouterr()
         texts += [str(raised.value), caplog.text, captured.out, captured.err]
         assert not [(secret, text) for text in texts for secret in SECRETS if secret in text]
+
+
+def refusing(server, encode, place):
+    """Answer to token requests by an error, or an unusable token, that repeats the whole form."""
+
+    def answer(request):
+        form = dict(parse_qsl(request.body.decode()))
+        text = " ".join(encode(form[name]) for name in FORM_SECRETS if name in form)
+        fields = {"access_token": "a", "token_type": "bearer", "error": "invalid_grant"}
+        if place == "token_type":
+            del fields["error"]
+        return Reply.of_json({**fields, place: text}, status=200 if place == "token_type" else 400)
+
+    server.on("POST", "/token", answer)
+
+
+FORM_SECRETS = ("code", "code_verifier", "device_code", "refresh_token")
+ENCODINGS = {
+    "plain": str,
+    "percent": lambda text: "".join(f"%{ord(char):02x}" for char in text),
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "json": lambda text: "".join(f"\\u{ord(char):04x}" for char in text),
+}
+
+
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+@pytest.mark.parametrize("place", ["error", "error_description", "token_type"])
+class TestEchoes:
+    def check(self, openid, message, encode):
+        for form in openid.forms():
+            for name in FORM_SECRETS:
+                if name in form:
+                    assert "***" in message
+                    for size in (len(form[name]), 12):
+                        assert encode(form[name][:size])[:12] not in message, name
+
+    def test_of_a_code_and_its_verifier(self, openid, browser, place, encode):
+        refusing(openid.server, encode, place)
+        with pytest.raises(TokenError) as raised:
+            ds.sign_in(openid.fields())
+        assert {"code", "code_verifier"} <= openid.forms()[0].keys()
+        self.check(openid, str(raised.value) + repr(raised.value.error_code), encode)
+
+    def test_of_a_device_code(self, openid, clock, place, encode):
+        refusing(openid.server, encode, place)
+        provider, _ = provider_of(openid, clock)
+        with pytest.raises(TokenError) as raised:
+            provider.sign_in(device_code=True, open_browser=True, timeout=600)
+        assert "device_code" in openid.forms()[0]
+        self.check(openid, str(raised.value) + repr(raised.value.error_code), encode)
+
+    def test_of_a_refresh_token(self, openid, clock, place, encode):
+        tokens = signed_in(openid, clock)
+        refusing(openid.server, encode, place)
+        clock.sleep(4000)
+        with pytest.raises(TokenError) as raised:
+            tokens.fetch(retry=True)
+        self.check(openid, str(raised.value) + repr(raised.value.error_code), encode)
 
 
 class TestProfiles:

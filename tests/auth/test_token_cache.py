@@ -58,6 +58,9 @@ def folder(tmp_path):
     return tmp_path / "tokens"
 
 
+TIMES_THAT_ARE_NONE = ('"x"', "1e12", "1e300", "NaN", "-Infinity", "1" * 400, "true", "-1")
+
+
 @pytest.fixture
 def cache(openid, folder):
     return TokenCache(Profile.from_dict(openid.fields()).credential, folder)
@@ -123,7 +126,12 @@ class TestPermissions:
             cache.read()
 
     @pytest.mark.parametrize(
-        "damage", ["", "{", "[]", "null", '{"access_token": 1}', '{"access_token": "a", "expires": "x"}']
+        "damage",
+        [
+            *("", "{", "[]", "null", "[" * 100_000, '{"access_token": 1}', '{"access_token": "a", "account": 7}'),
+            *(f'{{"access_token": "a", "expires": {expires}}}' for expires in TIMES_THAT_ARE_NONE),
+            *(f'{{"access_token": "a", "renew_at": {expires}}}' for expires in TIMES_THAT_ARE_NONE),
+        ],
     )
     def test_a_damaged_entry_is_no_entry(self, cache, entry, damage):
         entry.write_text(damage)
