@@ -15,6 +15,7 @@ import msgspec
 
 from delta_sharing_client.errors import UnsupportedFeatureError, UnsupportedTableError
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text, text_map
+from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.model.reader_features import NEWEST_READER, SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
@@ -241,7 +242,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
     Attributes:
         url: the pre-signed URL; in a log the path as written, a URI relative to the table's directory or absolute.
         id: the file's id, the same in every answer; empty in a log.
-        partition_values: raw partition values by column name (physical under column mapping).
+        partition_values: the raw partition values; `partition_text` looks a column up.
         size: the file's size in bytes; 0 if unknown.
         stats: the statistics' JSON text, if known.
         version: the table version of the file, if known.
@@ -258,7 +259,7 @@ class FileAction(RedactedStruct, frozen=True, gc=False):
 
     url: SecretUrl
     id: str
-    partition_values: Mapping[str, str | None]
+    partition_values: PartitionValues
     size: int
     stats: str | None = None
     version: int | None = None

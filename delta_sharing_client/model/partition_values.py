@@ -1,4 +1,4 @@
-"""Decoding of partition values: the text in a file action to a Python value of the column's type.
+"""Partition values: look-up by column, and decoding of the text to a Python value of the column's type.
 
 Serves "Partition Value Serialization" of both protocols. An empty string is null, for every type. Times
 without a zone are UTC; writers use both the form with a blank and ISO 8601. `timestamps.py` parses the
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterator, Mapping, Set
 from datetime import date, timedelta, timezone
 from decimal import Decimal, InvalidOperation
-from typing import Final, TypeAlias
+from enum import Enum
+from typing import Final, Protocol, TypeAlias, cast
 
 from delta_sharing_client.errors import UnsupportedTypeError
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType
@@ -35,6 +37,51 @@ _TIMESTAMP = re.compile(
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE
 )
+
+
+class PartitionValues(Protocol):
+    """The partition values of a file: texts by names, as the server or the log has them.
+
+    It is a dictionary at run time. Its type has no access by name: servers and writers differ in the case of the
+    names, and under column mapping some of them use logical names. `partition_text` looks up a column's value.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+
+    def items(self) -> Set[tuple[str, str | None]]:
+        """Return the names and values as they are."""
+
+
+class Missing(Enum):
+    """The type of `MISSING`."""
+
+    MISSING = "missing"
+
+
+#: A file has no value for a partition column; a null value is None.
+MISSING: Final = Missing.MISSING
+
+
+def partition_text(values: PartitionValues, physical: str, logical: str) -> str | Missing | None:
+    """Return the text of a column's partition value; None for null, and `MISSING` if there is no value.
+
+    Args:
+        values: the partition values of a file.
+        physical: the column's physical name; without column mapping its name in the schema.
+        logical: its name in the schema, which is used if there is no value under the physical name.
+    """
+    texts = cast("Mapping[str, str | None]", values)
+    if physical in texts:
+        return texts[physical]
+    folded = {name.lower(): text for name, text in texts.items()}
+    for name in (physical.lower(), logical.lower()):
+        if name in folded:
+            return folded[name]
+    return MISSING
 
 
 def parse_partition_value(text: str | None, data_type: DataType) -> Value:

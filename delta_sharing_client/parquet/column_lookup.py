@@ -10,15 +10,21 @@ import pyarrow as pa
 
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.model.column_mapping import MappingMode, physical_name
-from delta_sharing_client.model.partition_values import Value, parse_partition_value
+from delta_sharing_client.model.partition_values import (
+    MISSING,
+    Missing,
+    Value,
+    parse_partition_value,
+    partition_text,
+)
 from delta_sharing_client.model.schema import StructField
 from delta_sharing_client.parquet.assemble import Assembly
 from delta_sharing_client.parquet.cast import FieldFinder
 from delta_sharing_client.parquet.read_units import LocatedColumn
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 
-#: The table's columns, the positions and names of those with a partition value or a constant, and the assembly.
-_Located: TypeAlias = tuple[list[LocatedColumn], list[tuple[int, str]], Assembly]
+#: The table's columns, the positions of those with a partition value or a constant, and the assembly.
+_Located: TypeAlias = tuple[list[LocatedColumn], list[int], Assembly]
 #: Sets of partition columns and constants whose columns are kept; a table has one or two.
 _MOST_LOCATED: Final = 64
 
@@ -47,31 +53,26 @@ class ColumnLocator:
         columns, stated, assembly = found
         if stated:
             columns = columns.copy()
-            for place, name in stated:
-                columns[place] = LocatedColumn(
-                    columns[place].field, value=_value(task, columns[place].field, name)
-                )
+            for place in stated:
+                wanted = columns[place].field
+                columns[place] = LocatedColumn(wanted, value=_value(task, wanted, _mapping(wanted, spec)))
         return columns, assembly
 
     def _locate(self, task: FileScanTask, spec: ReadSpec) -> _Located:
-        values = {name.lower(): name for name in task.partition_values}
         columns: list[LocatedColumn] = []
-        places: list[tuple[int, str]] = []
+        places: list[int] = []
         for wanted in spec.fields:
-            mapping: MappingMode = "none" if wanted.name in spec.unmapped else spec.mapping
-            stated = None
-            if wanted.name in task.constants:
-                stated = wanted.name
-            elif values and wanted.name not in spec.unmapped:
-                names = (physical_name(wanted, mapping).lower(), wanted.name.lower())
-                stated = next((values[name] for name in names if name in values), None)
+            mapping = _mapping(wanted, spec)
+            stated = wanted.name in task.constants
+            if not stated and task.partition_values and wanted.name not in spec.unmapped:
+                stated = _text(task, wanted, mapping) is not MISSING
             leaves: tuple[int, ...] = ()
-            if wanted.name not in task.constants and (stated is None or wanted.name not in spec.partition_columns):
+            if wanted.name not in task.constants and (not stated or wanted.name not in spec.partition_columns):
                 leaves = self._leaves(wanted, mapping, task.file_id)
                 if wanted.name in spec.unmapped and not leaves:
                     raise DataError(f"it has no column {wanted.name!r}", file_id=task.file_id)
-            if stated is not None and not leaves:
-                places.append((len(columns), stated))
+            if stated and not leaves:
+                places.append(len(columns))
             columns.append(LocatedColumn(wanted, leaves))
         indexed = any(pa.types.is_dictionary(field.type) for field in self._fields)
         return columns, places, Assembly(columns, spec, indexed=indexed)
@@ -109,10 +110,19 @@ def _leaf_count(kind: pa.DataType) -> int:
     return 1
 
 
-def _value(task: FileScanTask, column: StructField, name: str) -> Value:
-    if name in task.constants:
-        return task.constants[name]
+def _mapping(column: StructField, spec: ReadSpec) -> MappingMode:
+    return "none" if column.name in spec.unmapped else spec.mapping
+
+
+def _text(task: FileScanTask, column: StructField, mapping: MappingMode) -> str | Missing | None:
+    return partition_text(task.partition_values, physical_name(column, mapping), column.name)
+
+
+def _value(task: FileScanTask, column: StructField, mapping: MappingMode) -> Value:
+    if column.name in task.constants:
+        return task.constants[column.name]
+    text = _text(task, column, mapping)
     try:
-        return parse_partition_value(task.partition_values[name], column.type)
+        return None if text is MISSING else parse_partition_value(text, column.type)
     except ValueError as error:
         raise DataError(f"partition column {column.name!r}: {error}", file_id=task.file_id) from None

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.column_mapping import MappingMode
+from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.secrets import SecretUrl
@@ -56,7 +57,7 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
         url: the pre-signed URL.
         file_id: the file's id in the sharing protocol, for messages.
         size: bytes of the file; 0 if unknown.
-        partition_values: the raw partition values of the file.
+        partition_values: the raw partition values of the file; `partition_text` looks a column up.
         num_records: rows of the file before deletions, if the statistics have it.
         expiration: the URL's expiration in milliseconds since the epoch, if known.
         deletion_vector: the deleted rows, if any.
@@ -72,7 +73,7 @@ class FileScanTask(RedactedStruct, frozen=True, gc=False):
     url: SecretUrl
     file_id: str
     size: int
-    partition_values: Mapping[str, str | None] = msgspec.field(default_factory=lambda: NO_VALUES)
+    partition_values: PartitionValues = msgspec.field(default_factory=lambda: NO_VALUES)
     num_records: int | None = None
     expiration: int | None = None
     deletion_vector: DeletionVector | None = None

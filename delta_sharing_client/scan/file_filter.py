@@ -13,7 +13,12 @@ from delta_sharing_client.expressions.column_bounds import FALSE, NULL, TRUE, Co
 from delta_sharing_client.expressions.predicates import And, Predicate, columns_of
 from delta_sharing_client.expressions.statistics import StatsDecoder
 from delta_sharing_client.model.column_mapping import physical_name
-from delta_sharing_client.model.partition_values import parse_partition_value
+from delta_sharing_client.model.partition_values import (
+    MISSING,
+    PartitionValues,
+    parse_partition_value,
+    partition_text,
+)
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec
 from delta_sharing_client.scan.block_bounds import Mask, PartitionBounds, Positions, block_outcomes
 from delta_sharing_client.scan.data_skipping import SkipReason
@@ -100,7 +105,7 @@ class FileFilter:
         may_match[left] = True
         return may_match
 
-    def _partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
+    def _partition(self, values: PartitionValues, file_id: str) -> _Partition:
         """Return what is known of all files with some partition values."""
         key = tuple(values.items())
         known = self._partitions.get(key)
@@ -108,16 +113,14 @@ class FileFilter:
             known = self._partitions[key] = self._new_partition(values, file_id)
         return known
 
-    def _new_partition(self, values: Mapping[str, str | None], file_id: str) -> _Partition:
-        folded = {name.lower(): value for name, value in values.items()}
+    def _new_partition(self, values: PartitionValues, file_id: str) -> _Partition:
         bounds: dict[str, ColumnBounds] = {}
         for column in self._partitioned:
-            named = (self._names[column.name].lower(), column.name.lower())
-            name = next((name for name in named if name in folded), None)
-            if name is None:
+            text = partition_text(values, self._names[column.name], column.name)
+            if text is MISSING:
                 continue
             try:
-                bounds[column.name] = ColumnBounds.constant(parse_partition_value(folded[name], column.type))
+                bounds[column.name] = ColumnBounds.constant(parse_partition_value(text, column.type))
             except ValueError as error:
                 raise DataError(f"partition column {column.name!r}: {error}", file_id=file_id) from None
         possible = outcomes(self._predicate, lambda column: bounds.get(column.name))
@@ -133,7 +136,7 @@ class _Partition(Struct):
         possible: the possible outcomes of the row filter, from the partition values alone.
     """
 
-    values: Mapping[str, str | None]
+    values: PartitionValues
     bounds: Mapping[str, ColumnBounds]
     possible: int
 

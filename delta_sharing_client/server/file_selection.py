@@ -15,11 +15,12 @@ from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import AddFile, Snapshot
+from delta_sharing_client.model.partition_values import MISSING, PartitionValues, partition_text
 
 #: Whether a predicate may be true, and whether it may be false, in the rows of a file; neither if it is NULL.
 _Truth: TypeAlias = tuple[bool, bool]
-_Values: TypeAlias = Mapping[str, str | None]
-_Keys: TypeAlias = Mapping[str, tuple[str | None, ...]]
+#: The physical and logical names of partition columns, by the logical names in lower case.
+_Keys: TypeAlias = Mapping[str, tuple[str, str]]
 
 _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "equal": lambda left, right: left <= right <= left,  # an error where the types do not compare
@@ -45,16 +46,16 @@ def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) 
 
 
 def _partition_keys(snapshot: Snapshot) -> _Keys:
-    """Return the possible names of a partition column's value, by the column's name in lower case."""
     partitions = {name.lower() for name in snapshot.metadata.partition_columns}
     fields = [
         field for field in json.loads(snapshot.schema_string)["fields"] if field["name"].lower() in partitions
     ]
     physical = "delta.columnMapping.physicalName"
-    return {field["name"].lower(): (field["metadata"].get(physical), field["name"]) for field in fields}
+    named = ((field["name"], field["metadata"].get(physical) or field["name"]) for field in fields)
+    return {logical.lower(): (name, logical) for logical, name in named}
 
 
-def _evaluate(node: Mapping[str, Any], values: _Values, keys: _Keys) -> _Truth:
+def _evaluate(node: Mapping[str, Any], values: PartitionValues, keys: _Keys) -> _Truth:
     op, children = node["op"], node["children"]
     if op in ("and", "or", "not"):
         trues, falses = zip(*(_evaluate(child, values, keys) for child in children), strict=True)
@@ -76,13 +77,14 @@ def _evaluate(node: Mapping[str, Any], values: _Values, keys: _Keys) -> _Truth:
     return result, not result
 
 
-def _operand(node: Mapping[str, Any], values: _Values, keys: _Keys) -> Any:
+def _operand(node: Mapping[str, Any], values: PartitionValues, keys: _Keys) -> Any:
     """Return the value of a column or a literal; None is NULL."""
     if node["op"] == "column":
-        key = next((key for key in keys.get(node["name"].lower(), ()) if key in values), None)
-        if key is None:
+        names = keys.get(node["name"].lower())
+        found = MISSING if names is None else partition_text(values, *names)
+        if found is MISSING:
             return _UNKNOWN
-        text = values[key] or None
+        text = found or None
     elif node["op"] == "literal":
         text = None if node["value"] is None else str(node["value"])
     else:

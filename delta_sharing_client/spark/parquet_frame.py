@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from delta_sharing_client.delta.table.local_names import NO_VALUE, encode_folder
 from delta_sharing_client.model.column_mapping import physical_name
+from delta_sharing_client.model.partition_values import MISSING, partition_text
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
 from delta_sharing_client.parquet.cast import holds_variant
 from delta_sharing_client.parquet.deletion_vector import RowPositions
@@ -218,11 +219,13 @@ class ParquetFrame:
         return physical_name(field, self._mode)
 
     def _folders(self, task: FileScanTask) -> str | None:
-        """Return the folders of a file's partition values; None if Spark does not parse these as Delta does."""
+        """Return the folders of a file's partition values; None if Spark does not read these as Delta does."""
         folders = ""
         for field in self._partitions:
             name = self._name(field)
-            value = task.partition_values.get(name)
+            value = partition_text(task.partition_values, name, field.name)
+            if value is MISSING:
+                return None  # this package looks for the column in the file
             if not (name + (value or "")).isascii():
                 return None  # Spark decodes each encoded byte as a character
             pattern = _FOLDER_VALUES.get(str(field.type))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Final
@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 
 from delta_sharing_client.expressions.record_counts import decode_text, record_counts
 from delta_sharing_client.model.actions import AddFile, DeletionVector, FileAction
+from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import SecretUrl
 
@@ -44,7 +45,7 @@ class FileBlock:
     kind: type[FileAction]
     urls: list[SecretUrl]
     ids: list[str]
-    partition_values: list[Mapping[str, str | None]]
+    partition_values: list[PartitionValues]
     sizes: list[int]
     stats: Sequence[Raw | str | None]
     versions: list[int | None]
@@ -61,7 +62,7 @@ class FileBlock:
         """Return actions of one kind, `AddFile` if there are none, as columns."""
         kind = type(files[0]) if files else AddFile
         urls, ids, values, sizes, stats, *others = ([getattr(file, name) for file in files] for name in _COLUMNS)
-        known: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+        known: dict[tuple[tuple[str, str | None], ...], PartitionValues] = {}
         values = [known.setdefault(tuple(each.items()), each) for each in values]
         return cls(kind, urls, ids, values, sizes, stats, *others)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from io import BytesIO
 from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
@@ -29,6 +29,7 @@ from delta_sharing_client.model.actions import (
 )
 from delta_sharing_client.model.json_fields import integer
 from delta_sharing_client.model.numbers import MAX_INTEGER, MAX_MILLISECONDS
+from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.secrets import SecretUrl, unsigned_url
 from delta_sharing_client.wire.file_block import FileBlock, StatsUse
@@ -124,7 +125,7 @@ class FileLineDecoder:
 
     def __init__(self, *, is_delta: bool) -> None:
         self._is_delta = is_delta
-        self._known: dict[bytes, Mapping[str, str | None]] = {}
+        self._known: dict[bytes, PartitionValues] = {}
         self._use = StatsUse()
 
     def decode(self, lines: bytes) -> FileBlock | None:
@@ -197,7 +198,7 @@ class FileLineDecoder:
             stats_use=self._use,
         )
 
-    def _shared_values(self, texts: list[Raw]) -> list[Mapping[str, str | None]]:
+    def _shared_values(self, texts: list[Raw]) -> list[PartitionValues]:
         first, many, joined = bytes(texts[0]), len(texts), b"".join(texts)
         # The length first: many copies of a long first text may be more than the memory holds.
         same = len(joined) == len(first) * many and joined == first * many

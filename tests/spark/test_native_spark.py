@@ -117,6 +117,47 @@ def bytes_of(server: SharingServer) -> int:
 
 
 @needs_native
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_partition_values_under_names_in_another_case_or_logical_names(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """Among them a file that holds the partition column itself, and has no value for it."""
+    physical = {"none": "Day", "name": "col-D"}[mode]
+    fields = [column("a", "long"), column("Day", "string")]
+    for number, field in enumerate(fields):
+        names = {"delta.columnMapping.id": number + 1, "delta.columnMapping.physicalName": ("a", physical)[number]}
+        field["metadata"] |= names
+    names = [physical, physical.upper(), "Day", "dAY"]
+    files = [
+        File(rows=pa.table({"a": [n]}), name=f"{n}.parquet", values={name: f"d{n}"})
+        for n, name in enumerate(names)
+    ]
+    files.append(File(rows=pa.table({"a": [8], physical: ["d8"]}), name="8.parquet"))
+    files.append(File(rows=pa.table({"a": [9]}), name="9.parquet", values={"dAY": None}))
+    root = write_table(
+        tmp_path / "t",
+        fields,
+        files,
+        partitions=["Day"],
+        configuration={"delta.columnMapping.mode": mode},
+        features=["columnMapping"] if mode == "name" else [],
+    )
+    expected = [(n, f"d{n}") for n in (0, 1, 2, 3, 8)] + [(9, None)]
+    with SharingServer({"s.s.t": root}) as server, SharingClient(server.profile) as client:
+        table = client.table("s.s.t")
+        frames = {engine: table.scan().to_spark(spark, engine=engine) for engine in ("native", "arrow")}
+        assert "FileScan parquet" in plan_of(frames["native"])
+        frames["snapshot"] = ds.DeltaLog.for_table(root).snapshot().to_spark(spark)
+        frames["mirror"] = ds.load_as_spark(
+            "s.s.t", delta_sharing_profile=server.profile, spark=spark, mirror=tmp_path / "mirror"
+        ).where("a != 8")  # a local table has a value for each file
+        for name, frame in frames.items():
+            rows = [row for row in expected if name != "mirror" or row[0] != 8]
+            assert sorted(map(tuple, frame.select("a", "Day").collect())) == rows, name
+            assert [tuple(row) for row in frame.where("Day = 'd3'").collect()] == [(3, "d3")], name
+
+
+@needs_native
 def test_columns_partitions_and_row_groups_are_pruned_by_spark(
     load: Callable[..., Any], orders: SharingServer, root: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import delta_sharing_client as ds
+from delta_sharing_client.model.partition_values import PartitionValues, partition_text
 
 
 def mistakes(client: ds.SharingClient) -> None:
@@ -17,3 +18,11 @@ def mistakes(client: ds.SharingClient) -> None:
     orders.scan().options = orders.scan().options  # type: ignore[misc]
     client.table(["retail", "sales", "orders"])  # type: ignore[arg-type]
     ds.TransportOptions(read_timeout=30)  # type: ignore[arg-type]
+
+
+def partition_values(values: PartitionValues) -> object:
+    """`partition_text` is the one look-up by name; the package's own code has no other."""
+    values["Day"]  # type: ignore[index]
+    values.get("Day")  # type: ignore[attr-defined]
+    dict(values)  # type: ignore[arg-type]
+    return partition_text(values, "col-D", "Day")

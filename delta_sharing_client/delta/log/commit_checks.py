@@ -170,7 +170,7 @@ def _check_files(
                 raise DeltaLogError(f"{action.path!r} has a deletion vector, which the protocol does not list")
         elif not has_feature(protocol, "changeDataFeed"):
             raise DeltaLogError(f"{action.path!r} holds changes; the protocol does not list changeDataFeed")
-        if action.partition_values.keys() != partitions:
+        if set(action.partition_values) != partitions:
             given = ", ".join(sorted(action.partition_values)) or "none"
             raise DeltaLogError(
                 f"{action.path!r} has values for the partition columns {given}; "

@@ -19,8 +19,11 @@ from delta_sharing_client.model.json_text import loads_exact
 from delta_sharing_client.model.numbers import is_saturated
 from delta_sharing_client.model.partition_values import (
     INTEGER_BITS,
+    MISSING,
+    PartitionValues,
     fit_decimal,
     parse_partition_value,
+    partition_text,
     to_float32,
 )
 from delta_sharing_client.model.schema import DataType, DecimalType, PrimitiveType, StructType
@@ -37,7 +40,7 @@ class StatsLayout:
     """The types of `stats_parsed` and `partitionValues_parsed` of one table."""
 
     def __init__(self, metadata: Metadata) -> None:
-        self._partitions = {name: field.type for name, field in partition_fields(metadata).items()}
+        self._partitions = partition_fields(metadata)
         columns = _columns(schema_of(metadata), mapped=maps_columns(metadata))
         self._columns = {name: kind for name, kind in columns.items() if name not in self._partitions}
 
@@ -60,7 +63,8 @@ class StatsLayout:
         """Return the Arrow type of `partitionValues_parsed`; None for a table without partitions."""
         import pyarrow as pa
 
-        return _struct_type(self._partitions, lambda kind: _arrow_type(kind) or pa.string())
+        types = {name: field.type for name, field in self._partitions.items()}
+        return _struct_type(types, lambda kind: _arrow_type(kind) or pa.string())
 
     def stats(self, text: str | None) -> dict[str, Any] | None:
         """Return the statistics of a file in their types; None if they are missing or malformed."""
@@ -79,12 +83,13 @@ class StatsLayout:
             "tightBounds": tight if isinstance(tight, bool) else None,
         }
 
-    def partition_values(self, values: Mapping[str, str | None]) -> dict[str, Any]:
+    def partition_values(self, values: PartitionValues) -> dict[str, Any]:
         """Return the partition values of a file in their types."""
         found: dict[str, Any] = {}
-        for name, kind in self._partitions.items():
+        for name, field in self._partitions.items():
+            text = partition_text(values, name, field.name)
             with suppress(ValueError, UnsupportedTypeError):
-                found[name] = parse_partition_value(values.get(name), kind)
+                found[name] = None if text is MISSING else parse_partition_value(text, field.type)
         return found
 
 

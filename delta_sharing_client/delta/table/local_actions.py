@@ -16,6 +16,7 @@ from delta_sharing_client.delta.table.local_names import VECTORS, data_file, dat
 from delta_sharing_client.expressions.record_counts import num_records
 from delta_sharing_client.model.actions import FileAction, Metadata, Protocol
 from delta_sharing_client.model.json_fields import without_nulls
+from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.parquet.fetch import vector_key
 from delta_sharing_client.scan.url_renewal import vector_file_id
 from delta_sharing_client.secrets import unsigned_url
@@ -155,20 +156,18 @@ class LocalLayout:
         self._metadata = metadata
         self._names = partition_names(protocol, metadata)
         #: By the identity of the mapping, which many files share. The mapping is kept, so that it stays unique.
-        self._folders: dict[int, tuple[Mapping[str, str | None], Mapping[str, str | None], str]] = {}
+        self._folders: dict[int, tuple[PartitionValues, Mapping[str, str | None], str]] = {}
 
     def file(self, action: FileAction, folder: str = "") -> LocalFile:
         """Return the local file of a listed file, in a folder of the table's directory, such as ``data/``."""
         _, values, partition = self._known(action.partition_values)
         return LocalFile(action=action, values=values, path=folder + partition + data_file(action.id))
 
-    def folder(self, values: Mapping[str, str | None]) -> str:
+    def folder(self, values: PartitionValues) -> str:
         """Return the folder of a listed file with these partition values, with a slash at its end."""
         return self._known(values)[2]
 
-    def _known(
-        self, listed: Mapping[str, str | None]
-    ) -> tuple[Mapping[str, str | None], Mapping[str, str | None], str]:
+    def _known(self, listed: PartitionValues) -> tuple[PartitionValues, Mapping[str, str | None], str]:
         known = self._folders.get(id(listed))
         if known is None:
             values = partition_values(listed, self._names, self._metadata)

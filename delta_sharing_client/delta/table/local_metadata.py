@@ -15,6 +15,7 @@ from typing import Any, Final
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.names import Table
+from delta_sharing_client.model.partition_values import MISSING, PartitionValues, partition_text
 from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.schema import parse_schema
 
@@ -133,9 +134,7 @@ def partition_names(protocol: Protocol, metadata: Metadata) -> list[str]:
     return [name if column is None else physical_name(column, mode) for name, column in columns]
 
 
-def partition_values(
-    values: Mapping[str, str | None], names: list[str], metadata: Metadata
-) -> dict[str, str | None]:
+def partition_values(values: PartitionValues, names: list[str], metadata: Metadata) -> dict[str, str | None]:
     """Return a file's partition values by their names in the log; a missing value is null.
 
     Args:
@@ -143,8 +142,6 @@ def partition_values(
         names: the names in the log, in the order of the metadata's partition columns.
         metadata: the table's metadata.
     """
-    folded = {name.lower(): value for name, value in values.items()}
-    return {
-        name: folded.get(name.lower(), folded.get(logical.lower()))
-        for name, logical in zip(names, metadata.partition_columns, strict=True)
-    }
+    columns = zip(names, metadata.partition_columns, strict=True)
+    texts = ((name, partition_text(values, name, logical)) for name, logical in columns)
+    return {name: None if text is MISSING else text for name, text in texts}
