@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -26,14 +26,16 @@ from delta_sharing_client.spark.configuration import INTERVAL as INTERVAL_KEY
 from delta_sharing_client.spark.option_parsers import (
     ACCEPTED_CHANGES,
     ALL_OPTIONS,
+    BATCH_NAMES,
     END,
     EXECUTORS,
     KNOWN_NAMES,
-    OPTIONS,
+    NOT_OF_STREAMS,
     PROFILE_OPTIONS,
     READ,
     SNAPSHOT,
     START,
+    STREAM_NAMES,
     STREAM_OPTIONS,
     Options,
     parse_accepted_changes,
@@ -172,7 +174,7 @@ def parse_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTIN
         TableNameError: `path` is missing or names no table.
         ProfileError: the profile cannot be used.
     """
-    values = _parse_texts(given, settings)
+    values = _parse_texts(given, settings, BATCH_NAMES)
     _refuse(values, STREAM_OPTIONS, "is for streams, spark.readStream; leave it out")
     query: ScanOptions | ChangeOptions
     if values.get("readChangeFeed", False):
@@ -192,17 +194,12 @@ def parse_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTIN
 
 def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO_SETTINGS) -> StreamOptions:
     """Return the streaming query that options describe; raises as `parse_options`."""
-    values = _parse_texts(given, settings)
+    values = _parse_texts(given, settings, STREAM_NAMES)
     interval = "queryTableVersionIntervalSeconds"
     if interval not in values and INTERVAL_KEY in settings.configuration:
         values[interval] = parse_key(settings.configuration, INTERVAL_KEY, parse_seconds)
-    _refuse(values, ("versionAsOf", "timestampAsOf", "onFuture", *END), "means nothing to a stream; leave it out")
-    _refuse(values, ("filters",), "means nothing to a stream; use where() on the DataFrame")
-    _refuse(
-        values,
-        ("limit",),
-        "means nothing to a stream; limit a batch with maxFilesPerTrigger or maxBytesPerTrigger",
-    )
+    for name, remedy in NOT_OF_STREAMS.items():
+        _refuse(values, (name,), f"means nothing to a stream; {remedy}")
     changes = values.get("readChangeFeed", False)
     for name in ("ignoreDeletes", "ignoreChanges", "ignoreFileDeletion", "skipChangeCommits"):
         if changes and values.get(name, False):
@@ -233,8 +230,8 @@ def parse_stream_options(given: Mapping[str, str], settings: SourceSettings = NO
     return options
 
 
-def _parse_texts(given: Mapping[str, str], settings: SourceSettings) -> dict[str, Any]:
-    """Return the values of options by their exact names."""
+def _parse_texts(given: Mapping[str, str], settings: SourceSettings, offered: Sequence[str]) -> dict[str, Any]:
+    """Return the values of options by their exact names; `offered` are those that an error about another names."""
     if "owner" in given:  # Spark adds the owner of the table that it would create
         raise ValueError(
             "CREATE TABLE does not work with deltaSharing, because Spark drops its options; use "
@@ -244,8 +241,10 @@ def _parse_texts(given: Mapping[str, str], settings: SourceSettings) -> dict[str
     for key, text in given.items():
         name = KNOWN_NAMES.get(key.lower())
         if name is None:
-            close = difflib.get_close_matches(key.lower(), KNOWN_NAMES, 1)
-            hint = f"is {KNOWN_NAMES[close[0]]!r} meant?" if close else f"there are {', '.join(OPTIONS)}"
+            known = {key: name for key, name in KNOWN_NAMES.items() if name in (*offered, *PROFILE_OPTIONS)}
+            close = difflib.get_close_matches(key.lower(), known, 1)
+            listed = f"there are {', '.join(offered)}, and the fields of a profile"
+            hint = f"is {known[close[0]]!r} meant?" if close else listed
             raise ValueError(f"the option {key!r} is unknown; {hint}")
         parse = ALL_OPTIONS[name][0]
         zone = [settings.configuration.get(TIME_ZONE)] if parse is parse_time else []
@@ -279,7 +278,7 @@ def _common_fields(values: Mapping[str, Any], settings: SourceSettings) -> dict[
     if "asynchronousQueries" in values:
         transport = replace(transport, asynchronous_queries=values["asynchronousQueries"])
     if "callerOrg" in values:
-        transport = replace(transport, user_agent=f"{transport.user_agent} callerOrg/{values['callerOrg']}")
+        transport = replace(transport, user_agent=f"{transport.user_agent} callerOrg-{values['callerOrg']}")
     return {
         "profile": profile,
         "table": table,

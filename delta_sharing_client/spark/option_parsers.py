@@ -210,6 +210,15 @@ STREAM_OPTIONS: Final[Options] = {
     "streamingSourceTrackingId": (parse_name, "tracking_id"),
     **ACCEPTED_CHANGES,
 }
+#: Options that are not those of streams, and what to do instead.
+NOT_OF_STREAMS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("versionAsOf", "timestampAsOf", "onFuture", *END), "leave it out"),
+    "filters": "use where() on the DataFrame",
+    "limit": "limit a batch with maxFilesPerTrigger or maxBytesPerTrigger",
+}
+#: The options of a batch query, and those of a stream, without the fields of a profile.
+BATCH_NAMES: Final = tuple(OPTIONS)
+STREAM_NAMES: Final = tuple(name for name in {**OPTIONS, **STREAM_OPTIONS} if name not in NOT_OF_STREAMS)
 #: Fields of a profile that may be given as options, instead of a profile file.
 PROFILE_OPTIONS: Final = (
     *("shareCredentialsVersion", "type", "endpoint", "bearerToken", "expirationTime"),

@@ -23,7 +23,7 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.configuration import ACCEPTED_KEYS, TIME_ZONE, SourceSettings
 from delta_sharing_client.spark.data_source_options import StreamOptions, parse_options, parse_stream_options
-from delta_sharing_client.spark.option_parsers import parse_zone
+from delta_sharing_client.spark.option_parsers import NOT_OF_STREAMS, OPTIONS, STREAM_OPTIONS, parse_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -261,6 +261,25 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, str], message: str) ->
         parse_stream_options({**GIVEN, **given})
 
 
+def test_an_unknown_option_lists_those_of_the_query() -> None:
+    """Each listed option is accepted, and no option of the other kind is suggested."""
+    for parse, others in ((parse_options, STREAM_OPTIONS), (parse_stream_options, NOT_OF_STREAMS)):
+        with pytest.raises(ValueError, match=r"^the option 'unheard' is unknown; there are path, ") as raised:
+            parse({**GIVEN, "unheard": "1"})
+        listed = str(raised.value).partition("there are ")[2].split(", ")
+        assert listed.pop() == "and the fields of a profile"
+        assert not set(listed) & set(others)
+        assert {*listed, *others} >= set(OPTIONS)
+        for name in others:
+            with pytest.raises(ValueError, match="is unknown; ") as raised:
+                parse({**GIVEN, f"{name}s": "1"})
+            assert f"is {name!r} meant?" not in str(raised.value)
+    with pytest.raises(ValueError, match=r"'maxFilePerTrigger' is unknown; is 'maxFilesPerTrigger' meant\?"):
+        parse_stream_options({**GIVEN, "maxFilePerTrigger": "1"})
+    with pytest.raises(ValueError, match=r"'readChangeDatum' is unknown; is 'readChangeFeed' meant\?"):
+        parse_options({**GIVEN, "readChangeDatum": "1"})
+
+
 def test_other_names_of_options() -> None:
     options = parse_stream_options({**GIVEN, "schemaLocation": "/x", "shareCredentialsType": "bearer_token"})
     assert isinstance(options, StreamOptions)
@@ -271,7 +290,7 @@ def test_other_names_of_options() -> None:
 def test_caller_org_is_in_the_user_agent() -> None:
     default = ds.TransportOptions().user_agent
     assert (
-        parse_options({**GIVEN, "callerOrg": "Acme Inc"}).transport.user_agent == f"{default} callerOrg/Acme Inc"
+        parse_options({**GIVEN, "callerOrg": "Acme Inc"}).transport.user_agent == f"{default} callerOrg-Acme Inc"
     )
 
 
