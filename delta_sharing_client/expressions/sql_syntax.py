@@ -38,11 +38,13 @@ _EPOCH: Final = datetime(1970, 1, 1)
 #: More digits before the point than any column has.
 _FAR: Final = 40
 
-#: Comments and quoted names, which may contain quotes, and strings.
+#: Comments and quoted names, which may contain quotes, and strings. What has no end comes last, and takes the rest
+#: of the text, so that a search takes linear time.
 _TEXT = re.compile(
-    r"""--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`|\b[xX]'[^']*'
+    r"""--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*+`|\b[xX]'[^']*'
     |\b[rR](?P<raw>'[^']*'|"[^"]*")
-    |(?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""",
+    |(?P<string>'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+")
+    |(?:/\*|[`'"]).*""",
     re.DOTALL | re.VERBOSE,
 )
 _ESCAPE: Final[Mapping[str, re.Pattern[str]]] = {

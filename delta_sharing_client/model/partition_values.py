@@ -26,11 +26,13 @@ Value: TypeAlias = bool | int | float | str | bytes | date | Decimal | None
 INTEGER_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_DATE = re.compile(r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?\s*", re.ASCII)
+#: Space around a value, as `\s` of ASCII.
+_SPACE: Final = " \t\n\r\f\v"
+_DATE = re.compile(r"([+-]?\d{4,})-(\d{1,2})-(\d{1,2})(?:[Tt ].*)?", re.ASCII)
 _TIMESTAMP = re.compile(
-    r"\s*([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
+    r"([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
     r"(?:[Tt ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d+))?)?"
-    r"\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?\s*",
+    r"\s*([Zz]|UTC|GMT|[+-]\d{1,2}(?::?\d{2}){0,2})?)?",
     re.ASCII,
 )
 #: What Python, Java and SQL agree to be a number; Python alone takes `1_000` and other scripts' digits too.
@@ -125,7 +127,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Value:
 
 def parse_date(text: str) -> date:
     """Decode ``YYYY-MM-DD``, and ignore a time after it; raise `ValueError` outside the years 1 to 9999."""
-    match = _DATE.fullmatch(text)
+    match = _DATE.fullmatch(text.strip(_SPACE))
     if not match:
         raise ValueError(f"{text!r} is not a date (YYYY-MM-DD)")
     return _day(text, *match.groups())
@@ -141,7 +143,7 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
     Raises:
         ValueError: the text is not a time.
     """
-    match = _TIMESTAMP.fullmatch(text)
+    match = _TIMESTAMP.fullmatch(text.strip(_SPACE))
     if not match:
         raise ValueError(f"{text!r} is not a timestamp (YYYY-MM-DD HH:MM:SS)")
     year, month, day, hour, minute, second, fraction, zone = match.groups()

@@ -37,7 +37,7 @@ PRIMITIVES: Final = frozenset(
 _ALIASES: Final = {"null": "void", "int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,3})\s*,\s*(-?\d{1,3})\s*\)", re.ASCII)
 _CHAR = re.compile(r"(?:var)?char\(\s*\d+\s*\)")
-_GEOSPATIAL = re.compile(r"geometry\(\s*([^,()]+?)\s*\)|geography\(\s*([^,()]+?)\s*,\s*(\w+)\s*\)")
+_GEOSPATIAL = re.compile(r"geometry\(([^,()]+)\)|geography\(([^,()]+),\s*+(\w++)\s*+\)")
 
 
 class DataType:
@@ -279,8 +279,8 @@ def parse_type_name(name: str, column: str = "") -> DataType:
         return DecimalType(10, 0)
     elif _CHAR.fullmatch(plain):
         return PrimitiveType("string")
-    elif match := _GEOSPATIAL.fullmatch(plain):
-        return GeospatialType(name, match[1] or match[2], match[3])
+    elif (match := _GEOSPATIAL.fullmatch(plain)) and (crs := (match[1] or match[2]).strip()):
+        return GeospatialType(name, crs, match[3])
     return UnknownType(name, column)
 
 

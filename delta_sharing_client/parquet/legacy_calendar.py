@@ -42,7 +42,7 @@ _HISTORY: Final = -25_567 * _DAY
 _JULIAN_MARCH: Final = 719_470
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
-_VERSION_TEXT = re.compile(rb"(\d+)\.(\d+)")
+_VERSION_TEXT = re.compile(rb"(\d{1,9})\.(\d{1,9})")
 #: Offsets that Spark accepts as a time zone; Java's old time zones parse those without "GMT" as GMT.
 _OFFSET_TEXT = re.compile(r"Z|(?:UTC?)?[+-]\d{1,2}(?::?\d{2}){0,2}|GMT([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
 

@@ -33,10 +33,9 @@ _UNSUPPORTED_REMEDY: Final = (
     "The server does not support this request for this table, with any release of the client: read the latest "
     "snapshot, with scan() or mirror()"
 )
-#: Messages of servers for a table without a change data feed.
-NO_CHANGE_FEED: Final = re.compile(
-    r"(?i)(change data feed|\bcdf\b).*\b(not enabled|disabled)|enableChangeDataFeed"
-)
+#: In this order in the messages of servers for a table without a change data feed.
+_CHANGE_FEED: Final = re.compile(r"(?i)change data feed|\bcdf\b")
+_DISABLED: Final = re.compile(r"(?i)\b(?:not enabled|disabled)")
 _NO_CHANGE_FEED_REMEDY: Final = (
     "The table has no change data feed for these versions: ask the provider to set the table's property "
     "delta.enableChangeDataFeed to true. Changes are recorded from then on, so request later versions"
@@ -44,7 +43,7 @@ _NO_CHANGE_FEED_REMEDY: Final = (
 _MAX_MESSAGE: Final = 1000
 _MAX_EXCERPT: Final = 200
 
-_INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^>]*>")
+_INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>")
 
 
 def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> RestError | RetryLater:
@@ -56,7 +55,7 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
     """
     code, message = error_in(response.excerpt(), response.scrub)
     remedy = hints.get(response.status)
-    if response.status < 500 and NO_CHANGE_FEED.search(message or ""):
+    if response.status < 500 and names_missing_feed(message or ""):
         remedy = _NO_CHANGE_FEED_REMEDY
     elif code == _UNSUPPORTED:
         remedy = _UNSUPPORTED_REMEDY
@@ -73,6 +72,12 @@ def error_for(response: Response, *, what: str, hints: Mapping[int, str]) -> Res
         if seconds is not None:
             return RetryLater(error, seconds)
     return error
+
+
+def names_missing_feed(message: str) -> bool:
+    """Whether a server's message says that the table has no change data feed."""
+    feed = _CHANGE_FEED.search(message)
+    return bool(feed and _DISABLED.search(message, feed.end())) or "enablechangedatafeed" in message.lower()
 
 
 def is_unsupported(error: RestError) -> bool:

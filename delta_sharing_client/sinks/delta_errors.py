@@ -22,12 +22,12 @@ from delta_sharing_client.errors import (
     UnsupportedFeatureError,
 )
 
-_FEATURES: Final = re.compile(r"table features required: \[(.*)\]|Feature '(\w+)' is not supported")
+_FEATURES: Final = re.compile(r"table features required: \[([^][]*)\]|Feature '(\w+)' is not supported")
 #: Features whose names in deltalake differ from the protocol, apart from case.
 _NAMES: Final = {"ClusteredTable": "clustering"}
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 #: The start of rows or of a backtrace in an error's text.
-_DETAILS: Final = re.compile(r"\n|\s*Preview of invalid data|\s+0: <unknown>")
+_DETAILS: Final = re.compile(r"\n|Preview of invalid data|\s0: <unknown>")
 
 
 @contextmanager
@@ -49,9 +49,10 @@ def typed_errors(path: Path, table: DeltaTable | None = None) -> Iterator[None]:
 
 
 def _typed(error: Exception, path: Path, version: int | None) -> DeltaSharingError:
-    text = _DETAILS.split(str(error))[0]
+    text = _DETAILS.split(str(error), maxsplit=1)[0].rstrip()
     if named := _FEATURES.search(text):
-        names = re.findall(r"(\w+)(?=\W*(?:,|$))", named[1] or named[2])
+        parts = (re.findall(r"\w+", part) for part in (named[1] or named[2]).split(","))
+        names = [words[-1] for words in parts if words]
         features = [_NAMES.get(name, name[0].lower() + name[1:]) for name in names]
         return UnsupportedFeatureError(
             f"Delta table {path}: deltalake does not support features of the table: {', '.join(features)}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.errors import BadRequestError
 from delta_sharing_client.representation import representation
-from delta_sharing_client.rest.status_errors import NO_CHANGE_FEED
+from delta_sharing_client.rest.status_errors import names_missing_feed
 from delta_sharing_client.table.shared_scan import SharedScan
 from delta_sharing_client.tracebacks import public_class
 from delta_sharing_client.transport.exception_mapping import with_message
@@ -58,7 +58,7 @@ class TableChanges(SharedScan):
         try:
             return ChangeFeedPlanner(self.table._client(), self.name).plan(self.options)
         except BadRequestError as error:
-            if self.options.on_future != "raise" or NO_CHANGE_FEED.search(str(error)):
+            if self.options.on_future != "raise" or names_missing_feed(str(error)):
                 raise
             raise with_message(error, f"{error}. {_HINT}") from None
 

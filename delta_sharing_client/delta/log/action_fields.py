@@ -6,7 +6,6 @@ Fields that are not listed here may have any value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -92,7 +91,8 @@ _TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "commitInfo": _Info,
 }
 _STATS: Final = msgspec.json.Decoder(dict[str, Any])
-_AT: Final = re.compile(r"(.+) - at `\$\.?(.*)`")
+#: What msgspec writes between the reason and the path of a field.
+_AT: Final = " - at `$"
 
 
 def check_fields(name: str, raw: object) -> None:
@@ -111,8 +111,8 @@ def check_fields(name: str, raw: object) -> None:
     try:
         action = msgspec.convert(raw, _TYPES[name])
     except msgspec.ValidationError as error:
-        text = str(error)
-        raise ValueError(f"field {at[2]!r}: {at[1]}" if (at := _AT.fullmatch(text)) else text) from None
+        reason, at, path = str(error).partition(_AT)
+        raise ValueError(f"field {path[:-1].removeprefix('.')!r}: {reason}" if at else reason) from None
     if isinstance(action, _File) and not are_stats(action.stats):
         raise ValueError("field 'stats': Expected the text of a JSON object")
 
