@@ -17,7 +17,6 @@ from delta_sharing_client.expressions.literals import date_literal, is_null, pla
 from delta_sharing_client.expressions.predicates import (
     And,
     Compare,
-    Constant,
     In,
     IsNull,
     Not,
@@ -46,7 +45,8 @@ def bind_filters(filters: Filters, schema: StructType) -> Predicate | None:
     """Bind filters to a table's columns; return None for empty filters.
 
     The operators of tuples are ``=  ==  !=  <>  <  <=  >  >=  in  not in  is  is not``; the last two take None.
-    `in` ignores nulls of Python, pandas, numpy and Arrow in its list; in the list of `not in` they raise an error.
+    `in` ignores nulls of Python, pandas, numpy and Arrow in its list. In the list of `not in`, and as the value of
+    a comparison, they raise an error: such a term is never true.
 
     Raises:
         FilterError: a term is malformed, its operator is unknown, or its value does not fit the column's type.
@@ -119,26 +119,12 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
     if op in ("in", "not in"):
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise FilterError(f"filters: {operator!r} on {column.name!r} takes a list, not {value!r}")
-        values = list(value)
-        known = [item for item in values if not is_null(item)]
-        membership = bind_membership(column, known)
-        if op == "in":
-            return membership
-        if len(known) < len(values):
-            raise FilterError(
-                f"filters: {column.name!r} {operator} a list with a null is never true; leave the null out: rows "
-                f"whose {column.name!r} is null never match {operator!r}"
-            )
-        return Not(membership)
+        membership = bind_membership(column, list(value), negated=op == "not in")
+        return membership if op == "in" else Not(membership)
     if op not in _OPERATORS:
         raise FilterError(
             f"filters: unknown operator {operator!r} on {column.name!r}; "
             "there are = != < <= > >= in, not in, is, is not"
-        )
-    if is_null(value):
-        raise FilterError(
-            f"filters: {column.name!r} {operator} {value!r} is never true; "
-            f"write ({column.name!r}, 'is', None) or ({column.name!r}, 'is not', None)"
         )
     if isinstance(value, list | tuple | set | frozenset | range):
         word = "not in" if _OPERATORS[op] == "!=" else "in"
@@ -149,26 +135,41 @@ def _bind_term(term: Any, schema: StructType) -> Predicate:
     return bind_comparison(column, _OPERATORS[op], value)
 
 
-def bind_membership(column: StructField, values: list[Any]) -> Predicate:
-    """Bind ``column IN (values)``; with a null among the values the result is true or null.
+def bind_membership(column: StructField, values: list[Any], *, negated: bool) -> Predicate:
+    """Bind ``column IN (values)``; a null among the values is left out, because no value equals it.
+
+    Args:
+        column: the column.
+        values: the literals.
+        negated: whether the negation of the result selects rows, which is never true if there is a null.
 
     Raises:
-        FilterError: a value does not fit the column's type, or the type cannot be compared.
+        FilterError: a value does not fit the column's type, the type cannot be compared, or there is a null in the
+            list of a negated membership.
     """
     if column.type == PrimitiveType("variant"):
         raise FilterError(f"filters: {column.name!r} is variant; there are only is and is not for it")
     known = [value for value in values if not is_null(value)]
     terms = [bind_comparison(column, "=", value) for value in known]
-    membership = In(column, tuple(dict.fromkeys(term.value for term in terms if isinstance(term, Compare))))
-    return membership if len(known) == len(values) else Or((membership, Constant(None)))
+    if negated and len(known) < len(values):
+        raise FilterError(
+            f"filters: {column.name!r} not in a list with a null is never true; leave the null out: rows whose "
+            f"{column.name!r} is null never match 'not in'"
+        )
+    return In(column, tuple(dict.fromkeys(term.value for term in terms if isinstance(term, Compare))))
 
 
 def bind_comparison(column: StructField, op: Operator, value: Any) -> Predicate:
     """Bind one comparison: convert the literal to the column's type without changing the result.
 
     Raises:
-        FilterError: the literal does not fit the column's type, or the type cannot be compared.
+        FilterError: the literal is null or does not fit the column's type, or the type cannot be compared.
     """
+    if is_null(value):
+        raise FilterError(
+            f"filters: {column.name!r} {op} null is never true; write ({column.name!r}, 'is', None) or "
+            f"({column.name!r}, 'is not', None), in SQL text IS NULL or IS NOT NULL"
+        )
     try:
         return _bind_comparison(column, op, plain_value(value))
     except InvalidOperation:

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from delta_sharing_client.model.partition_values import parse_date, parse_timestamp
+from delta_sharing_client.model.partition_values import parse_date, parse_timestamp, zone_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
@@ -82,15 +82,21 @@ def date_literal(value: Any) -> date:
     """Return a literal as a date.
 
     Raises:
-        ValueError: the literal is of another type, its text is not a date, or it has a time of day.
+        ValueError: the literal is of another type, its text is not a date, or it has a time of day or an offset.
     """
     if isinstance(value, str):
         text = value.strip()
         parsed = parse_date(text)
-        if len(text) > 10 and (parse_timestamp(text, wall_clock=True) % _DAY or _BEYOND_MICROS.search(text)):
-            raise ValueError(f"{value!r} has a time of day")
+        if len(text) > 10:
+            micros = parse_timestamp(text, wall_clock=True)
+            if micros != parse_timestamp(text):
+                raise _offset_of_date(value)
+            if micros % _DAY or _BEYOND_MICROS.search(text):
+                raise ValueError(f"{value!r} has a time of day")
         return parsed
     if isinstance(value, datetime) and value == value:
+        if value.utcoffset():
+            raise _offset_of_date(value)
         if value.time().isoformat() != "00:00:00" or bool(getattr(value, "nanosecond", 0)):
             raise ValueError(f"{value!r} has a time of day")
         return value.date()
@@ -99,18 +105,31 @@ def date_literal(value: Any) -> date:
     raise ValueError(f"{value!r} ({type(value).__name__}) is not a date")
 
 
+def _offset_of_date(value: Any) -> ValueError:
+    return ValueError(f"{value!r} has an offset from UTC, and a date has none; write the date alone")
+
+
 def time_literal(value: Any, *, wall_clock: bool) -> tuple[int, bool]:
     """Return microseconds since the epoch, rounded down, and whether the literal is more precise.
 
     Raises:
-        ValueError: the literal is of another type, or its text is not a time.
+        ValueError: the literal is of another type, its text is no time, or it has a zone and the column has none.
     """
     if isinstance(value, str):
+        if wall_clock and (zone := zone_of(value)):
+            raise ValueError(
+                f"{value!r} has the zone {zone}, and the column has none; write the time without the zone"
+            )
         return parse_timestamp(value, wall_clock=wall_clock), bool(_BEYOND_MICROS.search(value))
     if isinstance(value, datetime) and value == value:
+        if wall_clock and value.tzinfo is not None:
+            raise ValueError(
+                f"{value!r} has a zone, and the column has none; write the time without the zone, as "
+                "value.replace(tzinfo=None) gives it"
+            )
         beyond = bool(getattr(value, "nanosecond", 0))
         plain: datetime = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
-        moment = plain.replace(tzinfo=UTC) if wall_clock or plain.tzinfo is None else plain
+        moment = plain.replace(tzinfo=UTC) if plain.tzinfo is None else plain
         return (moment - _EPOCH) // timedelta(microseconds=1), beyond
     if isinstance(value, date) and value == value:
         return (value.toordinal() - _EPOCH.toordinal()) * _DAY, False

@@ -126,7 +126,7 @@ def membership(column: StructField, values: list[Any], *, null_is_false: bool) -
             ends: list[tuple[Operator, Any]] = [(">=", min(values)), ("<=", max(values))]
             within = joined(And, [bind_comparison(column, op, value) for op, value in ends])
             return Condition(within, Constant(True))
-        found = bind_membership(column, values)
+        found = bind_membership(column, values, negated=False)
     except FilterError:
         return UNKNOWN
     absent: Predicate = Or((Not(found), IsNull(column))) if null_is_false else Not(found)

@@ -8,7 +8,8 @@ Supported are comparisons of a column with a literal in either order (`=`, `==`,
 ``DATE '...'``, ``TIMESTAMP '...'``, ``TIMESTAMP_NTZ '...'``, ``X'...'``, `TRUE`, `FALSE`, `NULL`, and a
 `CAST` of these. Names that are no plain identifiers need backticks. Times without a zone are UTC.
 
-NULL follows SQL: a condition that is null matches no row.
+NULL follows SQL: a condition that is null matches no row. A comparison with NULL, which is never true, raises an
+error as in tuples.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ class _Binder:
     def __init__(self, source: SqlText, schema: StructType) -> None:
         self._source = source
         self._schema = schema
+        self._negated = False
         self._conditions: Mapping[str, Callable[[Node], Predicate]] = {
             "and": lambda node: joined(And, map(self.condition, _operands(node))),
             "or": lambda node: joined(Or, map(self.condition, _operands(node))),
-            "not": lambda node: _negation(self.condition(node.this)),
+            "not": lambda node: self._negation(self.condition, node.this),
             "nullsafeeq": self._null_safe,
             "nullsafeneq": lambda node: Not(self._null_safe(node)),
             "in": self._in,
@@ -90,8 +92,14 @@ class _Binder:
         bind = self._conditions.get(node.key)
         if bind is None:
             raise self._source.unsupported(node, "is not a condition that a filter can hold")
+        return self._negation(bind, node) if node.args.get("negate") else bind(node)
+
+    def _negation(self, bind: Callable[[Node], Predicate], node: Node) -> Predicate:
+        """Bind the negation of a condition."""
+        self._negated = not self._negated
         predicate = bind(node)
-        return _negation(predicate) if node.args.get("negate") else predicate
+        self._negated = not self._negated
+        return predicate.part if isinstance(predicate, Not) else Not(predicate)
 
     def _comparison(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expression")
@@ -103,10 +111,10 @@ class _Binder:
             column, value, op = value, column, _FLIPPED[op]
         if isinstance(value, StructField):
             raise self._source.unsupported(node, "compares two columns")
-        if column is None or value is None:
-            return Constant(None)
         if isinstance(column, StructField):
             return bind_comparison(column, op, value)
+        if column is None or value is None:
+            raise self._source.never_true(node)
         return self._constant(node, column, op, value)
 
     def _constant(self, node: Node, left: Any, op: Operator, right: Any) -> Constant:
@@ -126,7 +134,7 @@ class _Binder:
             raise self._source.unsupported(node, "compares literals of two types")
         try:
             results: Mapping[str, bool] = {"=": left == right, "<": left < right, ">": left > right}
-        except ArithmeticError:  # a decimal against a NaN
+        except (ArithmeticError, TypeError):  # a decimal against a NaN; a time with a zone against one without
             raise self._source.unsupported(node, "compares values that have no order") from None
         return Constant(not results["="] if op == "!=" else any(results.get(part, False) for part in op))
 
@@ -145,7 +153,8 @@ class _Binder:
         column = self._operand(node.this)
         if not isinstance(column, StructField) or not node.expressions:
             raise self._source.unsupported(node, "is not a column IN a list of literals")
-        return bind_membership(column, [self._source.literal(item) for item in node.expressions])
+        values = [self._source.literal(item) for item in node.expressions]
+        return bind_membership(column, values, negated=self._negated)
 
     def _between(self, node: Node) -> Predicate:
         self._source.check(node, "this", "low", "high", "negate")
@@ -168,7 +177,7 @@ class _Binder:
         if is_collated(column):
             raise self._source.unsupported(node, f"has the column {column.name!r}, which has a collation")
         if pattern is None:
-            return Constant(None)
+            raise self._source.never_true(node)
         prefix, more = _prefix(pattern, escape) if isinstance(pattern, str) else (None, False)
         if prefix is None:
             raise self._source.unsupported(node, "has a pattern other than a prefix: '...%' or no wildcard at all")
@@ -179,7 +188,7 @@ class _Binder:
             if following is not None:
                 matches = And((matches, Compare(column, "<", following)))
         # `condition` negates a LIKE itself, but not the LIKE within an ESCAPE.
-        return _negation(matches) if like is not node and like.args.get("negate") else matches
+        return Not(matches) if like is not node and like.args.get("negate") else matches
 
     def _is(self, node: Node) -> Predicate:
         self._source.check(node, "this", "expression", "negate")
@@ -241,10 +250,6 @@ def _operands(node: Node) -> Iterator[Node]:
         inner = inner.this
     yield inner
     yield from reversed(chain)
-
-
-def _negation(predicate: Predicate) -> Predicate:
-    return predicate.part if isinstance(predicate, Not) else Not(predicate)
 
 
 def _not_null(column: StructField, predicate: Predicate) -> Predicate:

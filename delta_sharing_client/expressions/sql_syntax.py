@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeAlias
 
@@ -19,6 +19,7 @@ from delta_sharing_client.model.partition_values import (
     parse_partition_value,
     parse_timestamp,
     to_float32,
+    zone_of,
 )
 from delta_sharing_client.model.schema import DecimalType, PrimitiveType
 
@@ -114,8 +115,15 @@ class SqlText:
 
     def unsupported(self, node: Node, why: str) -> FilterError:
         """Return the error for an unsupported part of the text."""
+        return FilterError(f"filters: {self._shown(node)} {why}; {SUPPORTED}")
+
+    def never_true(self, node: Node) -> FilterError:
+        """Return the error for a comparison of something other than a column with NULL."""
+        return FilterError(f"filters: {self._shown(node)} is never true; write IS NULL or IS NOT NULL")
+
+    def _shown(self, node: Node) -> str:
         part = self._original(node.sql(dialect="spark", comments=False))
-        return FilterError(f"filters: {part if len(part) <= 80 else part[:77] + '...'} {why}; {SUPPORTED}")
+        return part if len(part) <= 80 else part[:77] + "..."
 
     def check(self, node: Node, *known: str) -> None:
         """Raise if a node has other arguments than `known`."""
@@ -123,7 +131,7 @@ class SqlText:
             raise self.unsupported(node, "has a part that a filter cannot hold")
 
     def literal(self, node: Node) -> Any:
-        """Return the Python value of a literal, None for NULL; times are naive, in UTC.
+        """Return the Python value of a literal, None for NULL; times with a zone are in UTC, others are naive.
 
         Raises:
             FilterError: the node is not a literal.
@@ -176,7 +184,7 @@ class SqlText:
             return value if text is None else parse_date(text)
         if name in _INSTANTS + _WALL_CLOCKS:
             if text is not None:
-                return _EPOCH + timedelta(microseconds=parse_timestamp(text, wall_clock=name in _WALL_CLOCKS))
+                return _moment(text, wall_clock=name in _WALL_CLOCKS)
             if isinstance(value, date):
                 return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
         if name == "BOOLEAN" and (text is not None or isinstance(value, bool)):
@@ -200,6 +208,18 @@ class SqlText:
                 precision, scale = (*sizes, 10, 0)[:2] if not sizes else (*sizes, 0)[:2]
                 return fit_decimal(number, DecimalType(precision, scale))
         raise self.unsupported(node, "is not a cast that a filter can hold")
+
+
+def _moment(text: str, *, wall_clock: bool) -> datetime:
+    """Return a time as a datetime: in UTC if it has a zone, naive otherwise.
+
+    Raises:
+        ValueError: the text is not a time, or has a zone although the type has none.
+    """
+    zone = zone_of(text)
+    if wall_clock and zone:
+        raise ValueError(f"it has the zone {zone}, and TIMESTAMP_NTZ has none; write the time without the zone")
+    return _EPOCH.replace(tzinfo=UTC if zone else None) + timedelta(microseconds=parse_timestamp(text))
 
 
 def _sqlglot() -> tuple[Any, Any, type[Exception]]:

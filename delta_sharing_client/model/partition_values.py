@@ -157,6 +157,12 @@ def parse_timestamp(text: str, *, wall_clock: bool = False) -> int:
     return total if wall_clock else total - offset
 
 
+def zone_of(text: str) -> str | None:
+    """Return the zone or offset in the text of a time, as in ``Z`` or ``+05:30``; None without one."""
+    match = _TIMESTAMP.fullmatch(text)
+    return match[8] if match else None
+
+
 def _day(text: str, year: str, month: str, day: str) -> date:
     if len(year) > 9 or not 1 <= int(year) <= 9999:
         raise ValueError(f"{text!r} is outside the years 1 to 9999")

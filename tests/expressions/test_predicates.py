@@ -477,7 +477,7 @@ class TestDates:
         [
             date(2024, 1, 5),
             datetime(2024, 1, 5),
-            datetime(2024, 1, 5, tzinfo=timezone(timedelta(hours=3))),
+            datetime(2024, 1, 5, tzinfo=UTC),
             "2024-01-05",
             " 2024-1-5 ",
             "2024-01-05 00:00:00",
@@ -607,14 +607,55 @@ class TestTimes:
     def test_instants(self, literal):
         assert value("timestamp", literal) == NOON
 
-    def test_wall_clock_times_ignore_zones(self):
+    @pytest.mark.parametrize(
+        "literal",
+        [
+            datetime(2024, 1, 5, 12, tzinfo=timezone(timedelta(hours=5))),
+            datetime(2024, 1, 5, 12, tzinfo=UTC),
+            "2024-01-05T12:00:00+05:00",
+            "2024-01-05 12:00:00 +0530",
+            "2024-01-05T12:00Z",
+            "2024-01-05 12:00:00 UTC",
+            pd.Timestamp("2024-01-05 12:00", tz="Asia/Tokyo"),
+            pa.scalar(datetime(2024, 1, 5, 12), pa.timestamp("us", tz="Asia/Tokyo")),
+            np.array([pd.Timestamp("2024-01-05 12:00", tz="Asia/Tokyo")]),
+        ],
+        ids=repr,
+    )
+    def test_wall_clock_times_have_no_zone(self, literal):
+        for op, given in (
+            ("=", literal),
+            ("!=", literal),
+            ("<", literal),
+            ("in", [literal]),
+            ("not in", [literal]),
+        ):
+            with pytest.raises(FilterError, match=r"'timestamp_ntz' is timestamp_ntz: .* without the zone"):
+                bind(("timestamp_ntz", op, given))
+
+    def test_wall_clock_times(self):
         for literal in (
             datetime(2024, 1, 5, 12),
-            datetime(2024, 1, 5, 12, tzinfo=timezone(timedelta(hours=5))),
-            "2024-01-05T12:00:00+05:00",
-            pd.Timestamp("2024-01-05 12:00", tz="Asia/Tokyo"),
+            "2024-01-05T12:00:00",
+            pd.Timestamp("2024-01-05 12:00"),
+            np.datetime64("2024-01-05T12:00"),
         ):
             assert value("timestamp_ntz", literal) == NOON
+
+    @pytest.mark.parametrize(
+        "literal",
+        [
+            datetime(2024, 1, 5, tzinfo=timezone(timedelta(hours=3))),
+            "2024-01-05T00:00:00+05:30",
+            pd.Timestamp("2024-01-05", tz="Asia/Tokyo"),
+        ],
+        ids=repr,
+    )
+    def test_dates_have_no_offset(self, literal):
+        with pytest.raises(
+            FilterError, match=r"'date' is date: .* has an offset from UTC, .* write the date alone"
+        ):
+            bind(("date", ">=", literal))
 
     def test_a_date_is_its_midnight(self):
         assert value("timestamp", date(2024, 1, 5)) == NOON - 12 * 3_600_000_000
@@ -653,7 +694,8 @@ class TestTimes:
         ids=repr,
     )
     def test_between_two_microseconds(self, literal):
-        for name in ("timestamp", "timestamp_ntz"):
+        zoned = getattr(literal, "tzinfo", None) or str(literal).endswith("Z")
+        for name in ("timestamp",) if zoned else ("timestamp", "timestamp_ntz"):
             for op, expected in [("<", NOON + 1), ("<=", NOON), (">", NOON), (">=", NOON + 1)]:
                 assert value(name, literal, op) == expected
             assert bind((name, "=", literal)) == never(name)
