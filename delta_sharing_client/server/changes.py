@@ -120,6 +120,8 @@ def _entries(request: TableRequest, wanted: _Range, metadata: Metadata, end: int
                 f"Change data feed is not enabled for version {commit.version} of table {request.table.full_name}."
             )
         for action in _changed_files(commit, wanted.change_feed):
+            if isinstance(action, RemoveFile) and not request.options.removed_files:
+                continue
             yield Entry(action, commit.version, commit.timestamp)
 
 

@@ -32,6 +32,11 @@ class ServerOptions:
             MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
         query_time: duration of the preparation of an asynchronous query, for clients that accept it; None (the
             default) answers every query at once.
+        removed_files: report the files that versions removed in queries with `startingVersion`, and the rows that
+            they removed in the change data feed; True by default. False imitates a server that reports added files
+            only, against the protocol.
+        totals: the size and the number of files in metadata: `exact` (the default); `none` leaves them out, as
+            servers do that do not know them; `stale` imitates a server that reports those of the version before.
         recorded_requests: maximum requests in `SharingServer.requests`, the newest ones; 10,000 by default.
         imitate: `reference` answers as the reference server does, see `like_reference`; None (the default)
             follows the protocol.
@@ -52,6 +57,8 @@ class ServerOptions:
     prefer_format: Literal["auto", "delta", "parquet"] = "auto"
     file_ids_by_format: bool = False
     query_time: timedelta | None = None
+    removed_files: bool = True
+    totals: Literal["exact", "none", "stale"] = "exact"
     recorded_requests: int = 10_000
     imitate: Literal["reference"] | None = None
     default_share: str = "local"
@@ -92,6 +99,8 @@ class ServerOptions:
             raise ValueError("max_files_per_page must be at least 1")
         if self.prefer_format not in ("auto", "delta", "parquet"):
             raise ValueError("prefer_format must be 'auto', 'delta' or 'parquet'")
+        if self.totals not in ("exact", "none", "stale"):
+            raise ValueError("totals must be 'exact', 'none' or 'stale'")
         if self.recorded_requests < 0:
             raise ValueError("recorded_requests must not be negative")
         if self.imitate not in (None, "reference"):

@@ -105,10 +105,13 @@ def _page_end(entries: Sequence[Entry], first: int, limit: int | None) -> int:
 def _lines(
     request: TableRequest, selection: Selection, chosen: str, page: Sequence[Entry], tokens: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    head = selection.head
+    head, totals = selection.head, request.options.totals
+    counted = None if totals == "none" or not selection.totals else head
+    if totals == "stale" and counted is not None and head.version > 0:
+        counted = request.table.log.snapshot_at(head.version - 1)
     writer = LineWriter(request, chosen, head.metadata.id, is_range=selection.is_range)
     yield writer.protocol(head.protocol)
-    yield writer.metadata(head.metadata, selection.head_version, head if selection.totals else None)
+    yield writer.metadata(head.metadata, selection.head_version, counted)
     for entry in page:
         yield writer.line(entry)
     if tokens or request.capabilities.end_stream_action:

@@ -53,6 +53,12 @@ class Comparison:
     gone: list[AddFile]
     stored: dict[str, StoredFile]
 
+    @property
+    def difference(self) -> frozenset[tuple[str, str, str]]:
+        """The keys of new and gone files, each with the kind of its difference."""
+        new = {("new", *file.key) for file in self.new}
+        return frozenset(new | {("gone", *key_of(add)) for add in self.gone})
+
 
 def compare(
     known: KnownFiles,

@@ -14,6 +14,7 @@ from delta_sharing_client.delta.log import DeltaLog, Snapshot, resolve_path
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
 from delta_sharing_client.delta.log.paths import check_is_directory
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck, refuse_links
+from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY
 from delta_sharing_client.delta.mirror.state import (
     check_source,
     file_id_of,
@@ -174,6 +175,7 @@ class Mirror(TableRows):
         *,
         every_version: bool = False,
         repair: bool = False,
+        compare_every: int = COMPARE_EVERY,
         progress: bool | None = None,
     ) -> SyncResult:
         """Bring the local table up to date with the shared one.
@@ -189,6 +191,8 @@ class Mirror(TableRows):
                 of them; requires the history too.
             repair: verify all files first, fetch missing and damaged ones again, and compare the files with those
                 of the server even if the version is the same.
+            compare_every: list the whole table at least once in so many syncs, if the server gives no number that
+                confirms the files after a sync by changes; see the documentation of mirrors.
             progress: show a progress bar; by default in a terminal or notebook only.
 
         Raises:
@@ -198,7 +202,9 @@ class Mirror(TableRows):
                 the next sync keeps the files that were fetched.
         """
         version = check_version(at_version, "at_version")
-        syncer = Syncer(self._rest, self._storage, self.table, self.directory, progress)
+        if (check_version(compare_every, "compare_every") or 0) < 1:
+            raise ValueError(f"compare_every is {compare_every}; it takes 1 or more")
+        syncer = Syncer(self._rest, self._storage, self.table, self.directory, progress, compare_every)
         return syncer.sync(at_version=version, every_version=every_version, repair=repair)
 
     def verify(self) -> Verification:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
+from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY, Completeness, totals_after
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import (
@@ -24,7 +27,7 @@ from delta_sharing_client.delta.mirror.state import (
 )
 from delta_sharing_client.delta.mirror.vacuum import remove_crashed_sync_files
 from delta_sharing_client.delta.mirror.verify import verify_files
-from delta_sharing_client.delta.mirror.version_changes import VersionChanges
+from delta_sharing_client.delta.mirror.version_changes import ChangedFiles, VersionChanges
 from delta_sharing_client.delta.table.file_download import RemoteFile, StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
@@ -37,12 +40,15 @@ from delta_sharing_client.errors import (
     ProtocolError,
     RestError,
 )
-from delta_sharing_client.model.actions import AddFile
+from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.exception_mapping import with_message
 from delta_sharing_client.views import html_view
 from delta_sharing_client.wire.answers import Answer, TableInfo
+from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
+
+logger = logging.getLogger(__name__)
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5
@@ -59,6 +65,8 @@ class SyncResult:
         files_added, files_removed: the numbers of added and removed data files.
         bytes_fetched: the number of downloaded bytes.
         collected: the number of removed files of a failed sync.
+        corrected: the number of files that the mirror would lack, or have in excess, according to the changes that
+            the server sent; a whole listing corrected them.
     """
 
     version: int
@@ -68,6 +76,7 @@ class SyncResult:
     files_removed: int = 0
     bytes_fetched: int = 0
     collected: int = 0
+    corrected: int = 0
 
     @property
     def changed(self) -> bool:
@@ -82,12 +91,45 @@ class SyncResult:
             "local version": self.version,
             "files": f"{self.files_added:,} added, {self.files_removed:,} removed",
             "fetched": f"{self.bytes_fetched:,} bytes",
+            "corrected": f"{self.corrected:,} files" if self.corrected else None,
         }
         return html_view(self, facts=facts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """The differences of a mirror to one shared version.
+
+    Attributes:
+        answer: the answer with the files.
+        compared: the differences.
+        reached: the shared version, if it is known.
+        state: the state after it, without its local version.
+        metadata: the metadata of the version, if it was requested.
+        head: the protocol and the metadata, if they have changed.
+        is_complete: whether no whole listing is needed.
+        corrected: the number of files that the changes do not explain.
+    """
+
+    answer: Answer[Any, Any] = field(repr=False)
+    compared: Comparison = field(repr=False)
+    reached: int | None
+    state: Completeness
+    metadata: Metadata | None = None
+    head: Sequence[dict[str, Any]] = ()
+    is_complete: bool = True
+    corrected: int = 0
+
+
+@dataclass(frozen=True)
 class Syncer(LocalTable):
-    """Brings a mirror up to date."""
+    """Brings a mirror up to date.
+
+    Attributes:
+        compare_every: a whole listing is due at least once in so many syncs that no number of the server confirms.
+    """
+
+    compare_every: int = COMPARE_EVERY
 
     def sync(self, *, at_version: int | None, every_version: bool, repair: bool) -> SyncResult:
         """Bring the mirror to a shared version; see `Mirror.sync`."""
@@ -115,10 +157,13 @@ class Syncer(LocalTable):
         wanted, latest = at_version, None
         if current is not None and wanted is None:
             latest = self._latest(snapshot)
-            wanted = self.rest.table_version(self.shared) if latest is None else latest.version
+            wanted = None if latest is None else latest.version
+            if wanted is None:
+                wanted = self.rest.table_version(self.shared)
         is_replaced = latest is not None and latest.metadata.id != snapshot.metadata.id
         result = SyncResult(version=snapshot.version, shared_version=current)
-        if current is not None and wanted == current and not repair and not is_replaced:
+        is_current = current is not None and wanted == current and not repair and not is_replaced
+        if is_current and self._keeps(snapshot, latest):
             return result
         steps: list[int | None] = [at_version]
         if every_version and current is not None and wanted is not None and current < wanted:
@@ -139,13 +184,12 @@ class Syncer(LocalTable):
         return result
 
     def _latest(self, snapshot: Snapshot) -> TableInfo | None:
-        """Return the latest metadata of the shared table; None if the server does not report its version."""
+        """Return the latest metadata of the shared table; None if the server does not answer the request."""
         known = response_format(snapshot)
         try:
-            info = self.rest.table_metadata(self.shared, ANY_FORMAT if known is None else (known,))
+            return self.rest.table_metadata(self.shared, ANY_FORMAT if known is None else (known,))
         except (RestError, ProtocolError):
             return None
-        return None if info.version is None else info
 
     def _remove_damaged(self, snapshot: Snapshot) -> None:
         """Remove damaged files, so that they are fetched again."""
@@ -173,32 +217,37 @@ class Syncer(LocalTable):
         transaction = log.start_transaction()
         snapshot = transaction.snapshot
         reached = seen if version is None else version
+        state = Completeness.load(self.directory, snapshot.version)
         changed = None if changes is None or reached is None else changes.since(snapshot, reached)
-        head: list[dict[str, Any]] = []
-        rows: Sequence[int] | None = None
-        if changed is not None:
-            answer: Answer[Any, Any] = changed.answer
-            known, listed, rows = changed.known, changed.listed, changed.rows
-        else:
-            # In the response format of the ids in the mirror's log, if possible.
-            request = QueryRequest(formats=ANY_FORMAT, version=version)
-            answer = self.list_files(request, response_format(snapshot))
-            known, listed = KnownFiles(snapshot.state), answer.items
-            rows = known.all_rows() if changes is None else None
-            reached = reached if answer.version is None else answer.version
-            head = self._changed_head(snapshot, answer)
+        step = None if changed is None else self._by_changes(snapshot, changed, state)
+        if step is None or not step.is_complete:
+            step = self._by_listing(snapshot, version, state, step, seen=reached, every_file=changes is None)
+        reached = step.reached
         if reached is None:
             reached = self.rest.table_version(self.shared)
-        by_location = answer.protocol.response_format != response_format(snapshot)
-        layout = LocalLayout(answer.protocol, answer.metadata)
-        compared = compare(known, listed, layout, by_location=by_location, rows=rows)
+        answer, compared = step.answer, step.compared
         stored = self._fetch(answer, compared)
         local, committed = snapshot.version, 0
-        if reached != shared_version(snapshot) or head or compared.new or compared.renamed or compared.gone:
+        differs = step.head or compared.new or compared.renamed or compared.gone
+        is_new = reached != shared_version(snapshot) or bool(differs)
+        state = replace(step.state, version=local + is_new)
+        if not state.is_initial:
+            state.save(self.directory)
+        if is_new:
             self.record_unfinished(answer.protocol.response_format)
-            actions = [*head, *_actions(compared, reached, stored)]
+            actions = [*step.head, *_actions(compared, reached, stored)]
             parameters = {"table": self.shared.full_name, "sharedVersion": reached}
             local, committed = transaction.commit(actions, "SYNC", parameters), 1
+        if state.is_initial:
+            state.save(self.directory)
+        if step.corrected:
+            logger.warning(
+                "%s: the changes that the server sent up to version %d do not explain %d files of its listing of "
+                "the whole table; the mirror has the files of the listing",
+                self.shared.full_name,
+                reached,
+                step.corrected,
+            )
         return replace(
             before,
             version=local,
@@ -207,7 +256,88 @@ class Syncer(LocalTable):
             files_added=before.files_added + len(compared.new),
             files_removed=before.files_removed + len(compared.gone),
             bytes_fetched=before.bytes_fetched + sum(file.fetched for file in stored.values()),
+            corrected=before.corrected + step.corrected,
         )
+
+    def _keeps(self, snapshot: Snapshot, latest: TableInfo | None) -> bool:
+        """Return whether a sync that found no new version keeps the mirror's files without a whole listing."""
+        state = Completeness.load(self.directory, snapshot.version)
+        if state.is_confirmed:
+            return True
+        metadata = None if latest is None or latest.version is None else latest.metadata
+        confirmed = state.confirmed_by(metadata, snapshot.state.totals())
+        if confirmed is False or (confirmed is None and state.is_due(self.compare_every)):
+            return False
+        state.after_changes(confirmed=bool(confirmed)).save(self.directory)
+        return True
+
+    def _by_changes(self, snapshot: Snapshot, changed: ChangedFiles, state: Completeness) -> _Step:
+        """Return the step to a version by its changes; it is not complete if a whole listing must replace it."""
+        compared = self._compare(snapshot, changed.answer, changed.known, changed.listed, changed.rows)
+        confirmed = state.confirmed_by(changed.metadata, totals_after(snapshot.state.totals(), compared))
+        return _Step(
+            answer=changed.answer,
+            compared=compared,
+            reached=changed.version,
+            state=state.after_changes(confirmed=bool(confirmed)),
+            metadata=changed.metadata,
+            is_complete=confirmed or (confirmed is None and not state.is_due(self.compare_every)),
+        )
+
+    def _by_listing(
+        self,
+        snapshot: Snapshot,
+        version: int | None,
+        state: Completeness,
+        by_changes: _Step | None,
+        *,
+        seen: int | None,
+        every_file: bool,
+    ) -> _Step:
+        """Return the step to a version by a listing of the whole table; see `_step` for the arguments."""
+        # In the response format of the ids in the mirror's log, if possible.
+        answer = self.list_files(QueryRequest(formats=ANY_FORMAT, version=version), response_format(snapshot))
+        known = KnownFiles(snapshot.state)
+        rows = known.all_rows() if every_file else None
+        compared = self._compare(snapshot, answer, known, answer.items, rows)
+        reached = seen if answer.version is None else answer.version
+        expected: AbstractSet[Any] | None = None
+        if self._has_same_ids(snapshot, answer):
+            if by_changes is not None and by_changes.reached == reached:
+                expected = by_changes.compared.difference
+            elif reached is not None and reached == shared_version(snapshot):
+                expected = frozenset()
+        corrected = 0 if expected is None else len(expected ^ compared.difference)
+        metadata = by_changes.metadata if by_changes is not None and by_changes.reached == reached else None
+        state = state.after_listing(
+            metadata or answer.metadata,
+            totals_after(snapshot.state.totals() if snapshot.version >= 0 else (0, 0), compared),
+            agrees=None if expected is None else not corrected,
+            compare_every=self.compare_every,
+        )
+        head = self._changed_head(snapshot, answer)
+        return _Step(
+            answer=answer, compared=compared, reached=reached, state=state, head=head, corrected=corrected
+        )
+
+    @staticmethod
+    def _has_same_ids(snapshot: Snapshot, answer: Answer[Any, Any]) -> bool:
+        """Return whether an answer has the file ids of a mirror's log."""
+        if snapshot.version < 0 or answer.protocol.response_format != response_format(snapshot):
+            return False
+        return bool(answer.metadata.id == snapshot.metadata.id)
+
+    @staticmethod
+    def _compare(
+        snapshot: Snapshot,
+        answer: Answer[Any, Any],
+        known: KnownFiles,
+        listed: Sequence[FileBlock],
+        rows: Sequence[int] | None,
+    ) -> Comparison:
+        by_location = answer.protocol.response_format != response_format(snapshot)
+        layout = LocalLayout(answer.protocol, answer.metadata)
+        return compare(known, listed, layout, by_location=by_location, rows=rows)
 
     def _is_changed(self, snapshot: Snapshot, info: TableInfo) -> bool:
         return bool(self._changed_head(snapshot, info))

@@ -7,7 +7,8 @@ explain each version; otherwise the whole table must be listed:
 - The table has the metadata and the protocol of the mirror before, within and after the range of versions.
 - Each version of the range adds or removes a file. A version that does neither may have compacted files.
 - The mirror has each removed file, and lacks each added file.
-- The number of files afterwards is that of the metadata, if the server reports it.
+
+A server that leaves removed files out passes these checks; `Completeness` has the rules that notice it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import key_of, response_format, shared_version
 from delta_sharing_client.delta.table.local_actions import vector_identity
 from delta_sharing_client.errors import ProtocolError, QueryError, RestError
-from delta_sharing_client.model.actions import AddFile, FileAction, RemoveFile
+from delta_sharing_client.model.actions import AddFile, FileAction, Metadata, RemoveFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.wire.answers import Answer, TableInfo
@@ -42,13 +43,17 @@ class ChangedFiles:
     """The files that changed between two versions.
 
     Attributes:
+        version: the later version.
         answer: the answer of the server.
+        metadata: the metadata of the later version.
         known: the mirror's files.
         rows: the rows of the changed files among them.
         listed: the changed files that the shared table still has, as in a listing of the later version.
     """
 
+    version: int
     answer: Answer[FileAction, Any] = field(repr=False)
+    metadata: Metadata = field(repr=False)
     known: KnownFiles
     rows: list[int]
     listed: list[FileBlock]
@@ -111,10 +116,12 @@ class VersionChanges:
             return None
         if {file.version for file in answer.items} != {*range(current + 1, version + 1)}:
             return None
-        return _changed_files(snapshot, info, answer)
+        return _changed_files(snapshot, version, info.metadata, answer)
 
 
-def _changed_files(snapshot: Snapshot, info: TableInfo, answer: Answer[FileAction, Any]) -> ChangedFiles | None:
+def _changed_files(
+    snapshot: Snapshot, version: int, metadata: Metadata, answer: Answer[FileAction, Any]
+) -> ChangedFiles | None:
     known = KnownFiles(snapshot.state)
     rows = known.rows_of({file.id for file in answer.items})
     before = {key[0]: key[1] for key in map(key_of, known.actions(rows))}
@@ -122,9 +129,14 @@ def _changed_files(snapshot: Snapshot, info: TableInfo, answer: Answer[FileActio
     if after is None or len(before) != len(rows):
         return None
     listed = [file for file in after.values() if file is not None]
-    if info.metadata.num_files not in (None, len(known) - len(rows) + len(listed)):
-        return None
-    return ChangedFiles(answer=answer, known=known, rows=rows, listed=[FileBlock.of(listed)])
+    return ChangedFiles(
+        version=version,
+        answer=answer,
+        metadata=metadata,
+        known=known,
+        rows=rows,
+        listed=[FileBlock.of(listed)],
+    )
 
 
 def _replayed(files: Sequence[FileAction], before: dict[str, str]) -> dict[str, FileAction | None] | None:

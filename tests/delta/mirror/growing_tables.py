@@ -32,6 +32,7 @@ class Source:
         }
         self.log.commit([{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": described}])
         self.files: dict[str, list[int]] = {}
+        self.vectors: dict[str, dict[str, Any]] = {}
 
     def change(self, add: Sequence[tuple[str, list[int]]] = (), remove: Sequence[str] = ()) -> int:
         """Commit new files by name, whose first letter is their partition, and remove others."""
@@ -63,6 +64,7 @@ class Source:
                         "partitionValues": {"p": name[0]},
                         "size": (self.root / name).stat().st_size,
                     }
+                    | ({"deletionVector": self.vectors.pop(name)} if name in self.vectors else {})
                 }
             )
             del self.files[name]
@@ -82,6 +84,7 @@ class Source:
             "sizeInBytes": len(bitmap),
             "cardinality": 1,
         }
+        self.vectors[name] = vector
         described = {"path": name, "partitionValues": {"p": name[0]}, "size": (self.root / name).stat().st_size}
         stats = json.dumps({"numRecords": len(self.files[name]), "tightBounds": False})
         self.files[name] = [value for place, value in enumerate(self.files[name]) if place != position]
