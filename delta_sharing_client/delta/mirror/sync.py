@@ -14,6 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from delta_sharing_client.delta.log import DeltaLog, Snapshot
 from delta_sharing_client.delta.log.symbolic_links import LinkCheck
+from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.delta.mirror.completeness import COMPARE_EVERY, Completeness, totals_after
 from delta_sharing_client.delta.mirror.file_comparison import Comparison, compare
 from delta_sharing_client.delta.mirror.known_files import KnownFiles
@@ -227,19 +228,7 @@ class Syncer(LocalTable):
             reached = self.rest.table_version(self.shared)
         answer, compared = step.answer, step.compared
         stored = self._fetch(answer, compared)
-        local, committed = snapshot.version, 0
-        differs = step.head or compared.new or compared.renamed or compared.gone
-        is_new = reached != shared_version(snapshot) or bool(differs)
-        state = replace(step.state, version=local + is_new)
-        if not state.is_initial:
-            state.save(self.directory)
-        if is_new:
-            self.record_unfinished(answer.protocol.response_format)
-            actions = [*step.head, *_actions(compared, reached, stored)]
-            parameters = {"table": self.shared.full_name, "sharedVersion": reached}
-            local, committed = transaction.commit(actions, "SYNC", parameters), 1
-        if state.is_initial:
-            state.save(self.directory)
+        local = self._commit(transaction, step, reached, stored)
         if step.corrected:
             logger.warning(
                 "%s: the changes that the server sent up to version %d do not explain %d files of its listing of "
@@ -252,12 +241,32 @@ class Syncer(LocalTable):
             before,
             version=local,
             shared_version=reached,
-            commits=before.commits + committed,
+            commits=before.commits + (local > snapshot.version),
             files_added=before.files_added + len(compared.new),
             files_removed=before.files_removed + len(compared.gone),
             bytes_fetched=before.bytes_fetched + sum(file.fetched for file in stored.values()),
             corrected=before.corrected + step.corrected,
         )
+
+    def _commit(
+        self, transaction: OptimisticTransaction, step: _Step, reached: int, stored: dict[str, StoredFile]
+    ) -> int:
+        """Commit a step, if it differs from the mirror, and record its state; return the local version."""
+        snapshot, compared = transaction.snapshot, step.compared
+        differs = bool(step.head or compared.new or compared.renamed or compared.gone)
+        is_new = differs or reached != shared_version(snapshot)
+        local = snapshot.version
+        state = replace(step.state, version=local + is_new)
+        if not state.is_initial:
+            state.save(self.directory)
+        if is_new:
+            self.record_unfinished(step.answer.protocol.response_format)
+            actions = [*step.head, *_actions(compared, reached, stored)]
+            parameters = {"table": self.shared.full_name, "sharedVersion": reached}
+            local = transaction.commit(actions, "SYNC", parameters)
+        if state.is_initial:
+            state.save(self.directory)
+        return local
 
     def _keeps(self, snapshot: Snapshot, latest: TableInfo | None) -> bool:
         """Return whether a sync that found no new version keeps the mirror's files without a whole listing."""
