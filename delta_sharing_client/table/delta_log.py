@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from delta_sharing_client.delta.log import log as base
 from delta_sharing_client.delta.log import snapshot as replayed
 from delta_sharing_client.delta.log.checkpoint_writer import DELETED_FILE_RETENTION
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY
-from delta_sharing_client.delta.log.store_path import LogPath
+from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.delta.log.table_properties import interval_property, number_property
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
@@ -151,6 +152,12 @@ class DeltaLog(base.DeltaLog):
     Each call lists the directory again, so that new commits are seen. The last few snapshots are cached, and newer
     ones are replayed on top of them.
 
+    Args:
+        table: the table's directory, or its URL; it need not exist yet. `for_table` takes options for a URL too,
+            and caches the log.
+        allow_absolute_paths: see `for_table`.
+        any_features: see `for_table`.
+
     Attributes:
         table_path: the table's directory, with every link resolved, or its place in an object store.
         allow_absolute_paths: whether the log may name files outside that directory.
@@ -158,7 +165,13 @@ class DeltaLog(base.DeltaLog):
 
     _snapshot_type: ClassVar[type[replayed.Snapshot]] = Snapshot
 
-    def __init__(self, table: LogPath, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
+    def __init__(
+        self,
+        table: str | os.PathLike[str] | StorePath,
+        *,
+        allow_absolute_paths: bool = False,
+        any_features: bool = False,
+    ) -> None:
         super().__init__(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
         self._refreshing = threading.Lock()
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from delta_sharing_client.delta.log.actions import Action, OtherAction, make_action
 from delta_sharing_client.delta.log.commit_reader import read_commit
-from delta_sharing_client.delta.log.log_segment import SIDECARS, Checkpoint
+from delta_sharing_client.delta.log.log_segment import SIDECARS, Checkpoint, is_v2_name
 from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError
 
@@ -49,6 +49,15 @@ def read_checkpoint(checkpoint: Checkpoint, *, added_files: bool = True) -> Iter
 def sidecars(checkpoint: Checkpoint) -> list[LogPath]:
     """Return the sidecars of a checkpoint; raises as `read_checkpoint`."""
     return [item for item in _top_level(checkpoint, _ACTIONS) if isinstance(item, Path | StorePath)]
+
+
+def is_v2(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint is a V2 checkpoint, by its name or its content; raises as `read_checkpoint`."""
+    file = checkpoint.files[0]
+    if is_v2_name(file.name):
+        return True
+    # The name of a classic checkpoint is allowed too.
+    return any(True for _ in _read_parquet(file, ("checkpointMetadata",)))
 
 
 def _top_level(checkpoint: Checkpoint, names: tuple[str, ...]) -> Iterator[Action | LogPath]:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from delta_sharing_client.delta.log.actions import Action, file_key, name_of
+from delta_sharing_client.delta.log.actions import Action, OtherAction, file_key, name_of
+from delta_sharing_client.delta.log.features_in_use import features_in_use
+from delta_sharing_client.delta.log.kept_files import check_kept_files
 from delta_sharing_client.delta.log.log_schema import (
     PHYSICAL_NAME,
     check_encoding,
@@ -23,13 +25,15 @@ from delta_sharing_client.delta.log.snapshot import Snapshot
 from delta_sharing_client.delta.log.table_features import (
     READER_WITH_FEATURES,
     WRITER_WITH_FEATURES,
+    check_new_rows,
     check_write,
     has_feature,
+    is_reader_feature,
+    writer_features,
 )
 from delta_sharing_client.delta.log.table_properties import flag_property
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import AddFile, CdcFile, Metadata, Protocol, RemoveFile
-from delta_sharing_client.model.reader_features import canonical_feature
 from delta_sharing_client.model.schema import nested_fields
 
 _NOT_IN_URI: Final = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
@@ -43,6 +47,10 @@ _KEYS: Final = {
     "protocol": "",
     "commitInfo": "",
 }
+#: Features that every commit needs that follows the properties of the table.
+_ABOUT_COMMITS: Final = frozenset(
+    {"columnMapping", "deletionVectors", "changeDataFeed", "inCommitTimestamp", "v2Checkpoint"}
+)
 _REQUIRED_METADATA: Final = ("format", "partitionColumns", "configuration")
 _REQUIRED_ADD: Final = ("partitionValues", "size", "modificationTime", "dataChange")
 
@@ -55,23 +63,29 @@ def check_commit(actions: Sequence[Action], before: Snapshot) -> Metadata:
         UnsupportedFeatureError: the table has features that this release cannot write.
     """
     table = str(before.table_path)
+    declared = next((action for action in actions if isinstance(action, Protocol)), None)
+    after = declared or before.state.protocol
+    for protocol in (before.state.protocol, declared):
+        if protocol is not None:
+            check_write(protocol, table)
     try:
         _check_unique(actions)
-        after = next((action for action in actions if isinstance(action, Protocol)), before.state.protocol)
         described = next((action for action in actions if isinstance(action, Metadata)), None)
         now = described or before.state.metadata
         if after is None or now is None:
             missing = "protocol" if after is None else "metaData"
             raise DeltaLogError(f"the first commit of a table needs a {missing} action")
         _check_protocol(after)
+        if declared is not None:
+            _check_both_lists(declared)
         if described is not None:
             _check_metadata(described)
-        _check_properties(now, after)
+        in_use = _check_features(actions, before, after, now)
         _check_files(actions, now, after, allow_absolute_paths=before.allow_absolute_paths)
     except DeltaLogError as error:
         raise DeltaLogError(f"the commit is refused: {error}", path=table) from None
-    adds_rows = any(isinstance(action, AddFile) and action.data_change for action in actions)
-    check_write(after, table, adds_rows=adds_rows, in_use=_features_about_rows(now))
+    if any(isinstance(action, AddFile) and action.data_change for action in actions):
+        check_new_rows(after, table, in_use)
     return now
 
 
@@ -112,6 +126,13 @@ def _check_protocol(protocol: Protocol) -> None:
         raise DeltaLogError(f"the reader features {', '.join(sorted(alone))} are not among the writer features")
 
 
+def _check_both_lists(protocol: Protocol) -> None:
+    """Features that readers must support must not be listed for writers alone."""
+    lacking = [f for f in writer_features(protocol) if is_reader_feature(f) and not has_feature(protocol, f)]
+    if lacking:
+        raise DeltaLogError(f"the writer features {', '.join(sorted(lacking))} are not among the reader features")
+
+
 def _check_metadata(metadata: Metadata) -> None:
     missing = [name for name in _REQUIRED_METADATA if metadata.raw.get(name) is None]
     if missing:
@@ -134,19 +155,29 @@ def _check_metadata(metadata: Metadata) -> None:
                 raise DeltaLogError(f"columns are mapped, and {field.name!r} has no id or no physical name")
 
 
-def _check_properties(metadata: Metadata, protocol: Protocol) -> None:
-    """A property that changes how the table is read needs its feature in the protocol."""
-    configuration = metadata.configuration
-    needed = {
-        "columnMapping": maps_columns(metadata),
-        "deletionVectors": flag_property(configuration, "delta.enableDeletionVectors"),
-        "changeDataFeed": flag_property(configuration, "delta.enableChangeDataFeed"),
-        "inCommitTimestamp": flag_property(configuration, "delta.enableInCommitTimestamps"),
-        "v2Checkpoint": configuration.get("delta.checkpointPolicy", "classic").lower() == "v2",
-    }
-    for feature, used in needed.items():
-        if used and not has_feature(protocol, feature):
-            raise DeltaLogError(f"the table's properties require {feature}, which its protocol does not list")
+def _check_features(
+    actions: Sequence[Action], before: Snapshot, protocol: Protocol, metadata: Metadata
+) -> dict[str, str]:
+    """Check that the protocol has the features that the table uses after a commit; return those.
+
+    A commit that changes neither protocol nor metadata needs the features of `_ABOUT_COMMITS` alone, so that
+    tables of writers that list too few features can be written.
+    """
+    changes = any(isinstance(action, Protocol | Metadata) for action in actions)
+    state = before.state
+    if changes or any(isinstance(action, OtherAction) for action in actions):
+        state = state.copy()
+        state.apply(actions)
+    in_use = features_in_use(metadata, state)
+    for feature, clause in in_use.items():
+        if has_feature(protocol, feature):
+            continue
+        is_lost = before.state.protocol is not None and has_feature(before.state.protocol, feature)
+        if is_lost or feature in _ABOUT_COMMITS or (changes and is_reader_feature(feature)):
+            raise DeltaLogError(f"{clause} {feature}, which its protocol does not list")
+    if changes and before.state.protocol is not None and before.state.metadata is not None:
+        check_kept_files(before, state, protocol, metadata)
+    return in_use
 
 
 def _check_files(
@@ -187,22 +218,3 @@ def _check_path(path: str, *, allow_absolute_paths: bool) -> None:
         raise DeltaLogError(f"the path {path!r} is not percent-encoded as a URI; quote it (uri_of does)")
     if ".." in unquote(path).split("/"):
         raise DeltaLogError(f"the path {path!r} leads out of the table's directory")
-
-
-def _features_about_rows(metadata: Metadata) -> set[str]:
-    """Return the canonical names of the features with rules about rows that the metadata uses."""
-    used = {"rowtracking", "clustering"}
-    prefixes = {
-        "delta.invariants": "invariants",
-        "delta.generationExpression": "generatedcolumns",
-        "delta.identity.": "identitycolumns",
-    }
-    for name, value in metadata.configuration.items():
-        folded = name.lower()
-        if folded.startswith("delta.constraints."):
-            used.add("checkconstraints")
-        elif folded.startswith("delta.enableicebergcompat") and value.lower() == "true":
-            used.add(canonical_feature(folded.removeprefix("delta.enable")))
-    keys = {key for field in nested_fields(schema_of(metadata)) for key in field.metadata}
-    used |= {prefixes[prefix] for prefix in prefixes for key in keys if key.startswith(prefix)}
-    return used

@@ -19,13 +19,19 @@ from delta_sharing_client.delta.log.durable_files import writing
 from delta_sharing_client.delta.log.log_cache import LogCache
 from delta_sharing_client.delta.log.log_segment import LogListing, list_log
 from delta_sharing_client.delta.log.metadata_cleanup import remove_expired_log_files
+from delta_sharing_client.delta.log.protocol_upgrade import checked_request, upgraded
 from delta_sharing_client.delta.log.replay import Replay
 from delta_sharing_client.delta.log.snapshot import Commit, LogState, Snapshot
 from delta_sharing_client.delta.log.store_path import LogPath, StorePath, digest_of, location_of, open_location
 from delta_sharing_client.delta.log.table_features import check_replay
 from delta_sharing_client.delta.log.table_properties import number_property
 from delta_sharing_client.delta.log.transaction import ActionLike, CommitInfo, OptimisticTransaction
-from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError, VersionNotFoundError
+from delta_sharing_client.errors import (
+    CommitConflictError,
+    DeltaLogError,
+    DeltaTableNotFoundError,
+    VersionNotFoundError,
+)
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.numbers import as_integer, required_integer
 from delta_sharing_client.representation import representation
@@ -46,6 +52,12 @@ class DeltaLog:
     Each call lists the directory again, so that new commits are seen. The last few snapshots are cached, and newer
     ones are replayed on top of them.
 
+    Args:
+        table: the table's directory, or its URL; it need not exist yet. `for_table` takes options for a URL too,
+            and caches the log.
+        allow_absolute_paths: see `for_table`.
+        any_features: see `for_table`.
+
     Attributes:
         table_path: the table's directory, with every link resolved, or its place in an object store.
         allow_absolute_paths: whether the log may name files outside that directory.
@@ -54,11 +66,21 @@ class DeltaLog:
     _snapshot_type: ClassVar[type[Snapshot]] = Snapshot
     _cache: ClassVar[LogCache] = LogCache()
 
-    def __init__(self, table: LogPath, *, allow_absolute_paths: bool = False, any_features: bool = False) -> None:
-        self.table_path = table
+    def __init__(
+        self,
+        table: str | os.PathLike[str] | StorePath,
+        *,
+        allow_absolute_paths: bool = False,
+        any_features: bool = False,
+    ) -> None:
+        if not isinstance(table, StorePath):
+            table = open_location(location_of(table), None)
+        self.table_path: LogPath = table
         self.allow_absolute_paths = allow_absolute_paths
         self._any_features = any_features
-        self._replay = Replay(table, allow_absolute_paths=allow_absolute_paths, snapshot_type=self._snapshot_type)
+        self._replay = Replay(
+            self.table_path, allow_absolute_paths=allow_absolute_paths, snapshot_type=self._snapshot_type
+        )
         self._lock = threading.Lock()
         self._seen: tuple[float, Snapshot] | None = None
 
@@ -272,6 +294,50 @@ class DeltaLog:
             max_retries: how often a commit that conflicts with nothing is repeated on top of other writers'.
         """
         return self.start_transaction().commit(actions, operation, operation_parameters, max_retries=max_retries)
+
+    def upgrade_protocol(
+        self,
+        min_reader_version: int | None = None,
+        min_writer_version: int | None = None,
+        *,
+        features: str | Iterable[str] = (),
+        max_retries: int = 10,
+    ) -> int:
+        """Raise the versions of the table's protocol, or add table features, in one commit.
+
+        Whatever the protocol has is kept, and nothing is committed if the table has the versions and features.
+        Features that need them raise the versions to 7 for writers and 3 for readers; the features that a legacy
+        version implied are listed then. Features that a feature requires are added. A feature is only supported
+        afterwards; a property such as `delta.enableDeletionVectors` makes writers use it.
+
+        Args:
+            min_reader_version: the least reader version.
+            min_writer_version: the least writer version.
+            features: names of table features, such as ``deletionVectors``, or one name.
+            max_retries: how often the upgrade is repeated on top of the commits of other writers.
+
+        Returns:
+            The table version with the protocol: the new version, or the newest one if nothing was missing.
+
+        Raises:
+            UnsupportedFeatureError: the table would have features that this release cannot write.
+            DeltaLogError: a version is newer than this release supports, or the commit cannot be written.
+            CommitConflictError: other writers committed first, more than `max_retries` times.
+            DeltaTableNotFoundError: there is no table.
+            ValueError, TypeError: an argument is wrong.
+        """
+        request = checked_request(min_reader_version, min_writer_version, features)
+        while True:
+            transaction = self.start_transaction()
+            protocol = upgraded(transaction.snapshot.protocol, *request)
+            if protocol is None:
+                return transaction.read_version
+            try:
+                return transaction.commit([{"protocol": protocol}], "UPGRADE PROTOCOL", {"newProtocol": protocol})
+            except CommitConflictError:
+                if max_retries <= 0:
+                    raise
+                max_retries -= 1
 
     def checkpoint(self, version: int | None = None) -> LogPath:
         """Write a checkpoint of a version, by default of the newest one; return its top-level file.

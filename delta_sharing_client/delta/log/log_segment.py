@@ -48,6 +48,11 @@ def v2_checkpoint_name(version: int, unique: uuid.UUID) -> str:
     return f"{version:020}.checkpoint.{unique}.json"
 
 
+def is_v2_name(name: str) -> bool:
+    """Return whether a file has the name that only V2 checkpoints have."""
+    return _V2.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """One complete checkpoint.

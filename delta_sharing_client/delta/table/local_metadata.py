@@ -7,11 +7,11 @@ with their properties, because this package alone writes to a local table, and w
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from delta_sharing_client.delta.log.features_in_use import features_of_schema
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.column_mapping import mapping_mode, physical_name
 from delta_sharing_client.model.names import Table
@@ -21,7 +21,16 @@ from delta_sharing_client.model.schema import parse_schema
 
 #: Reader features about data files and deletion vectors.
 _ABOUT_DATA: Final = frozenset(
-    {"columnmapping", "deletionvectors", "typewidening", "varianttype", "variantshredding", "timestampntz"}
+    {
+        "columnmapping",
+        "deletionvectors",
+        "geospatial",
+        "timestampnanos",
+        "timestampntz",
+        "typewidening",
+        "variantshredding",
+        "varianttype",
+    }
 )
 #: Prefixes of the properties that are dropped.
 _DROPPED: Final = (
@@ -53,8 +62,6 @@ _DROPPED_OF_COLUMNS: Final = (
     "current_default",
     "exists_default",
 )
-#: The types in a schema that need a feature.
-_TYPE_WITH_FEATURE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"(timestamp_ntz|variant)"')
 
 
 def local_protocol(protocol: Protocol, metadata: Metadata, *, change_feed: bool = False) -> dict[str, Any]:
@@ -66,10 +73,8 @@ def local_protocol(protocol: Protocol, metadata: Metadata, *, change_feed: bool 
         change_feed: whether the local table has change data files.
     """
     kept = {canonical_feature(f): f for f in protocol.required_features if canonical_feature(f) in _ABOUT_DATA}
-    for type_name in _TYPE_WITH_FEATURE.findall(metadata.schema_string):
-        # The parquet format lists no features.
-        feature = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}[type_name]
-        kept.setdefault(feature.lower(), feature)
+    for feature in features_of_schema(metadata.schema):  # the parquet format lists no features
+        kept.setdefault(canonical_feature(feature), feature)
     reader = sorted(kept.values())
     if not reader:
         return {"minReaderVersion": 1, "minWriterVersion": 4 if change_feed else 2}
