@@ -109,18 +109,20 @@ def vectors_in_use(files: Iterable[AddFile]) -> str | None:
 
 
 def renamed_in_files(before: tuple[Protocol, Metadata], after: tuple[Protocol, Metadata]) -> str | None:
-    """Return the column that has another name in the files if column mapping begins or ends; None if none has.
+    """Return a column that has another name in the files, if column mapping ends; None if there is none.
+
+    If mapping begins, a column may have been renamed in the same commit, to any name.
 
     Args:
         before: protocol and metadata under which the files were written.
         after: protocol and metadata under which the files are read.
     """
-    mapped = [protocol.maps_columns and maps_columns(metadata) for protocol, metadata in (before, after)]
-    if mapped[0] == mapped[1]:
+    was_mapped, is_mapped = (protocol.maps_columns and maps_columns(data) for protocol, data in (before, after))
+    if not was_mapped or is_mapped:
         return None
     old, new = (
-        _names_in_files(schema_of(metadata), mapped=is_mapped)
-        for (_, metadata), is_mapped in zip((before, after), mapped, strict=True)
+        _names_in_files(schema_of(before[1]), mapped=True),
+        _names_in_files(schema_of(after[1]), mapped=False),
     )
     return next((".".join(path) for path in new if path in old and new[path] != old[path]), None)
 
