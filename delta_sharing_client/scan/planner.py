@@ -7,6 +7,7 @@ import threading
 import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from msgspec import Struct
@@ -123,10 +124,11 @@ class ServerPlanner(Struct, frozen=True):
     def plan(self, options: ScanOptions) -> ScanPlan:
         """Request the files and plan what to read of them.
 
-        This takes one request. Hints need the types of the filter's columns: those of the last answer, and of a
-        table that was not queried yet those inferred from the filter's values. The metadata of the answer confirms
-        them; if it gives other hints, the query is sent again. A first scan by timestamp, or with a filter from
-        which no types can be inferred, requests the metadata before.
+        This takes one request, or a second one where a limit leaves out too many files. Hints need the types of
+        the filter's columns: those of the last answer, and of a table that was not queried yet those inferred from
+        the filter's values. The metadata of the answer confirms them; if it gives other hints, the query is sent
+        again. A first scan by timestamp, or with a filter from which no types can be inferred, requests the
+        metadata before.
 
         Raises:
             UnsupportedTableError: the table needs something that this release cannot read.
@@ -140,8 +142,7 @@ class ServerPlanner(Struct, frozen=True):
         request = replace(options.request(), include_refresh_token=latest)
         if not options.filters:
             if options.limit is not None:
-                # Only without a row filter: the server counts rows before it.
-                request = replace(request, limit_hint=min(options.limit, 2**31 - 1))
+                return self._plan_first_rows(options, request, options.limit)
             return self._query(options, request, None)
         from delta_sharing_client.expressions.inferred_columns import inferred_columns
 
@@ -161,6 +162,22 @@ class ServerPlanner(Struct, frozen=True):
             else:
                 return plan
         return self._query(options, request, None)
+
+    def _plan_first_rows(self, options: ScanOptions, request: QueryRequest, limit: int) -> ScanPlan:
+        """Plan a scan with a limit and without a row filter, before which the server would count rows.
+
+        Some servers count the rows that deletion vectors delete, too, and list too few files. Then the files are
+        requested once more without the hint.
+        """
+        plan = self._query(options, replace(request, limit_hint=min(limit, 2**31 - 1)), None)
+        hinted = isinstance(plan.request, QueryRequest) and plan.request.limit_hint is not None  # unless refused
+        rows = sum(task.row_count or 0 for task in plan.tasks)
+        if not hinted or rows >= limit or not any(task.deletion_vector for task in plan.tasks):
+            return plan
+        whole = self._query(options, request, None)
+        rows_before = accumulate((task.row_count or 0 for task in whole.tasks), initial=0)
+        pairs = zip(whole.tasks, rows_before, strict=False)
+        return replace(whole, tasks=[task for task, _ in takewhile(lambda pair: pair[1] < limit, pairs)])
 
     def _query(
         self, options: ScanOptions, request: QueryRequest, described: TableInfo | StructType | None

@@ -31,8 +31,17 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) -> Sequence[AddFile]:
-    """Return the files that may match a query's `jsonPredicateHints`, up to its `limitHint` of rows."""
+def select_files(
+    snapshot: Snapshot, json_hints: str | None, limit: int | None, *, count_deleted: bool = False
+) -> Sequence[AddFile]:
+    """Return the files that may match a query's `jsonPredicateHints`, up to its `limitHint` of rows.
+
+    Args:
+        snapshot: the table.
+        json_hints: the `jsonPredicateHints`, if any.
+        limit: the `limitHint`, if any.
+        count_deleted: count the rows that deletion vectors delete, too.
+    """
     files: Sequence[AddFile] = snapshot.files
     if json_hints is not None:
         try:
@@ -42,7 +51,7 @@ def select_files(snapshot: Snapshot, json_hints: str | None, limit: int | None) 
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             # "If the server encounters any errors during predicate processing, it will skip filtering."
             files = snapshot.files
-    return files if limit is None else _first_rows(files, limit)
+    return files if limit is None else _first_rows(files, limit, count_deleted=count_deleted)
 
 
 def _partition_keys(snapshot: Snapshot) -> _Keys:
@@ -121,17 +130,17 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def _first_rows(files: Sequence[AddFile], limit: int) -> Sequence[AddFile]:
+def _first_rows(files: Sequence[AddFile], limit: int, *, count_deleted: bool) -> Sequence[AddFile]:
     """Return the first files with at least `limit` rows; a file without a row count has none."""
-    rows_before = accumulate(map(_row_count, files), initial=0)
+    rows_before = accumulate((_row_count(add, count_deleted=count_deleted) for add in files), initial=0)
     return [add for add, _ in takewhile(lambda pair: pair[1] < limit, zip(files, rows_before, strict=False))]
 
 
-def _row_count(add: AddFile) -> int:
+def _row_count(add: AddFile, *, count_deleted: bool) -> int:
     try:
         rows = json.loads(add.stats or "{}").get("numRecords")
     except (ValueError, AttributeError, RecursionError):
         return 0
     if not isinstance(rows, int):
         return 0
-    return max(0, rows - (0 if add.deletion_vector is None else add.deletion_vector.cardinality))
+    return max(0, rows if count_deleted or add.deletion_vector is None else rows - add.deletion_vector.cardinality)

@@ -30,6 +30,8 @@ class ServerOptions:
             server, which has no other format and ignores the capabilities header.
         file_ids_by_format: give a file another id in each response format, as the reference server does: the
             MD5 of its path in parquet format, the SHA-256 in delta format. False (the default) gives it one id.
+        limit_counts_deleted_rows: count the rows that deletion vectors delete for `limitHint`, as some servers do,
+            so that the listed files may have too few rows; False by default.
         query_time: duration of the preparation of an asynchronous query, for clients that accept it; None (the
             default) answers every query at once.
         removed_files: report the files that versions removed in queries with `startingVersion`, and the rows that
@@ -56,6 +58,7 @@ class ServerOptions:
     history: bool = True
     prefer_format: Literal["auto", "delta", "parquet"] = "auto"
     file_ids_by_format: bool = False
+    limit_counts_deleted_rows: bool = False
     query_time: timedelta | None = None
     removed_files: bool = True
     totals: Literal["exact", "none", "stale"] = "exact"

@@ -6,9 +6,10 @@ Serves "Query Table Version", "Query Table Metadata" and "Read Data from a Table
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from delta_sharing_client.delta.log import Snapshot
+from delta_sharing_client.delta.log import AddFile, Snapshot
 from delta_sharing_client.server.file_selection import select_files
 from delta_sharing_client.server.parameters import PointInTime, QueryBody, parse_timestamp
 from delta_sharing_client.server.problems import bad_request
@@ -49,17 +50,22 @@ def query_snapshot(request: TableRequest, body: QueryBody) -> TableResponse:
         refresh_token = None
         if body.include_refresh_token and request.options.send_end_stream_action:
             refresh_token = signer.make_token(refresh, {"version": snapshot.version})
-        return _selection(snapshot, is_time_travel, body, refresh_token)
+        files = select_files(
+            snapshot,
+            body.json_predicate_hints,
+            body.limit_hint,
+            count_deleted=request.options.limit_counts_deleted_rows,
+        )
+        return _selection(snapshot, is_time_travel, files, refresh_token)
 
     return answer_page(request, select, body)
 
 
 def _selection(
-    snapshot: Snapshot, is_time_travel: bool, body: QueryBody | None = None, refresh_token: str | None = None
+    snapshot: Snapshot, is_time_travel: bool, files: Sequence[AddFile] = (), refresh_token: str | None = None
 ) -> Selection:
-    """Select a snapshot, with the files of a query; `is_time_travel`: the request gives a version or time."""
+    """Select some files of a snapshot; `is_time_travel`: the request gives a version or time."""
     version, timestamp = (snapshot.version, snapshot.timestamp) if is_time_travel else (None, None)
-    files = () if body is None else select_files(snapshot, body.json_predicate_hints, body.limit_hint)
     return Selection(
         version=snapshot.version,
         head=snapshot,
