@@ -158,7 +158,7 @@ class SharingClient:
         """
         from delta_sharing_client.iceberg.catalog import IcebergCatalog
 
-        catalog = IcebergCatalog(self._rest, self._storage, self.iter_shares)
+        catalog = IcebergCatalog(self._rest, self._storage, self._rest.list_shares)
         self._opened = *self._opened, catalog
         return catalog
 

@@ -7,6 +7,7 @@ The frames below that one are removed, unless the logger `delta_sharing_client` 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import isfunction, isgeneratorfunction
@@ -68,10 +69,49 @@ def public_items(items: Iterator[T]) -> Iterator[T]:
     yield from items
 
 
+def without_frames(error: BaseException) -> BaseException:
+    """Return an error of a worker thread as it is stored until another thread raises it.
+
+    Frames of the worker hold what stores the error. In this cycle a dropped client would keep its connections
+    until the garbage collector runs. Errors of other kinds keep their frames, which show the cause.
+    """
+    if isinstance(error, DeltaSharingError) and not _LOGGER.isEnabledFor(logging.DEBUG):
+        error.__traceback__ = None
+        if error.__suppress_context__:
+            error.__context__ = None
+    return error
+
+
+def clear_frames(*errors: BaseException | None, outer: BaseException | None) -> None:
+    """Clear the variables of the frames below errors of a library that are caught for good, and of their causes.
+
+    A library's errors and frames hold each other, and with them the connections of a dropped client, until the
+    garbage collector runs.
+
+    Args:
+        errors: the errors.
+        outer: `sys.exception()` before the library was called: an error that the caller handles, and the last
+            context of the others.
+    """
+    waiting = list(errors)
+    while waiting:
+        error = waiting.pop()
+        if error is not None and error is not outer and error.__traceback__ is not None:
+            traceback.clear_frames(error.__traceback__)
+            error.__traceback__ = None  # and each error is visited once
+            waiting += error.__cause__, error.__context__
+
+
 def _shorten(error: DeltaSharingError) -> None:
-    """Remove the frames below the decorated function, and that of the decorator, from an error's traceback."""
+    """Remove the frames below the decorated function, and that of the decorator, from an error's traceback.
+
+    A context that is not shown is removed too: its frames would keep the client, and its connections, until the
+    garbage collector runs.
+    """
     trace = error.__traceback__
     if trace is None or trace.tb_next is None or _LOGGER.isEnabledFor(logging.DEBUG):
         return
+    if error.__suppress_context__:
+        error.__context__ = None
     error.__traceback__ = trace.tb_next
     error.__traceback__.tb_next = None

@@ -36,6 +36,7 @@ from delta_sharing_client.storage.byte_source import (
     Transfers,
 )
 from delta_sharing_client.storage.retry_budget import RetryBudget
+from delta_sharing_client.tracebacks import without_frames
 from delta_sharing_client.transport.cancellation import Cancellation
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class FileReads:
             self._cancelled.set()
         self._fetchers.close()
         self._decoders.close()
+        self.memory.close()
 
     def open(self, task: FileScanTask) -> FileReadState:
         """Return a file; the units of a file that is read in ranges follow when its footer is fetched."""
@@ -159,7 +161,7 @@ class FileReads:
                 file.units = []
                 return
             file.sparse = SparseFile(file.download, file.task)
-            file.source = self._source(file, file.sparse.buffer, deleted)
+            file.source = self._source(file.task, file.sparse.buffer, deleted)
             units = file.source.read_units(unit_size=READ_UNIT_SIZE if self._load.limit is None else 1)
             if self._load.limit is not None and self._load.spec.predicate is None and deleted is None:
                 units = file.source.first(units, self._load.limit)
@@ -169,7 +171,8 @@ class FileReads:
                 for number, unit in enumerate(units)
             ]
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
-            file.error = error
+            if not self._cancelled.is_set():  # otherwise nobody waits for it
+                file.error = without_frames(error)
         finally:
             self.memory.notify_opened()
 
@@ -180,10 +183,10 @@ class FileReads:
                 self.memory.put(unit, [], last=True)
                 return
             data = file.download.restarting(partial(file.download.whole, self._buffers))
-            unit.steps = self._steps_of_whole(file, data, deleted)
+            unit.steps = self._steps_of_whole(file.task, data, deleted)
             self._decoders.submit(unit.order, self._decode, unit)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
-            self.memory.fail(unit, error)
+            self._fail(unit, error)
 
     def _fetch_range(self, sparse: SparseFile, unit: UnitReadState, byte_range: ByteRange) -> None:
         try:
@@ -195,13 +198,11 @@ class FileReads:
             if complete:
                 self._decoders.submit(unit.order, self._decode, unit)
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
-            self.memory.fail(unit, error)
+            self._fail(unit, error)
 
-    def _steps_of_whole(
-        self, file: FileReadState, data: Buffer, deleted: RowPositions | None
-    ) -> Iterator[Decoded]:
+    def _steps_of_whole(self, task: FileScanTask, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
-        with self._source(file, data, deleted) as source:
+        with self._source(task, data, deleted) as source:
             yield from source.decode_all(use_threads=self._use_threads)
         if isinstance(data, memoryview):
             self._buffers.give_back(data)
@@ -210,10 +211,15 @@ class FileReads:
         yield from source.decode(unit, use_threads=self._use_threads)
         sparse.release(unit)
 
-    def _source(self, file: FileReadState, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
+    def _source(self, task: FileScanTask, data: Buffer, deleted: RowPositions | None) -> ParquetSource:
         return ParquetSource(
-            data, file.task, self._load.spec, deleted=deleted, locators=self._locators, limits=self._limits
+            data, task, self._load.spec, deleted=deleted, locators=self._locators, limits=self._limits
         )
+
+    def _fail(self, unit: UnitReadState, error: BaseException) -> None:
+        """Report an error of a unit to the consumer, unless it waits for none any more."""
+        if not self._cancelled.is_set():
+            self.memory.fail(unit, error)
 
     def _decode(self, unit: UnitReadState) -> None:
         """Decode a unit step by step while the budget has room for its rows."""
@@ -231,7 +237,7 @@ class FileReads:
                 self.memory.put(unit, decoded.batches, last=last)
                 del decoded
         except BaseException as error:  # noqa: BLE001  # raised again in the consumer's thread
-            self.memory.fail(unit, error)
+            self._fail(unit, error)
 
 
 def _whole_file(file: FileReadState) -> UnitReadState:

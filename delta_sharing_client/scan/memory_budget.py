@@ -22,6 +22,7 @@ from delta_sharing_client.parquet.read_units import ReadUnit
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.scan.priority_pool import Order
 from delta_sharing_client.storage.byte_source import ByteSource
+from delta_sharing_client.tracebacks import without_frames
 
 #: Seconds; on Windows a wait without a time-out cannot be interrupted, not even by Ctrl-C.
 _WAIT_SECONDS: Final = 0.5 if os.name == "nt" else None
@@ -101,6 +102,14 @@ class MemoryBudget:
         self._news = False
         self.starved = False
         self._paused: list[UnitReadState] = []
+        self._closed = False
+
+    def close(self) -> None:
+        """Forget the units; none is decoded any further."""
+        with self.lock:
+            self._closed = True
+            self._paused.clear()
+            self._front = self._awaited = None
 
     def admits(self, cost: int, kept_free: int) -> bool:
         """Return whether there is memory to fetch a unit; if not, the consumer is woken when there may be."""
@@ -116,7 +125,7 @@ class MemoryBudget:
     def may_decode(self, unit: UnitReadState) -> bool:
         """Return whether to decode the next rows of a unit now; if not, the unit is paused."""
         with self.lock:
-            if unit.done:
+            if unit.done or self._closed:
                 return False
             if self._used <= self._size or (unit is self._front and not unit.waiting):
                 return True
@@ -142,7 +151,7 @@ class MemoryBudget:
         """Record that the rest of a unit cannot be read."""
         with self.lock:
             if not unit.done:
-                unit.error = error
+                unit.error = without_frames(error)
                 self._end(unit)
                 self._notify(unit)
 

@@ -199,14 +199,14 @@ class Download:
                 self._renew(url, expired)
                 continue
             except RetryLater as later:
-                error, retry_after = later.error, later.seconds
+                error, retry_after = later.error.with_traceback(None), later.seconds
             except DeltaSharingError as failure:
                 self._check_cancelled()
                 if not is_retryable(failure):
                     if isinstance(failure, StorageError) and not failure.file_id:
                         raise StorageError(str(failure), file_id=self._id) from None
                     raise
-                error = failure
+                error = failure.with_traceback(None)  # or this frame and the error hold each other
             if part.position - furthest >= enough:
                 furthest = part.position
                 failures = 0

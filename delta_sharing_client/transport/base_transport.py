@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ import urllib3
 
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport import log_redaction
 from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, NonRetryableTransportError, translate
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
@@ -77,16 +79,21 @@ class BaseTransport:
         proxy = proxy_for(origin, self.options)
         adapter = self._adapter_for(origin)
         started = time.monotonic()
+        outer = sys.exception()
         try:
             with log_redaction.redacted():
                 response = Response(send(adapter, origin, proxy), url=url, secrets=secrets, what=what)
         except NETWORK_ERRORS as error:
             failure = translate(error, url=url, remedy=self._remedy)
+            clear_frames(error, outer=outer)
         else:
             log_redaction.log_request(method, url, response.status, started)
             return response
         log_redaction.log_request(method, url, "failed after", started)
-        raise failure  # outside of `except`: the traceback must not hold the network library's frames
+        try:
+            raise failure  # outside of `except`: the traceback must not hold the network library's frames
+        finally:
+            del failure  # its traceback holds this frame, and with it the connections
 
     def _follow(self, url: SecretUrl, send: Callable[[SecretUrl, bool], Response]) -> Response:
         """Return the response after all redirects; `send` checks a URL, and sends GET after a status 303."""

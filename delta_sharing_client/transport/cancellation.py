@@ -12,6 +12,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
+from typing import TypeAlias
 
 
 class Cancellation(threading.Event):
@@ -19,17 +20,24 @@ class Cancellation(threading.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._breakers: dict[object, Callable[[], None]] = {}
+        self._breakers: dict[object, Callable[[Cancellation], None]] = {}
 
     def set(self) -> None:
         """Set the event, and break the transfers."""
         super().set()
         for breaker in list(self._breakers.values()):
-            breaker()
+            breaker(self)
 
-    def add_breaker(self, owner: object, breaker: Callable[[], None]) -> None:
-        """Call `breaker` when the event is set; only the first one of each owner counts."""
+    def add_breaker(self, owner: object, breaker: Callable[[Cancellation], None]) -> None:
+        """Call `breaker` with the event when it is set; only the first one of each owner counts."""
         self._breakers.setdefault(owner, breaker)
+
+
+_Reference: TypeAlias = Callable[[], threading.Event | None]
+
+
+def _no_event() -> None:
+    """Refer to no event."""
 
 
 class _Use(threading.local):
@@ -39,13 +47,15 @@ class _Use(threading.local):
 
 
 class SocketRegistry:
-    """The sockets of a transport, each with the process and the event that it is used for."""
+    """The sockets of a transport, each with the process and the event that it is used for.
+
+    Every reference from here is weak. A connection in a pool refers to its registry, and an event to its
+    transport: a strong reference from the registry to the event would keep the pool, and with it the connection.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, threading.Event | None]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, _Reference]] = weakref.WeakKeyDictionary()
         self._thread = _Use()
 
     def use_for(self, event: threading.Event | None) -> None:
@@ -58,7 +68,7 @@ class SocketRegistry:
             return
         event = self._thread.event
         with self._lock:
-            self._users[sock] = os.getpid(), event
+            self._users[sock] = os.getpid(), _no_event if event is None else weakref.ref(event)
         if event is not None and event.is_set():
             _shut_down(sock)
 
@@ -71,7 +81,7 @@ class SocketRegistry:
         with self._lock:
             users = list(self._users.items())
         for sock, (pid, user) in users:
-            if pid == own and (event is None or user is event):
+            if pid == own and (event is None or user() is event):
                 _shut_down(sock)
 
 

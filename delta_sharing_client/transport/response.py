@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError, IncompleteResponseError
 from delta_sharing_client.secrets import Secret, SecretUrl
+from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport.body import decoded
 from delta_sharing_client.transport.echoes import mask_echoes
 from delta_sharing_client.transport.exception_mapping import NETWORK_ERRORS, translate
@@ -118,14 +120,19 @@ class Response:
 
     def _checked(self, read: Callable[[A], R], wanted: A) -> R:
         """Return the result of `read(wanted)`: bytes of the body, or their number."""
+        outer = sys.exception()
         try:
             result = read(wanted)
         except NETWORK_ERRORS as error:
             failure = translate(error, url=self.url, what=self._what, reading=True)
+            clear_frames(error, outer=outer)
         else:
             if result or not self.length:
                 return result
             failure = IncompleteResponseError(
                 f"{self._what}: the answer was cut: {self.length} bytes of it are missing"
             )
-        raise failure  # outside of `except`: the traceback must not hold the network library's frames
+        try:
+            raise failure  # outside of `except`: the traceback must not hold the network library's frames
+        finally:
+            del failure  # its traceback holds this frame, and with it the connection

@@ -9,6 +9,7 @@ from __future__ import annotations
 import email.utils
 import logging
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -24,6 +25,7 @@ from delta_sharing_client.errors import (
     TransportError,
 )
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
 
 if TYPE_CHECKING:
@@ -164,7 +166,10 @@ class Retrier:
         # The variables of the frames in its traceback, and in that of its context, hold the unredacted response
         # with URLs and tokens. The message is complete without them.
         failure.__context__ = None
-        raise failure.with_traceback(None)
+        try:
+            raise failure.with_traceback(None)
+        finally:
+            del failure  # its traceback has this frame
 
 
 class _Run(Generic[T]):
@@ -180,6 +185,7 @@ class _Run(Generic[T]):
 
     def result(self) -> T:
         """Return the result of the first attempt that succeeds."""
+        outer = sys.exception()
         try:
             return self._attempt()
         except Exception as error:
@@ -200,14 +206,23 @@ class _Run(Generic[T]):
             return retrying(self._counted_attempt)
         except tenacity.RetryError as exhausted:
             failure = self._final_error(exhausted.last_attempt)
-        raise failure
+            clear_frames(exhausted, exhausted.last_attempt.exception(), outer=outer)
+        finally:
+            vars(retrying).clear()  # it refers to itself, and to this call
+        try:
+            raise failure
+        finally:
+            del failure
 
     def _counted_attempt(self) -> T:
         """Make an attempt; for tenacity the first one is that which has failed already."""
         failure, self._first_failure = self._first_failure, None
-        if failure is not None:
+        if failure is None:
+            return self._attempt()
+        try:
             raise failure
-        return self._attempt()
+        finally:
+            del failure
 
     def _attempt(self) -> T:
         attempt = Attempt(max(self._left(), _LEAST_TIMEOUT), self._retrier.clock)

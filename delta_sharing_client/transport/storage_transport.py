@@ -106,4 +106,4 @@ class StorageTransport(BaseTransport):
 
     def break_on(self, cancelled: Cancellation) -> None:
         """Break the transfers made for an event when it is set."""
-        cancelled.add_breaker(self, partial(self._sockets.shut_down, cancelled))
+        cancelled.add_breaker(self, self._sockets.shut_down)

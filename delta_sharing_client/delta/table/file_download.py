@@ -171,6 +171,8 @@ class _Transfers:
     def close(self) -> None:
         self._cancelled.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        while not self._events.empty():  # or errors that nobody waits for and this object hold each other
+            self._events.get()
 
     def _fetch(self, file: RemoteFile) -> StoredFile:
         target = self._directory / file.path
