@@ -15,6 +15,7 @@ from typing import Any, Final
 from delta_sharing_client._version import __version__
 from delta_sharing_client.errors import ConfigurationError
 from delta_sharing_client.option_texts import parse_boolean, parse_bytes, parse_duration, parse_number
+from delta_sharing_client.paths import local_path
 
 #: Each option has an environment variable: this prefix, then its name in capitals.
 ENVIRONMENT_PREFIX: Final = "DELTA_SHARING_OPTION_"
@@ -39,13 +40,17 @@ def _parse_mapping(text: str) -> dict[str, str]:
     return found
 
 
+def _parse_path(text: str) -> str:
+    return os.fspath(local_path(text, "it"))
+
+
 def _parse_certificate(text: str) -> str | tuple[str, str]:
     if not text.lstrip().startswith("["):
-        return text
+        return _parse_path(text)
     found = _json(text)
     if not isinstance(found, list) or len(found) != 2 or not all(isinstance(path, str) for path in found):
         raise ValueError("it takes the path of a file, or a JSON list of the paths of certificate and key")
-    return found[0], found[1]
+    return _parse_path(found[0]), _parse_path(found[1])
 
 
 def _parse_headers(text: str) -> dict[str, str]:
@@ -134,7 +139,7 @@ class TransportOptions:
         allow_http: allow tokens and files over plain http to other machines; off, because both are secrets. Plain
             http on loopback is always allowed.
         ca_bundle: file or directory of trusted certificates instead of the default ones; by default
-            `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`. Verification cannot be turned off.
+            `REQUESTS_CA_BUNDLE` or `CURL_CA_BUNDLE`. `~` is the home directory. Verification cannot be turned off.
         client_certificate: file of a client certificate with its key, or the two files; none by default.
         proxies: proxy URLs by scheme, as for `requests`; they take precedence over the environment variables
             (`HTTPS_PROXY`, `NO_PROXY`, ...). Loopback is never proxied.
@@ -143,7 +148,7 @@ class TransportOptions:
         user_agent: the `User-Agent` header; by default the versions of this package, Python and requests.
 
     Raises:
-        ValueError: a value is out of its range.
+        ValueError: a value is out of its range, or a path is the URL of a store.
         ConfigurationError: an environment variable is malformed, or names no option.
         TypeError: a value has the wrong type.
     """
@@ -164,9 +169,9 @@ class TransportOptions:
     memory_budget: int = _option("memory_budget", 512 * 1024 * 1024, parse_bytes)
     batch_memory_limit: int = _option("batch_memory_limit", 1024 * 1024 * 1024, parse_bytes)
     allow_http: bool = _option("allow_http", False, parse_boolean)
-    ca_bundle: str | os.PathLike[str] | None = _option("ca_bundle", None, str)
-    client_certificate: str | tuple[str, str] | None = _option(
-        "client_certificate", None, _parse_certificate, repr=False
+    ca_bundle: str | os.PathLike[str] | None = _option("ca_bundle", None, _parse_path)
+    client_certificate: str | os.PathLike[str] | tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = (
+        _option("client_certificate", None, _parse_certificate, repr=False)
     )
     proxies: Mapping[str, str] = _option("proxies", dict, _parse_mapping, repr=False, hash=False)
     headers: Mapping[str, str] = _option("headers", dict, _parse_headers, repr=False, hash=False)
@@ -195,6 +200,9 @@ class TransportOptions:
                     raise ConfigurationError(f"the environment variable {variable}: {message}", setting=variable)
             raise ValueError(message)
         _check_user_agent(self.user_agent)
+        if self.ca_bundle is not None:
+            object.__setattr__(self, "ca_bundle", os.fspath(local_path(self.ca_bundle, "ca_bundle")))
+        object.__setattr__(self, "client_certificate", _certificate_paths(self.client_certificate))
         object.__setattr__(self, "proxies", dict(self.proxies))
         object.__setattr__(self, "headers", _checked_headers(self.headers))
 
@@ -210,6 +218,17 @@ class TransportOptions:
             if name not in parsers:
                 raise _unknown("the option", name, list(parsers))
         return cls(**{name: _parsed(parsers[name], text, "the option", name) for name, text in texts.items()})
+
+
+def _certificate_paths(given: Any) -> str | tuple[str, str] | None:
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list):
+        return os.fspath(local_path(given, "client_certificate"))
+    if len(given) != 2:
+        raise ValueError("client_certificate is a path, or the two paths of certificate and key")
+    certificate, key = (os.fspath(local_path(path, "client_certificate")) for path in given)
+    return certificate, key
 
 
 def _check_variables() -> None:

@@ -14,6 +14,7 @@ from delta_sharing_client.expressions.filters import Filters
 from delta_sharing_client.model.names import parse_table_url
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.tracebacks import public
 from delta_sharing_client.wire.requests import Timestamp, format_for
 
@@ -81,10 +82,11 @@ def load_as_pandas(
     Returns:
         The rows, in the server's order.
     """
+    directory = None if mirror is None else local_path(mirror, "mirror")
     with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant, on_future=on_future)
-        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        rows = scan if directory is None else scan.mirrored(directory, progress=progress)
         return rows.to_pandas(
             dtype_backend=dtype_backend, convert_in_batches=convert_in_batches, progress=progress
         )
@@ -110,10 +112,11 @@ def load_as_arrow(
     catalog: CatalogName = "delta",
 ) -> pa.Table:
     """Load a shared table as an Arrow table with the types of its schema; arguments as for `load_as_pandas`."""
+    directory = None if mirror is None else local_path(mirror, "mirror")
     with open_table(url, options, credential_provider, catalog=catalog) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, json_predicate_hints=jsonPredicateHints, variant=variant, on_future=on_future)
-        rows = scan if mirror is None else scan.mirrored(mirror, progress=progress)
+        rows = scan if directory is None else scan.mirrored(directory, progress=progress)
         return rows.to_arrow(progress=progress)
 
 
@@ -252,14 +255,15 @@ def load_as_spark(
     """
     from delta_sharing_client.spark.configuration import configured_options
 
+    directory = None if mirror is None else local_path(mirror, "mirror")
     options = options or configured_options(spark)
     with open_table(url, options, credential_provider, delta_sharing_profile) as table:
         given = columns, filters, limit, version, timestamp, format_for(use_delta_format)
         scan = table.scan(*given, variant=spark_variant(variant), on_future=on_future)
-        if mirror is not None:
+        if directory is not None:
             from delta_sharing_client.spark.local_dataframe import mirror_dataframe
 
-            return mirror_dataframe(scan.mirrored(mirror), spark)
+            return mirror_dataframe(scan.mirrored(directory), spark)
         return scan.to_spark(
             spark, engine=engine, executor_credentials=executor_credentials, partition_size=partition_size
         )

@@ -255,7 +255,7 @@ class WorkloadIdentityTokens(OAuthTokens[WorkloadIdentity]):
         return self._transport.post(form, {}, timeout)
 
     def _read_token(self) -> Secret:
-        path = path_in_profile(self._profile, self._credential.token_file)
+        path = path_in_profile(self._profile, self._credential.token_file, "tokenFile")
         reason = "is empty, or contains no token"
         token = ""
         try:

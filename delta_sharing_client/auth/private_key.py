@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.secrets import Secret
 
 #: Validity of an assertion, in seconds.
@@ -21,23 +23,31 @@ def private_key_path(profile: Profile) -> Path | None:
     """Return the path of a profile's private key file; None if the profile names no file.
 
     A relative path starts at the profile's directory if the file exists there, else at the working directory.
+
+    Raises:
+        ProfileError: it is no path of this machine.
     """
     credential = profile.credential
     if not isinstance(credential, PrivateKeyJwt) or credential.private_key_file is None:
         return None
-    return path_in_profile(profile, credential.private_key_file)
+    return path_in_profile(profile, credential.private_key_file, "privateKeyFile")
 
 
-def path_in_profile(profile: Profile, text: str) -> Path:
-    """Return a path that a profile contains, found as by `private_key_path`."""
+def path_in_profile(profile: Profile, text: str, field: str) -> Path:
+    """Return a path that a field of a profile contains, found as by `private_key_path`.
+
+    Raises:
+        ProfileError: it is no path of this machine.
+    """
     try:
-        path = Path(text).expanduser()
-        if not path.is_absolute() and profile.source is not None:
-            beside = Path(profile.source).expanduser().parent / path
+        path = local_path(text, repr(field))
+    except ValueError as error:
+        raise ProfileError(str(error), field=field, source=profile.source) from None
+    if not path.is_absolute() and profile.source is not None:
+        with suppress(OSError, ValueError):  # a profile at a URL
+            beside = local_path(profile.source, "source").parent / path
             if beside.is_file():
                 return beside
-    except (OSError, ValueError, RuntimeError):  # a null in the path; no home directory
-        return Path(text)
     return path
 
 

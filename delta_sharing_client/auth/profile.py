@@ -12,14 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, runtime_checkable
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
 from delta_sharing_client.model.credentials import Credential, ExternalCredential
 from delta_sharing_client.model.profile import Profile
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.secrets import MASK, Secret, SecretUrl, redact_text, redact_url
 from delta_sharing_client.transport.url_rules import is_loopback
 
@@ -42,6 +41,7 @@ _FSSPEC_EXTRAS: Final = {
 }
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")  # a single letter is a drive of Windows
 
+_SUPPORTED: Final = "a path of this machine, its file: URL, or the text of a URL such as s3://bucket/config.share"
 #: What a path begins or ends with; a token does neither.
 _PATH = re.compile(r"(?:[~/.\\]|[A-Za-z]:).{0,1000}|.{1,250}\.[A-Za-z]{2,10}(?:#.*)?", re.DOTALL)
 
@@ -127,8 +127,8 @@ def _read(source: Any) -> _Text:
         return _from_environment()
     if isinstance(source, str):
         return _from_text(source)
-    if isinstance(source, os.PathLike):
-        return _from_path(os.fspath(source))
+    if isinstance(source, os.PathLike) and isinstance(os.fspath(source), str):
+        return _from_path(source)
     if isinstance(source, _Readable):
         return _from_file_object(source)
     raise TypeError(
@@ -157,40 +157,31 @@ def _from_text(text: str) -> _Text:
         return _Text(stripped)
     if not stripped:
         raise ProfileError("the path is empty; pass the path of a profile file")
-    if stripped[:5].lower() == "file:":
-        return _from_path(_path_of_file_url(stripped))
-    return _from_url(stripped) if _URL.match(stripped) else _from_path(text)
+    is_url = _URL.match(stripped) and stripped[:5].lower() != "file:"
+    return _from_url(stripped) if is_url else _from_path(text)
 
 
-def _path_of_file_url(url: str) -> str:
+def _from_path(given: str | os.PathLike[str]) -> _Text:
+    text = os.fspath(given)
     try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ProfileError("the file: URL is malformed", source=redact_url(url)) from None
-    if parts.netloc not in ("", "localhost"):
-        raise ProfileError(
-            f"a file: URL names a file of this machine, not of {parts.hostname}: file:///path/to/profile.share",
-            source=redact_url(url),
-        )
-    return url2pathname(parts.path)
-
-
-def _from_path(path: str | bytes) -> _Text:
-    text = os.fsdecode(path)
+        path = local_path(given, "it", supported=_SUPPORTED)
+    except ValueError as error:
+        raise ProfileError(str(error), source=_shown_path(text)) from None
+    if text.lstrip()[:5].lower() == "file:":
+        text = os.fspath(path)
     try:
-        expanded = Path(text).expanduser()
-        with expanded.open("rb") as file:
+        with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_MAX_SIZE + 1)
     except FileNotFoundError:
-        where = "" if Path(text).expanduser().is_absolute() else f" in {Path.cwd()}"
+        where = "" if path.is_absolute() else f" in {Path.cwd()}"
         hint = (
             "; a table URL is an argument of load_as_pandas() and the other load functions" if "#" in text else ""
         )
         raise ProfileError(f"there is no such file{where}{hint}", source=_shown_path(text)) from None
     except IsADirectoryError:
         raise ProfileError("it is a directory, not a profile file", source=text) from None
-    except (OSError, ValueError, RuntimeError) as error:  # no permission; a null in the path; no home directory
+    except (OSError, ValueError) as error:  # no permission; a surrogate in the path
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ProfileError(f"it cannot be read: {reason}", source=_shown_path(text)) from None
     return _Text(content, text, _others_can_read(mode))
@@ -237,6 +228,8 @@ def _from_url(url: str) -> _Text:
         remedy = f"; pip install 'fsspec[{extra}]'" if extra else ""
         raise ProfileError(f"fsspec cannot read it: {error}{remedy}", source=shown) from None
     except Exception as error:  # noqa: BLE001  # each backend of fsspec raises its own errors
+        if isinstance(error, ValueError) and str(error).startswith("Protocol not known"):
+            raise ProfileError(f"fsspec knows no such scheme; a profile is {_SUPPORTED}", source=shown) from None
         _raise_unreadable(url, error)
     return _Text(content, shown)
 

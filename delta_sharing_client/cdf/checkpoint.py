@@ -24,6 +24,7 @@ from delta_sharing_client.errors import CheckpointError
 from delta_sharing_client.locks import Timeout, file_lock, holder_of
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode
+from delta_sharing_client.paths import local_path
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -138,7 +139,7 @@ class CheckpointFile:
         #: Held while the file is locked, written and released. Reentrant: a signal handler may close the poller.
         self._using = threading.RLock()
         self._closed = False
-        self.path = Path(path).absolute()
+        self.path = local_path(path, "checkpoint").absolute()
 
     def __del__(self) -> None:
         self._release()

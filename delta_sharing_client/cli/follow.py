@@ -23,6 +23,7 @@ from delta_sharing_client.cli.options import (
     table_argument,
 )
 from delta_sharing_client.cli.output import show_facts, show_records
+from delta_sharing_client.cli.paths import LocalPath
 
 
 @click.command(
@@ -34,7 +35,9 @@ from delta_sharing_client.cli.output import show_facts, show_records
     ),
 )
 @table_argument
-@click.option("--checkpoint", metavar="FILE", required=True, help="File that stores the position.")
+@click.option(
+    "--checkpoint", metavar="FILE", type=LocalPath(), required=True, help="File that stores the position."
+)
 @click.option(
     "--start",
     metavar="snapshot|latest|VERSION",
@@ -42,10 +45,14 @@ from delta_sharing_client.cli.output import show_facts, show_records
     show_default=True,
     help="Where to start without a position: the whole table, the next version, or a version.",
 )
-@click.option("--files", metavar="DIR", help="Write one file per batch into this directory.")
-@click.option("--delta", metavar="DIR", help="Store the batches in this Delta table (extra delta).")
-@click.option("--duckdb", metavar="FILE", help="Store the batches in this DuckDB database (extra duckdb).")
-@click.option("--sqlite", metavar="FILE", help="Store the batches in this SQLite database.")
+@click.option("--files", metavar="DIR", type=LocalPath(), help="Write one file per batch into this directory.")
+@click.option(
+    "--delta", metavar="DIR", type=LocalPath(), help="Store the batches in this Delta table (extra delta)."
+)
+@click.option(
+    "--duckdb", metavar="FILE", type=LocalPath(), help="Store the batches in this DuckDB database (extra duckdb)."
+)
+@click.option("--sqlite", metavar="FILE", type=LocalPath(), help="Store the batches in this SQLite database.")
 @click.option("--into", metavar="TABLE", help="Table of the database; by default the name of the shared table.")
 @click.option("--mode", type=click.Choice(["append", "apply"]), default="append", show_default=True)
 @click.option(
@@ -56,7 +63,7 @@ from delta_sharing_client.cli.output import show_facts, show_records
 @output_option
 def pull(
     table_url: str,
-    checkpoint: str,
+    checkpoint: Path,
     start: str,
     file_format: str,
     rebind: bool,
@@ -84,7 +91,7 @@ def pull(
         sink = None if target["files"] else stack.enter_context(_sink(table, target))
         while (batch := poller.pull()) is not None:
             if sink is None:
-                rows = [_write_file(batch, table.name, Path(target["files"]), file_format)]
+                rows = [_write_file(batch, table.name, target["files"], file_format)]
             else:
                 written = sink.write(batch)
                 rows = [written.inserted, written.deleted]
@@ -99,7 +106,7 @@ def pull(
 
 def _name_of(kind: str, table: ds.SharedTable, target: dict[str, Any]) -> str:
     """Return the name of a target, to which the checkpoint is bound."""
-    place = target[kind] if "://" in target[kind] else os.path.realpath(target[kind])
+    place = os.path.realpath(target[kind])
     return (
         f"{kind} {place}" if kind in ("files", "delta") else f"{kind} {place}, {target['into'] or table.name.name}"
     )
@@ -158,31 +165,44 @@ def _write_file(batch: ds.ChangeBatch, table: ds.Table, directory: Path, file_fo
     ),
 )
 @table_argument
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR", type=LocalPath())
 @click.option("--version", type=Number(0, example=3), help="Version of the shared table; the latest by default.")
 @click.option("--repair", is_flag=True, help="Verify all files, and fetch missing and damaged ones again.")
 @output_option
-def mirror(table_url: str, directory: str, version: int | None, repair: bool, output: str) -> None:
+def mirror(table_url: str, directory: Path, version: int | None, repair: bool, output: str) -> None:
     """Bring a local Delta table up to date with a shared table; fetches only new files."""
     with open_table(table_url) as table:
         result = table.mirror(directory).sync(at_version=version, repair=repair)
-    show_facts({"directory": directory, **asdict(result)}, output)
+    show_facts({"directory": str(directory), **asdict(result)}, output)
 
 
 @click.command(cls=Command, epilog=examples("delta-sharing serve warehouse --port 8787 --profile warehouse.share"))
-@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.argument("directory", metavar="DIR", type=LocalPath(exists=True, file_okay=False))
+@click.option("--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=Number(0, 65535, example=8787), default=0, help="Port; by default any free one.")
 @click.option(
-    "--profile", metavar="PATH", default="embedded-server.share", show_default=True, help="Profile to write."
+    "--profile",
+    metavar="PATH",
+    type=LocalPath(),
+    default="embedded-server.share",
+    show_default=True,
+    help="Profile to write.",
 )
 @click.option("--url-lifetime", metavar="SECONDS", type=Number(1, example=3600), default=3600, show_default=True)
-@click.option("--token-file", metavar="PATH", help="File with the bearer token; by default a random token.")
-def serve(directory: str, host: str, port: int, profile: str, url_lifetime: int, token_file: str | None) -> None:
+@click.option(
+    "--token-file",
+    metavar="PATH",
+    type=LocalPath(),
+    help="File with the bearer token; by default a random token.",
+)
+def serve(
+    directory: Path, host: str, port: int, profile: Path, url_lifetime: int, token_file: Path | None
+) -> None:
     """Share the Delta tables of a directory until Ctrl-C: for demos, notebooks and tests (extra server)."""
     from delta_sharing_client.server.__main__ import main
 
-    arguments = ["--host", host, "--port", str(port), "--profile", profile, "--url-lifetime", str(url_lifetime)]
-    arguments += [] if token_file is None else ["--token-file", token_file]
-    if main([*arguments, "--", directory]):
+    arguments = ["--host", host, "--port", str(port), "--url-lifetime", str(url_lifetime)]
+    arguments += ["--profile", str(profile)]
+    arguments += [] if token_file is None else ["--token-file", str(token_file)]
+    if main([*arguments, "--", str(directory)]):
         raise click.exceptions.Exit(1)

@@ -24,6 +24,7 @@ from delta_sharing_client.cli.options import (
     table_argument,
 )
 from delta_sharing_client.cli.output import show_rows
+from delta_sharing_client.cli.paths import LocalPath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ def head(table_url: str, rows: int, catalog: str, output: str, **selection: Any)
     ),
 )
 @table_argument
-@click.argument("target", metavar="FILE|-")
+@click.argument("target", metavar="FILE|-", type=LocalPath(allow_dash=True))
 @_format_option
 @scan_options
 @click.option("--limit", type=Number(0, example=100), help="Maximum number of rows.")
@@ -75,7 +76,7 @@ def head(table_url: str, rows: int, catalog: str, output: str, **selection: Any)
 @catalog_option
 def export(
     table_url: str,
-    target: str,
+    target: str | Path,
     file_format: str | None,
     limit: int | None,
     overwrite: bool,
@@ -99,7 +100,7 @@ def export(
     ),
 )
 @table_argument
-@click.argument("target", metavar="[FILE|-]", required=False)
+@click.argument("target", metavar="[FILE|-]", type=LocalPath(allow_dash=True), required=False)
 @click.option("--from", "start", metavar="VERSION|TIME", required=True, help="First version, or a time.")
 @click.option("--to", "end", metavar="VERSION|TIME", help="Last version, or a time; the latest by default.")
 @click.option("-n", "rows", type=Number(0, example=20), default=20, show_default=True, help="Rows to show.")
@@ -110,7 +111,7 @@ def export(
 @output_option
 def changes(
     table_url: str,
-    target: str | None,
+    target: str | Path | None,
     start: str,
     end: str | None,
     rows: int,
@@ -177,9 +178,11 @@ def _first_rows(reader: pa.RecordBatchReader, limit: int) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _save(rows: ds.TableScan | ds.TableChanges, target: str, file_format: str | None, overwrite: bool) -> None:
+def _save(
+    rows: ds.TableScan | ds.TableChanges, target: str | Path, file_format: str | None, overwrite: bool
+) -> None:
     """Write rows to a file or, for ``-``, to stdout."""
-    sink: str | IO[bytes] = target
+    sink: str | Path | IO[bytes] = target
     if target == "-":
         refuse(("overwrite",), "is for a FILE; - is stdout")
         if file_format in (None, "parquet"):

@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from delta_sharing_client.errors import ColumnError, DataError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import plain, to_json
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "arrow"]
@@ -39,6 +40,17 @@ _NAME_PART: Final = 40
 _ROW_GROUP: Final = 64 * 1024 * 1024
 #: Rows that are converted to JSON text at a time.
 _TEXT_ROWS: Final = 10_000
+
+
+def target_of(target: Target) -> Path | IO[bytes]:
+    """Return the path that a target names, or the target itself if it is an open file.
+
+    Raises:
+        TypeError, ValueError: it is neither; see `local_path`.
+    """
+    if not isinstance(target, str | os.PathLike) and hasattr(target, "write"):
+        return target
+    return local_path(target, "target", supported="a path of this machine, its file: URL, or an open binary file")
 
 
 def format_of(target: Target, given: str | None) -> FileFormat:

@@ -180,15 +180,16 @@ class Scan(ABC):
             The number of rows.
 
         Raises:
-            ValueError: the format is unknown.
+            ValueError: the format is unknown, or the target is a URL.
             OSError: the file exists, or cannot be written.
             DataError: the format cannot represent the rows.
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        from delta_sharing_client.frames.files import TEXT_FORMATS, format_of, opened, write_batches
+        from delta_sharing_client.frames.files import TEXT_FORMATS, format_of, opened, target_of, write_batches
         from delta_sharing_client.frames.progress import byte_progress
         from delta_sharing_client.parquet.arrow_types import arrow_schema
 
+        target = target_of(target)
         name = format_of(target, file_format)
         with opened(target, overwrite=overwrite) as sink:
             plan = self.plan()

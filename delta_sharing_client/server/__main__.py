@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.runner import SharingServer
 
@@ -30,6 +31,13 @@ example:
   then, in Python: load_as_pandas("warehouse.share#local.default.orders")"""
 
 
+def _path(text: str) -> Path:
+    try:
+        return local_path(text, "it")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m delta_sharing_client.server",
@@ -37,13 +45,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="DIR", type=Path, help="the directory with the Delta tables")
+    parser.add_argument("directory", metavar="DIR", type=_path, help="the directory with the Delta tables")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
     parser.add_argument(
         "--profile",
         metavar="PATH",
-        type=Path,
+        type=_path,
         default=Path("embedded-server.share"),
         help="where to write the profile that clients need; only you can read it (default: %(default)s)",
     )
@@ -57,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--token-file",
         metavar="PATH",
-        type=Path,
+        type=_path,
         help="a file with the bearer token, for a token that outlives this run (default: a random one)",
     )
     return parser

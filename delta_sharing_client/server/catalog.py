@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.server.problems import not_found
 
 _NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
@@ -77,7 +78,7 @@ class Catalog:
             ValueError: a directory's name cannot be the name of a table, schema or share.
             DeltaTableNotFoundError: the directory does not exist, or has no Delta table.
         """
-        root = Path(directory)
+        root = local_path(directory, "tables")
         if not root.is_dir():
             reason = (
                 "it is a file; give the directory of the tables" if root.exists() else "there is no such directory"
@@ -107,8 +108,8 @@ class Catalog:
             try:
                 if key in tables:
                     raise ValueError(f"two tables have the name {'.'.join(names)!r}; names are case-insensitive")
-                tables[key] = self._open_table(names, Path(path).resolve())
-            except (ValueError, DeltaLogError, OSError) as error:
+                tables[key] = self._open_table(names, local_path(path, "tables").resolve())
+            except (TypeError, ValueError, DeltaLogError, OSError) as error:
                 if strict:
                     raise
                 logger.warning("not shared: %s", error)

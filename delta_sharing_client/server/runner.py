@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from delta_sharing_client.delta.log.durable_files import replace_file
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.server.catalog import Catalog
@@ -184,7 +185,7 @@ class SharingServer:
         Returns:
             The path.
         """
-        target = Path(path)
+        target = local_path(path, "path")
         text = json.dumps(self.profile, indent=2) + "\n"
         replace_file(target, text.encode(), private=True)
         return target

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,13 +46,13 @@ def write_sample_tables(directory: str | os.PathLike[str]) -> dict[str, Path]:
         MissingDependencyError: deltalake is not installed.
         FileExistsError: one of the tables exists already.
     """
+    root = local_path(directory, "directory")
     try:
         import deltalake  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(
             package="deltalake", extra="delta", purpose="Writing sample tables"
         ) from error
-    root = Path(directory)
     writers = {
         "retail.sales.orders": _write_orders,
         "retail.sales.customers": _write_customers,

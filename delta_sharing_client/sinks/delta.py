@@ -14,6 +14,7 @@ from delta_sharing_client.delta.log.paths import check_is_directory, resolve_pat
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
 from delta_sharing_client.errors import CommitConflictError, MissingDependencyError
 from delta_sharing_client.model.actions import AddFile, CdcFile
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.tracebacks import public_class
@@ -60,7 +61,7 @@ class DeltaSink(Sink):
             import deltalake  # noqa: F401
         except ImportError:
             raise MissingDependencyError(package="deltalake", extra="delta", purpose="DeltaSink") from None
-        self._path = Path(os.path.realpath(path))
+        self._path = Path(os.path.realpath(local_path(path, "path")))
         check_is_directory(self._path)
 
     @property

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Texts of Arrow types without a type of DuckDB: null, and structs without fields.
 _NO_TYPE: Final = re.compile(r"(?<!not )\bnull(?=[>,]|$)|struct<>")
+#: A prefix of a database's name, as in `md:sales`, for which DuckDB loads an extension.
+_SERVICE: Final = re.compile(r"\w{2,}:(?![:/\\])")
 _CHUNK: Final = "_delta_sharing_chunk"
 
 
@@ -69,6 +71,11 @@ class DuckDBSink(SqlSink):
         if isinstance(database, duckdb.DuckDBPyConnection):
             self._connection = database
         else:
+            if isinstance(database, str | os.PathLike) and (service := _SERVICE.match(str(database))):
+                raise ValueError(
+                    f"database has the prefix {service[0]}, which names an extension of DuckDB; it takes a "
+                    "database file of this machine, or a connection from duckdb.connect"
+                )
             self._open(database, duckdb.connect)
 
     @property

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from delta_sharing_client.errors import SinkError, SinkKeyError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.sinks.base import Mode, Sink, WriteResult, check_beginning, fit_columns, missing_batches
 from delta_sharing_client.sinks.incoming import Incoming
 from delta_sharing_client.tracebacks import public_class
@@ -65,6 +66,8 @@ class SqlSink(Sink):
 
     def _open(self, path: str | os.PathLike[str], connect: Callable[[str], Any]) -> None:
         """Open the database in a file."""
+        supported = "a database file of this machine, its file: URL, or a connection"
+        path = local_path(path, "database", supported=supported)
         try:
             self._connection = connect(os.fspath(path))
         except self._error as error:

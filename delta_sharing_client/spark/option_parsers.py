@@ -13,11 +13,11 @@ from datetime import timedelta, timezone, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delta_sharing_client.model.timestamps import parse_iso8601
 from delta_sharing_client.option_texts import parse_boolean, parse_bytes, parse_duration, parse_number
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.wire.requests import format_timestamp
 
 #: An offset as a time zone; Spark accepts a prefix.
@@ -123,13 +123,13 @@ def parse_name(text: str) -> str:
 
 def parse_driver_folder(text: str) -> Path:
     """Parse the absolute path of a folder, or its ``file:`` URL."""
-    parts = urlsplit(text)
-    path = Path(unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else text)
+    supported = (
+        "an absolute path of a folder that the driver can write to, by convention one under the query's "
+        "checkpoint location"
+    )
+    path = local_path(text, "it", supported=supported)
     if not path.is_absolute():
-        raise ValueError(
-            "it takes an absolute path of a folder that the driver can write to, by convention one under the "
-            "query's checkpoint location"
-        )
+        raise ValueError(f"it takes {supported}")
     return path
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.cdf.options import ChangeOptions
 from delta_sharing_client.errors import BadRequestError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.status_errors import names_missing_feed
 from delta_sharing_client.table.shared_scan import SharedScan
@@ -100,6 +100,7 @@ class TableChanges(SharedScan):
         from delta_sharing_client.delta.table.local_table import LocalTable
         from delta_sharing_client.delta.table.materialize_changes import materialize_changes
 
+        path = local_path(directory, "directory").resolve()
         if self.options.columns is not None:
             raise ValueError(
                 "materialize copies whole files, and the changes have columns: leave that out, "
@@ -108,7 +109,7 @@ class TableChanges(SharedScan):
         if self.options.on_future != "raise":
             raise ValueError("materialize copies existing versions: leave out on_future")
         _, storage = self._connections()
-        local = LocalTable(self.table._client(), storage, self.name, Path(directory).resolve(), progress)
+        local = LocalTable(self.table._client(), storage, self.name, path, progress)
         return materialize_changes(local, self.options.request())
 
     def explain(self) -> Explanation:

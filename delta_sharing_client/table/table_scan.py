@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.scan.future_times import in_time
 from delta_sharing_client.scan.options import ScanOptions
@@ -145,6 +145,7 @@ class TableScan(SharedScan):
         from delta_sharing_client.delta.table.local_table import LocalTable
         from delta_sharing_client.delta.table.materialize_snapshot import materialize_snapshot
 
+        path = local_path(directory, "directory").resolve()
         options = self.options
         narrowed = {"columns": options.columns, "filters": options.filters, "limit": options.limit}
         refused = [name for name, value in narrowed.items() if value is not None]
@@ -154,7 +155,7 @@ class TableScan(SharedScan):
                 "leave that out, or load the rows with to_arrow() and write those"
             )
         _, storage = self._connections()
-        local = LocalTable(self.table._client(), storage, self.name, Path(directory).resolve(), progress)
+        local = LocalTable(self.table._client(), storage, self.name, path, progress)
         return materialize_snapshot(local, options.request(), data)
 
     def mirrored(self, directory: str | os.PathLike[str], *, progress: bool | None = None) -> MirrorScan:

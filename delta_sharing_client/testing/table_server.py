@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import MissingDependencyError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.server.catalog import split_name
 
@@ -32,7 +33,7 @@ class TableServer(SharingServer):
     """
 
     def __init__(self, directory: str | os.PathLike[str], **changes: Any) -> None:
-        self._directory = Path(directory)
+        self._directory = local_path(directory, "directory")
         self._shared: dict[str, Path] = {}
         super().__init__(self._shared, **changes)
 
@@ -66,7 +67,7 @@ class TableServer(SharingServer):
         if isinstance(data, str | os.PathLike):
             if name in self._shared:
                 raise ValueError(f"{name!r} is shared already; a directory cannot replace it")
-            path = Path(data)
+            path = local_path(data, "data")
         else:
             path = self._shared.get(name, self._directory / f"table-{len(self._shared)}")
             _write(path, _arrow(data), mode, partition_by)

@@ -11,13 +11,18 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.util.ssl_ import create_urllib3_context
 
 from delta_sharing_client.options import TransportOptions
+from delta_sharing_client.paths import local_path
 
 
 def existing_files(options: TransportOptions) -> tuple[str, str | None, str | None]:
     """Return the arguments of `tls_context`; raise `ValueError` if a file does not exist."""
-    trusted = options.ca_bundle or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    trusted = options.ca_bundle
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if trusted is None and os.environ.get(variable):
+            trusted = local_path(os.environ[variable], variable)
     own = options.client_certificate
-    certificate, key = (own, None) if own is None or isinstance(own, str) else own
+    pair = own if isinstance(own, tuple) else (own, None)
+    certificate, key = (None if path is None else os.fspath(path) for path in pair)
     files = (os.fspath(trusted or DEFAULT_CA_BUNDLE_PATH), certificate, key)
     names = ("the CA bundle", "the client certificate", "the client certificate's key")
     for path, name in zip(files, names, strict=True):

@@ -148,7 +148,13 @@ class TestKeysThatDoNotWork:
         error = self.refused(tokens, {"privateKeyFile": str(tmp_path / "no.pem")}, "No such file")
         assert error.field == "privateKeyFile"
         self.refused(tokens, {"privateKeyFile": str(tmp_path)}, "directory")
-        self.refused(tokens, {"privateKeyFile": "a\0b"}, "not a private key")
+
+    @pytest.mark.parametrize("text", ["a\0b", "s3://bucket/key.pem", "~nobody-of-this-name/key.pem"])
+    def test_a_key_file_that_is_no_path_of_this_machine_raises_when_the_profile_is_read(self, tokens, text):
+        with pytest.raises(ProfileError, match=r"'privateKeyFile' (has|begins)") as caught:
+            load_profile(tokens.key_fields({"privateKeyFile": text}))
+        assert caught.value.field == "privateKeyFile"
+        assert tokens.asked == 0
 
     @pytest.mark.parametrize("content", [b"", b"hello", b"\xff\xfe", b"PRIVATE KEY-----" + b"x" * 70_000])
     def test_file_without_a_key_raises(self, tokens, path, content):

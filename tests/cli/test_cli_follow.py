@@ -82,9 +82,7 @@ class TestPull:
     @pytest.mark.parametrize(
         ("option", "target"),
         [
-            ("--sqlite", ""),
             ("--sqlite", ":memory:"),
-            ("--duckdb", ""),
             ("--duckdb", ":memory:"),
             ("--duckdb", "f.csv"),
         ],

@@ -11,13 +11,11 @@ from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from delta_sharing_client.delta.log.object_store import ObjectStore, StoreStatus
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
-from delta_sharing_client.secrets import redact_url
 
 #: Concurrent requests for the files of one log.
 _THREADS: Final = 16
@@ -124,24 +122,15 @@ def location_of(path: str | os.PathLike[str]) -> str:
     """Return one form of a table's place: the URL of a store, or a path with every link resolved.
 
     Raises:
-        DeltaLogError: a `file:` URL names another machine.
-        TypeError: the path is neither text nor a path.
-        ValueError: the path is empty.
+        TypeError, ValueError: it is neither; see `local_path`.
     """
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
-    if not isinstance(text, str):
-        raise TypeError(f"path is a str or a path, not {type(path).__name__}")
-    if not text:
-        raise ValueError("path is empty; it takes the directory or the URL of a table")
-    if _URL.match(text) is None:
-        return os.path.realpath(text)
-    if not text.lower().startswith("file:"):
-        scheme, _, rest = text.rstrip("/").partition(":")
+    if isinstance(path, str) and _URL.match(path) is not None and not path.lower().startswith("file:"):
+        scheme, _, rest = path.rstrip("/").partition(":")
         return f"{scheme.lower()}:{rest}"
-    parts = urlsplit(text)
-    if parts.netloc not in ("", "localhost"):
-        raise DeltaLogError("a file: URL names a directory of this machine: file:///path", path=redact_url(text))
-    return os.path.realpath(url2pathname(parts.path))
+    supported = (
+        "a directory of this machine, its file: URL, or the text of an object store's URL (s3://bucket/table)"
+    )
+    return os.path.realpath(local_path(path, "path", supported=supported))
 
 
 def open_location(location: str, storage_options: Mapping[str, Any] | None) -> LogPath:

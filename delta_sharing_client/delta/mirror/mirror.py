@@ -35,6 +35,7 @@ from delta_sharing_client.model.actions import AddFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.arrow_types import arrow_schema
 from delta_sharing_client.parquet.tasks import VariantForm
+from delta_sharing_client.paths import local_path
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.data_skipping import misfits_of, project
@@ -137,8 +138,9 @@ class Mirror(TableRows):
 
         Raises:
             DeltaLogError: there is a file, not a directory.
+            TypeError, ValueError: the directory is no path of this machine; see `local_path`.
         """
-        path = Path(os.path.realpath(directory))
+        path = Path(os.path.realpath(local_path(directory, "directory")))
         check_is_directory(path)
         return cls(table, path, rest, storage)
 

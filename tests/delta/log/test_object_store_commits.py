@@ -327,10 +327,19 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, pa
 
 
 @pytest.mark.parametrize(
-    "url", ["unknown://b/t", "filecache::s3://b/t", "s3://b/t?sig=secret", "file://elsewhere/t"]
+    "url",
+    [
+        "unknown://b/t",
+        "filecache::s3://b/t",
+        "s3://b/t?sig=secret",
+        "file://elsewhere/t",
+        "dbfs:/b/t?sig=secret",
+        Path("s3://b/t"),
+    ],
 )
-def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(DeltaLogError, match=r"fsspec cannot open it|chained URLs|of this machine") as caught:
+def test_other_urls_are_refused(url: str | Path) -> None:
+    reasons = r"fsspec cannot open it|chained URLs|of this machine"
+    with pytest.raises((DeltaLogError, ValueError), match=reasons) as caught:
         ds.DeltaLog.for_table(url)
     assert "sig=secret" not in str(caught.value)
 
