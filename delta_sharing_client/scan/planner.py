@@ -135,7 +135,18 @@ class ServerPlanner(Struct, frozen=True):
             ColumnError, FilterError: the projection or the filter does not fit the table.
             VersionMismatchError: the answer is for another version, or a later time, than requested.
             DeltaSharingError: the request failed, or its answer cannot be used.
+
+        Warns:
+            PredicateHintWarning: the `jsonPredicateHints` of the caller do not fit the table.
         """
+        plan = self._plan(options)
+        if options.json_predicate_hints is not None:
+            from delta_sharing_client.expressions.hint_check import warn_about_hint
+
+            warn_about_hint(options.json_predicate_hints, plan.metadata.schema, self._what)
+        return plan
+
+    def _plan(self, options: ScanOptions) -> ScanPlan:
         if options.limit == 0:
             return self._plan_nothing(options)
         latest = options.version is None and options.timestamp is None

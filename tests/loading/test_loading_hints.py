@@ -60,6 +60,7 @@ def test_the_older_notation_is_for_tables_without_reader_features(
     assert ("predicateHints" in body) == sent
 
 
+@pytest.mark.filterwarnings("ignore::delta_sharing_client.expressions.hint_check.PredicateHintWarning")
 class TestRefused:
     """The server answers no query with a hint in it."""
 

@@ -116,6 +116,7 @@ def test_logs_of_other_requests_are_unchanged(
     assert "other=query" in texts(logged)
 
 
+@pytest.mark.filterwarnings("ignore::delta_sharing_client.expressions.hint_check.PredicateHintWarning")
 def test_reprs_and_pickles_hold_no_secret(server: SharingServer, connect: Callable[..., SharingClient]) -> None:
     client = connect(server)
     table = client.table("s.s.t")

@@ -62,6 +62,10 @@ def materialize_snapshot(
     urls = data == "urls"
     transaction = local.new_log(allow_absolute_paths=urls).start_transaction()
     answer = local.list_files(request)
+    if request.json_predicate_hints is not None:
+        from delta_sharing_client.expressions.hint_check import warn_about_hint
+
+        warn_about_hint(request.json_predicate_hints, answer.metadata.schema, f"table {local.shared.full_name}")
     if urls and answer.source is not None:
         raise directory_only(local.shared, "data='urls' needs the URLs of its files", "data='files' copies it")
     layout = LocalLayout(answer.protocol, answer.metadata)

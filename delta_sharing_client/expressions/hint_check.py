@@ -1,0 +1,152 @@
+"""Check of a caller's `jsonPredicateHints` against the table ("JSON predicates for Filtering").
+
+A server ignores a hint that it cannot evaluate, and says nothing. The hint is sent as it is; a warning has what is
+wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from typing import Any, Final
+
+from delta_sharing_client.model.partition_values import parse_partition_value
+from delta_sharing_client.model.schema import DataType, PrimitiveType, StructType
+
+_COMPARISONS: Final = ("equal", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
+#: The smallest and the greatest number of operands.
+_OPERANDS: Final = {
+    "and": (1, None),
+    "or": (1, None),
+    "not": (1, 1),
+    "isNull": (1, 1),
+    **dict.fromkeys(_COMPARISONS, (2, 2)),
+}
+#: By value type: the types of columns that it fits, of which the last one has its literals.
+_COLUMN_TYPES: Final = {
+    "bool": ("boolean",),
+    "int": ("byte", "short", "long", "integer"),
+    "long": ("byte", "short", "integer", "long"),
+    "string": ("string",),
+    "date": ("date",),
+    "float": ("double", "float"),
+    "double": ("float", "double"),
+    "timestamp": ("timestamp",),
+}
+#: Value types that servers compare with a wider one.
+_WIDER: Final = {"int": "long", "float": "double"}
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+class PredicateHintWarning(UserWarning):
+    """Warning that `jsonPredicateHints` are malformed or do not fit the table, so that servers ignore them."""
+
+
+class _HintError(Exception):
+    """What is wrong with a hint."""
+
+
+def warn_about_hint(text: str | None, schema: StructType, what: str) -> None:
+    """Warn if a caller's hint has an unknown operator, value type or column, or a literal of another type.
+
+    Args:
+        text: the hint, a JSON object; None without.
+        schema: the table's schema.
+        what: the table, for the message.
+
+    Warns:
+        PredicateHintWarning: servers ignore the hint. The warning is that of the caller outside this package.
+    """
+    if text is None:
+        return
+    try:
+        _check_condition(json.loads(text), schema)
+    except _HintError as error:
+        warnings.warn(
+            f"{what}: jsonPredicateHints {error}; the server may ignore the hint, which filters no rows in any "
+            "case: use filters= to filter rows",
+            PredicateHintWarning,
+            stacklevel=_frames_of_package() + 1,
+        )
+    except RecursionError:
+        pass  # nobody writes such a hint by hand
+
+
+def _frames_of_package() -> int:
+    """Return the number of frames of this package from its caller on."""
+    frame, count = sys._getframe(1), 0
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def _check_condition(node: Any, schema: StructType) -> None:
+    op = _operator(node)
+    if not isinstance(op, str) or op not in _OPERANDS:
+        raise _HintError(f"have the unknown operator {_shown(op)}; there are {', '.join(_OPERANDS)}")
+    least, most = _OPERANDS[op]
+    children = node.get("children")
+    if not isinstance(children, list) or len(children) < least or (most is not None and len(children) > most):
+        count = "one or more" if most is None else str(most)
+        raise _HintError(f"have the operator {op!r} with other children than a list of {count}")
+    if op in ("and", "or", "not"):
+        for child in children:
+            _check_condition(child, schema)
+        return
+    types = {_check_operand(child, schema) for child in children}
+    if len({_WIDER.get(name, name) for name in types}) > 1:
+        raise _HintError(f"compare values of the types {' and '.join(sorted(types))}")
+
+
+def _check_operand(node: Any, schema: StructType) -> str:
+    """Check a column or a literal; return its value type."""
+    op = _operator(node)
+    if op not in ("column", "literal"):
+        raise _HintError(f"have the operand {_shown(op)}; an operand is a column or a literal")
+    given = node.get("valueType")
+    kind = given.lower() if isinstance(given, str) else ""
+    kind = "bool" if kind == "boolean" else kind
+    if kind not in _COLUMN_TYPES:
+        raise _HintError(f"have the unknown valueType {_shown(given)}; there are {', '.join(_COLUMN_TYPES)}")
+    if op == "column":
+        _check_column(node.get("name"), kind, schema)
+    else:
+        _check_literal(node.get("value"), kind)
+    return kind
+
+
+def _check_column(name: Any, kind: str, schema: StructType) -> None:
+    column = schema.find(name) if isinstance(name, str) else None
+    if column is None:
+        hint = f"; {schema.suggestion([name])}" if isinstance(name, str) else ""
+        raise _HintError(f"name the column {_shown(name)}, which the table does not have{hint}")
+    if _type_name(column.type) not in _COLUMN_TYPES[kind]:
+        raise _HintError(f"give the column {column.name!r} the valueType {kind!r}, and it is {column.type}")
+
+
+def _check_literal(value: Any, kind: str) -> None:
+    if value is None:
+        return
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        if isinstance(value, list | dict):
+            raise ValueError
+        parse_partition_value(text, PrimitiveType(_COLUMN_TYPES[kind][-1]))
+    except ValueError:
+        raise _HintError(f"have the literal {_shown(value)}, which is not of the valueType {kind!r}") from None
+
+
+def _operator(node: Any) -> Any:
+    if not isinstance(node, dict):
+        raise _HintError(f"have {_shown(node)} in the place of an object with 'op'")
+    return node.get("op")
+
+
+def _type_name(data_type: DataType) -> str | None:
+    return data_type.name if isinstance(data_type, PrimitiveType) else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
