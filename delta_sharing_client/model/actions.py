@@ -37,6 +37,7 @@ class Protocol:
         writer_features: the writer features that the protocol lists (writer version 7).
         response_format: the format of the answer that held it; `delta` for the protocol of a log.
         raw: the action as written in a log; empty for an answer.
+        version: the version that a protocol in an answer with changes is for, if given.
     """
 
     min_reader_version: int
@@ -45,6 +46,7 @@ class Protocol:
     writer_features: tuple[str, ...] = ()
     response_format: ResponseFormat = "parquet"
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    version: int | None = field(default=None, compare=False)
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Protocol:

@@ -51,6 +51,26 @@ def loads(text: bytes | str, *, lenient: Set[str] = frozenset()) -> Any:
         return of_whole_characters(json.loads(text), lenient)
 
 
+def is_second_value(error: ValueError) -> bool:
+    """Return whether `loads` refused a text because another object follows the first value."""
+    return (
+        isinstance(error, json.JSONDecodeError)
+        and error.msg == "Extra data"
+        and error.doc[error.pos :].lstrip().startswith("{")
+    )
+
+
+def has_repeated_keys(text: bytes) -> bool:
+    """Return whether the object that is a JSON text has a key twice; of those in it, no matter."""
+    pairs: list[tuple[str, Any]] = []
+
+    def keep(found: list[tuple[str, Any]]) -> None:
+        pairs[:] = found  # the outermost object comes last
+
+    json.loads(text, object_pairs_hook=keep)
+    return len(pairs) > len({key for key, _ in pairs})
+
+
 def of_whole_characters(value: Any, lenient: Set[str] = frozenset()) -> Any:
     """Return a JSON value that Python's module decoded, without lone surrogates.
 

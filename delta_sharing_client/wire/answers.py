@@ -6,6 +6,7 @@ Files are converted block by block as they are decoded, so that memory holds onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -101,6 +102,7 @@ class Page(Struct, Generic[T]):
     historical: list[Metadata] = msgspec.field(default_factory=list)
     protocols: list[Protocol] = msgspec.field(default_factory=list)
     of_view: bool = False
+    _by_version: dict[tuple[str, int], Metadata | Protocol] = msgspec.field(default_factory=dict)
 
     @property
     def next_token(self) -> str | None:
@@ -116,6 +118,8 @@ class Page(Struct, Generic[T]):
 
     def add_protocol(self, protocol: Protocol, what: str, *, changes: bool) -> None:
         """Add a protocol line; in changes, one after the metadata is that of a later version."""
+        if changes:
+            self._check_version(protocol, what)
         if changes and self.metadata is not None:
             self.protocols.append(protocol)
         elif self.protocol in (None, protocol):
@@ -127,12 +131,24 @@ class Page(Struct, Generic[T]):
         """Add a metadata line; in changes, a second one is that of a later version."""
         if self.protocol is None:
             raise ProtocolError(f"{what}: the answer has a metadata line before its protocol line")
+        if changes:
+            self._check_version(metadata, what)
         if self.metadata is None:
             self.metadata = metadata
         elif changes:
             self.historical.append(metadata)
         elif metadata != self.metadata:
             raise ProtocolError(f"{what}: the answer has two different metadata lines")
+
+    def _check_version(self, action: Metadata | Protocol, what: str) -> None:
+        """Raise if a version has another metadata or protocol already; totals of files do not count."""
+        if action.version is None:
+            return
+        part, compared = "protocol", action
+        if isinstance(action, Metadata):
+            part, compared = "metadata", replace(action, size=None, num_files=None)
+        if self._by_version.setdefault((part, action.version), compared) != compared:
+            raise ProtocolError(f"{what}: the answer has two different {part} lines for version {action.version}")
 
     def append(self, page: Page[T], what: str) -> None:
         """Add a following page; raise if it is of another table version, or has another protocol or metadata."""
@@ -149,6 +165,8 @@ class Page(Struct, Generic[T]):
             part = "metadata" if page.protocol in (None, self.protocol) else "protocol"
             raise ProtocolError(f"{what}: the table's {part} changed between two pages of the answer")
         self.items.extend(page.items)
+        for action in page._by_version.values():
+            self._check_version(action, what)
         self.historical += [item for item in page.historical if item not in self.historical]
         self.protocols += [item for item in page.protocols if item not in self.protocols]
         ends = [end for end in (self.end, page.end) if end is not None]

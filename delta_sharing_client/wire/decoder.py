@@ -15,6 +15,7 @@ from delta_sharing_client.errors import (
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.model.json_fields import integer, names, optional_integer, optional_text, text
+from delta_sharing_client.model.json_text import is_second_value
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.file_lines import LINES, FileLineDecoder, known_actions
 from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
@@ -124,6 +125,10 @@ def _decode_line(
     try:
         item = parse_object(line)
     except ValueError as error:
+        if is_second_value(error):
+            raise ProtocolError(
+                f"{what}: line {number} of the answer has two JSON objects instead of one"
+            ) from None
         if not any(True for lines in rest for _ in lines):
             raise IncompleteResponseError(f"{what}: the answer was cut inside line {number}") from None
         raise ProtocolError(f"{what}: line {number} of the answer is not JSON: {error}") from None
@@ -162,6 +167,9 @@ def _check_format(
 
 def _action(item: Json, files: FileLineDecoder | None) -> Decoded:
     """Return the action of a line that is not a well-formed file; `QueryError` is that of an error object."""
+    present = [key for key in (*_DECODERS, *LINES) if item.get(key) is not None]
+    if len(present) > 1:
+        raise ProtocolError(f"it has {len(present)} actions ({', '.join(present)}) instead of one")
     found = (files or FileLineDecoder(is_delta=True)).decode_leniently(item)
     if found is not None:
         return found
@@ -190,10 +198,12 @@ _END_KEYS: Final = frozenset(
 def _protocol(item: Json) -> Protocol:
     inner = item.get("deltaProtocol")
     if inner is None:
-        return Protocol(integer(item, "minReaderVersion"))
-    if not isinstance(inner, dict):
+        protocol = Protocol(integer(item, "minReaderVersion"))
+    elif not isinstance(inner, dict):
         raise ProtocolError("'deltaProtocol' is not an object")
-    return Protocol.from_json(inner)
+    else:
+        protocol = Protocol.from_json(inner)
+    return replace(protocol, version=optional_integer(item, "version"))
 
 
 def _metadata(item: Json) -> Metadata:

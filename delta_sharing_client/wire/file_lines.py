@@ -105,6 +105,10 @@ class _Line(Struct, Generic[_Stats], gc=False):
     add: _File[_Stats] | None = None
     cdf: _File[_Stats] | None = None
     remove: _File[_Stats] | None = None
+    # A line with another action as well is refused.
+    protocol: None = None
+    metadata: None = msgspec.field(default=None, name="metaData")
+    end: None = msgspec.field(default=None, name="endStreamAction")
 
 
 _decode_lines: Final = msgspec.json.Decoder(_Line[Raw]).decode_lines
@@ -164,6 +168,8 @@ class FileLineDecoder:
         files: list[Any] = [line.file for line in decoded]
         if not all(files):
             kind, files = _one_of(decoded, (("add", AddFile), ("cdf", CdcFile), ("remove", RemoveFile)))
+        elif any(line.add or line.cdf or line.remove for line in decoded):
+            raise ValueError("a line has two actions")
         contents = files
         actions = [file.delta_single_action for file in files]
         if any(actions):
@@ -174,6 +180,8 @@ class FileLineDecoder:
             contents = [action.add for action in actions]
             if not all(contents):
                 kind, contents = _one_of(actions, (("cdc", CdcFile), ("remove", RemoveFile)))
+            elif any(action.cdc or action.remove for action in actions):
+                raise ValueError("a line has two actions")
         urls = [item.url for item in contents]
         if not all(urls):
             raise ValueError("'url' is missing")
@@ -212,11 +220,11 @@ class FileLineDecoder:
 def _one_of(
     items: list[Any], kinds: tuple[tuple[str, type[FileAction]], ...]
 ) -> tuple[type[FileAction], list[Any]]:
-    """Return the kind and the contents of a single item; the first kind that it has."""
+    """Return the kind and the contents of a single item, which has one kind."""
     if len(items) == 1:
-        for name, kind in kinds:
-            if (found := getattr(items[0], name)) is not None:
-                return kind, [found]
+        found = [(kind, [item]) for name, kind in kinds if (item := getattr(items[0], name)) is not None]
+        if len(found) == 1:
+            return found[0]
     raise ValueError("no file")
 
 
@@ -264,7 +272,10 @@ def lenient_file(item: Json) -> Json:
         elif name == "dataChange":
             known[name] = value is not False
     single = item.get("deltaSingleAction")
-    if single is not None and not known["deltaSingleAction"].keys() & {*_DELTA_ACTIONS}:
+    actions = known["deltaSingleAction"].keys() & {*_DELTA_ACTIONS} if single is not None else set()
+    if len(actions) > 1:
+        raise ProtocolError(f"it has {len(actions)} delta actions ({', '.join(sorted(actions))}) instead of one")
+    if single is not None and not actions:
         kinds = ", ".join(sorted(map(repr, single)))[:200]
         raise ProtocolError(f"unknown delta action {kinds}; {known_actions(_DELTA_ACTIONS)}")
     return known

@@ -41,7 +41,9 @@ from delta_sharing_client.model.actions import (
 )
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.secrets import SecretUrl
+from delta_sharing_client.wire.answers import keep_files, read_page
 from delta_sharing_client.wire.decoder import decode_actions
+from delta_sharing_client.wire.duplicate_files import DuplicateFiles
 
 PROMISED = ResponseCapabilities(None, True)
 
@@ -402,3 +404,71 @@ class TestSecrets:
         for action in self.actions():
             with pytest.raises((AttributeError, TypeError)):
                 action.urls = "x"
+
+
+class TestTwoInOneLine:
+    """A line holds one action; nothing of a line with two is used."""
+
+    @pytest.mark.parametrize("last", [False, True])
+    def test_two_objects(self, last):
+        two = json.dumps(FILE) + json.dumps({"file": {**FILE["file"], "id": "f2"}})
+        with pytest.raises(ProtocolError, match="line 3 of the answer has two JSON objects instead of one"):
+            decode(body(PROTOCOL, METADATA, two, *([] if last else [FILE, END])))
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            PROTOCOL | METADATA,
+            METADATA | FILE,
+            FILE | END,
+            FILE | {"add": FILE["file"]},
+            {"add": FILE["file"], "remove": FILE["file"]},
+            {"cdf": FILE["file"], "add": FILE["file"]},
+        ],
+    )
+    def test_two_actions(self, line):
+        with pytest.raises(ProtocolError, match=r"line 4 of the answer: it has 2 actions \(\w+, \w+\)"):
+            decode(body(PROTOCOL, METADATA, FILE, line, FILE, END))
+
+    def test_two_delta_actions(self):
+        single = {"add": {"path": URL}, "remove": {"path": URL}}
+        line = {"file": {"id": "f", "deltaSingleAction": single}}
+        with pytest.raises(ProtocolError, match=r"it has 2 delta actions \(add, remove\) instead of one"):
+            decode(body(DELTA_PROTOCOL, DELTA_METADATA, line))
+
+
+class TestTwoInOneVersion:
+    """Of a version there is one metadata and one protocol, in changes too."""
+
+    @staticmethod
+    def read(*lines, changes=True):
+        actions = decode_actions([body(*lines)], formats=BOTH, capabilities=NOTHING, what="t")
+        duplicates = DuplicateFiles("t", changes=changes)
+        return read_page(actions, version=1, what="t", convert=keep_files, duplicates=duplicates, changes=changes)
+
+    @staticmethod
+    def metadata(version, **fields):
+        return {"metaData": {**METADATA["metaData"], "version": version, **fields}}
+
+    def test_two_different_metadata(self):
+        first, other = self.metadata(1, size=9, numFiles=1), self.metadata(1, id="m2")
+        for lines in ([first, other], [self.metadata(0), first, other]):
+            with pytest.raises(ProtocolError, match="two different metadata lines for version 1"):
+                self.read(PROTOCOL, *lines)
+        with pytest.raises(ProtocolError, match="two different metadata lines"):
+            self.read(PROTOCOL, first, other, changes=False)
+        again, later = self.metadata(1), self.metadata(2, id="m2")
+        assert [item.version for item in self.read(PROTOCOL, first, again, later).historical] == [1, 2]
+
+    def test_two_pages(self):
+        first = self.read(PROTOCOL, self.metadata(1), self.metadata(2))
+        with pytest.raises(ProtocolError, match="two different metadata lines for version 2"):
+            first.append(self.read(PROTOCOL, self.metadata(1), self.metadata(2, id="m2")), "t")
+
+    def test_two_different_protocols(self):
+        def protocol(version, reader):
+            return {"protocol": {"version": version, "deltaProtocol": {"minReaderVersion": reader}}}
+
+        with pytest.raises(ProtocolError, match="two different protocol lines for version 3"):
+            self.read(DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(3, 2))
+        assert len(self.read(DELTA_PROTOCOL, DELTA_METADATA, protocol(3, 1), protocol(4, 2)).protocols) == 2

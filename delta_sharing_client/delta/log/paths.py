@@ -7,6 +7,7 @@ path": relative to the table's directory, or absolute. A deletion vector's file 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import uuid
 from pathlib import Path
@@ -61,7 +62,7 @@ def encode_uuid(value: uuid.UUID) -> str:
     return z85_encode(value.bytes)
 
 
-def resolve_path(table: Path, uri: str) -> Path:
+def resolve_path(table: str | os.PathLike[str], uri: str) -> Path:
     """Return the local path of a URI in the log of a table in a directory; links are not followed.
 
     Raises:
@@ -72,7 +73,7 @@ def resolve_path(table: Path, uri: str) -> Path:
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise DeltaLogError(f"the log names a file on {parts.scheme}:, which is not local", path=str(table))
         return Path(unquote(parts.path))
-    return table / unquote(uri)
+    return Path(table) / unquote(uri)
 
 
 def deletion_vector_uri(vector: DeletionVector) -> str | None:
@@ -97,7 +98,7 @@ def deletion_vector_uri(vector: DeletionVector) -> str | None:
     return uri_of(f"{folder}deletion_vector_{decoded}.bin")
 
 
-def deletion_vector_path(table: Path, vector: DeletionVector) -> Path | None:
+def deletion_vector_path(table: str | os.PathLike[str], vector: DeletionVector) -> Path | None:
     """Return the local file of a deletion vector, or None for an inline one.
 
     Raises:

@@ -16,6 +16,7 @@ import pytest
 from handwritten_logs import PROTOCOL, LogWriter, add, metadata, open_log, remove
 from waiting import HANG
 
+from delta_sharing_client import DeltaLog as PublicLog
 from delta_sharing_client.delta.log import AddFile, DeletionVector, DeltaLog, resolve_path, uri_of
 from delta_sharing_client.delta.log.log_cache import LogCache
 from delta_sharing_client.delta.log.paths import deletion_vector_path, encode_uuid
@@ -427,6 +428,27 @@ def test_one_log_per_directory(log: DeltaLog, tmp_path: Path) -> None:
     assert DeltaLog.for_table(log.table_path) is not other
 
 
+def test_a_log_is_opened_by_text_or_path(log: DeltaLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Somewhere(os.PathLike[str]):
+        def __fspath__(self) -> str:
+            return str(tmp_path / "table")
+
+    (tmp_path / "link").symlink_to(log.table_path)
+    monkeypatch.chdir(tmp_path)
+    url = (tmp_path / "table").as_uri()
+    for place in ("table", tmp_path / "link", str(tmp_path / "table"), Somewhere(), url):
+        for kind in (DeltaLog, PublicLog):
+            opened = kind(place)
+            assert opened.table_path == log.table_path
+            assert opened.snapshot().version == 0
+            assert pickle.loads(pickle.dumps(opened)).latest_version() == 0
+    for wrong in (3, None, b"table"):
+        with pytest.raises(TypeError, match="path is a str or a path, not"):
+            DeltaLog(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="path is empty"):
+        DeltaLog("")
+
+
 def test_a_store_that_opens_slowly_does_not_delay_other_logs() -> None:
     """Some drivers connect to it; logs that two threads open at a time are one."""
     cache, opening, go = LogCache(), threading.Semaphore(0), threading.Event()
@@ -482,6 +504,7 @@ def test_paths_with_special_characters(log: DeltaLog, name: str) -> None:
     log.commit([add(uri_of(name))])
     (file,) = open_log(log.table_path).snapshot().files
     assert resolve_path(log.table_path, file.path) == log.table_path / name
+    assert resolve_path(str(log.table_path), file.path) == log.table_path / name
 
 
 def test_uuid_of_a_deletion_vector_round_trip(tmp_path: Path) -> None:

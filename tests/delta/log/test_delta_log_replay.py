@@ -148,6 +148,12 @@ def test_gap(writer: LogWriter) -> None:
             '{"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1e99}}}',
             "'cardinality' is beyond 64 bits",
         ),
+        ('{"add": {"path": "f"}}{"remove": {"path": "f"}}', "line 2: two JSON objects in one line"),
+        ('{"add": {"path": "f"}} {"add": {"path": "g"}}', "line 2: two JSON objects in one line"),
+        ('{"add": {"path": "f"}} x', "line 2: not JSON"),
+        ('{"add": {"path": "f"}, "remove": {"path": "g"}}', r"line 2: the object has 2 actions \(add, remove\)"),
+        ('{"add": {"path": "f"}, "add": {"path": "g"}}', "line 2: the object has the action 'add' twice"),
+        ('{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}', "two different protocol actions"),
         (r'{"add": {"path": "f\ud83d"}}', "an unpaired surrogate"),
         (r'{"add": {"path": "f", "partitionValues": {"p": "\udc00"}}}', "an unpaired surrogate"),
     ],
@@ -158,6 +164,21 @@ def test_damaged_commit(writer: LogWriter, line: str, reason: str) -> None:
     with pytest.raises(DeltaLogError, match=reason) as caught:
         open_log(writer.table).snapshot()
     assert "00000000000000000000.json" in str(caught.value)
+
+
+def test_two_metadata_in_one_version(writer: LogWriter) -> None:
+    """The same one twice changes nothing."""
+    writer.commit(0, [PROTOCOL, metadata(), add("a", tags={"add": "x"}), metadata(), PROTOCOL])
+    assert paths(open_log(writer.table)) == ["a"]
+    writer.commit(1, [metadata(x="1"), add("b"), metadata(x="2")])
+    log = open_log(writer.table)
+    for read in (log.snapshot, lambda: list(log.changes(1)), log.history):
+        with pytest.raises(
+            DeltaLogError, match=r"0001\.json has two different metaData actions, and a version has"
+        ):
+            read()
+    with pytest.raises(DeltaLogError, match="two different metaData"):
+        log.commit([add("c")])
 
 
 def test_blank_lines_and_null_actions_are_skipped(writer: LogWriter) -> None:
