@@ -21,7 +21,8 @@ from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark.configuration import TIME_ZONE
 from delta_sharing_client.spark.data_source import describe
-from delta_sharing_client.spark.data_source_options import OPTIONS, parse_options
+from delta_sharing_client.spark.data_source_options import parse_options
+from delta_sharing_client.spark.option_parsers import OPTIONS
 from delta_sharing_client.spark.partition_plan import ExecutorOptions
 from delta_sharing_client.spark.spark_schema import requested_columns
 

@@ -16,9 +16,9 @@ from waiting import HANG
 import delta_sharing_client as ds
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.spark.code_distribution import code_archive
-from delta_sharing_client.spark.data_source_options import OPTIONS
 from delta_sharing_client.spark.job import encode
 from delta_sharing_client.spark.native_dataframe import NATIVE_SINCE
+from delta_sharing_client.spark.option_parsers import OPTIONS
 from delta_sharing_client.spark.partition_plan import MAX_PARTITIONS, MAX_PLAN, MIN_PARTITION_SIZE, PARTITION_SIZE
 from delta_sharing_client.spark.session import OLDEST, pyspark_version
 
