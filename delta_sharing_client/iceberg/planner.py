@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from delta_sharing_client.errors import IcebergError
 from delta_sharing_client.expressions.binding import bind_filters
 from delta_sharing_client.expressions.predicates import columns_of
+from delta_sharing_client.iceberg.partitions import metadata_for_planning, partition_filter
 from delta_sharing_client.iceberg.pushdown import iceberg_expression
 from delta_sharing_client.iceberg.schema import table_schema
 from delta_sharing_client.iceberg.table import EPOCH
@@ -60,8 +61,14 @@ def plan_scan(name: Table, opened: OpenTable, options: ScanOptions) -> IcebergPl
     spec = ReadSpec(output, extra, predicate=predicate)
     found: list[Any] = []
     if snapshot is not None and options.limit != 0:
-        scan = opened.scan(row_filter=iceberg_expression(predicate), snapshot_id=snapshot.snapshot_id)
+        scan = opened.scan(snapshot_id=snapshot.snapshot_id)
+        if predicate is not None:
+            metadata = metadata_for_planning(opened.metadata, snapshot.manifests(opened.io))
+            scan = scan.update(table_metadata=metadata, row_filter=iceberg_expression(predicate))
         found = list(scan.plan_files())
+    if predicate is not None and found:
+        may_match = partition_filter(opened, schema, predicate)
+        found = [each for each in found if may_match(each.file)]
     return IcebergPlan(
         table=name,
         version=None if snapshot is None else snapshot.snapshot_id,
