@@ -30,25 +30,25 @@ class ListingCache:
         self._table = table
         self._listings: list[Listing] = []
 
-    def covering(self, position: Offset, last: int, response_format: ResponseFormat | None = None) -> Listing:
+    def covering(self, position: Offset, last: int, end: Offset | None = None) -> Listing:
         """Return the listing that contains an offset; it may contain later versions, up to `last`.
 
-        A version that is needed in one response format, that of the offset or the given one, is listed alone.
+        A version in which a file was counted, by the offset or by the `end` of the batch, is listed alone.
 
         Raises:
             ChangesGoneError: the provider has removed the next versions.
-            StreamError: the server no longer answers in that format, or gives the files other ids.
+            StreamError: the server no longer lists the files that were counted.
         """
-        needed = position.response_format or response_format
+        counted = next((offset for offset in (position, end) if offset and offset.index != BEFORE), None)
         for listing in self._listings:
             covers = listing.snapshot == position.is_initial_snapshot
             covers &= listing.first <= position.version <= listing.last
-            if covers and needed in (None, listing.response_format):
+            if covers and (counted is None or listing.counts(counted)):
                 if listing.is_fresh(self._rest.clock_offset.total_seconds()):
                     return listing
                 self._listings.remove(listing)
                 break
-        listing = self._list(position, last) if needed is None else self._list_in(position, needed)
+        listing = self._list(position, last) if counted is None else self._list_alone(position, counted)
         listing.check(position, self._table.options.what)
         if listing.stopped is None:
             self._listings.append(listing)
@@ -72,9 +72,10 @@ class ListingCache:
         version, options = position.version, self._table.options
         if position.index == BEFORE or position.response_format is not None:
             return position
-        alone = ahead = self._list(position, version)
+        alone = ahead = self._list(position, version, by_id=True)
         if not position.is_initial_snapshot:
-            ahead = self._list(position, min(latest(), version + options.max_versions - 1))
+            last = min(latest(), version + options.max_versions - 1)
+            ahead = self._list(position, last, by_id=True)
         if ahead.response_format != alone.response_format and not _same_order(ahead, alone, version):
             raise StreamError(
                 f"{options.what}: the checkpoint is of an older release, its last batch ended within version "
@@ -86,27 +87,35 @@ class ListingCache:
             )
         return structs.replace(position, response_format=alone.response_format)
 
-    def _list_in(self, position: Offset, response_format: ResponseFormat) -> Listing:
-        """List the offset's version alone, in one response format."""
-        version = position.version
-        with suppress(BadRequestError, ResponseFormatError):
-            listing = self._request(position, version, (response_format,))
-            if listing.response_format == response_format:
-                return listing
-        listing = self._list(position, version)  # raises if the version is gone
-        if listing.lost:
-            return replace(listing, request=structs.replace(listing.request, formats=(response_format,)))
-        raise StreamError(
-            f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
-            f"{response_format} format, and the server no longer lists them in {response_format} format. "
-            "Start the query with a new checkpoint location",
-            version=version,
-        )
+    def _list_alone(self, position: Offset, counted: Offset) -> Listing:
+        """List the version of an offset alone, in the order and the response format that its index was counted in.
 
-    def _list(self, position: Offset, last: int) -> Listing:
+        Files in the order of their paths are listed in another format if that one is no longer available.
+        """
+        version, by_id, wanted = position.version, counted.paths is None, counted.response_format
+        if wanted is not None:
+            with suppress(BadRequestError, ResponseFormatError):
+                listing = self._request(position, version, (wanted,), by_id=by_id)
+                if listing.response_format == wanted and (by_id or listing.counts(counted)):
+                    return listing
+        listing = self._list(position, version, by_id=by_id)  # raises if the version is gone
+        if listing.lost:
+            formats = listing.request.formats if wanted is None else (wanted,)
+            return replace(listing, request=structs.replace(listing.request, formats=formats))
+        if by_id and wanted is not None:
+            raise StreamError(
+                f"{self._table.options.what}: a batch ended within version {version}, whose files were counted in "
+                f"{wanted} format, and the server no longer lists them in {wanted} format. Start the query with a "
+                "new checkpoint location",
+                version=version,
+            )
+        listing.check(counted, self._table.options.what)
+        return listing
+
+    def _list(self, position: Offset, last: int, *, by_id: bool = False) -> Listing:
         """List the offset's version and later ones, in the format that the server chooses."""
         try:
-            return self._request(position, last, self._table.options.query.formats)
+            return self._request(position, last, self._table.options.query.formats, by_id=by_id)
         except BadRequestError as error:
             if position == position.start or is_unsupported(error):
                 raise
@@ -137,12 +146,14 @@ class ListingCache:
         request = VersionsRequest(formats=formats, starting_version=first, ending_version=low)
         return Listing(False, first, low, (), request, lost=True)
 
-    def _request(self, position: Offset, last: int, formats: tuple[ResponseFormat, ...]) -> Listing:
+    def _request(
+        self, position: Offset, last: int, formats: tuple[ResponseFormat, ...], *, by_id: bool = False
+    ) -> Listing:
         version, table = position.version, self._table
         if position.is_initial_snapshot:
-            return list_snapshot(self._rest, table, version, formats)
+            return list_snapshot(self._rest, table, version, formats, by_id=by_id)
         until = min(last, version + table.options.max_versions - 1)
-        return list_versions(self._rest, table, version, until, formats)
+        return list_versions(self._rest, table, version, until, formats, by_id=by_id)
 
 
 def _same_order(one: Listing, other: Listing, version: int) -> bool:

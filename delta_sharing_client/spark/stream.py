@@ -233,13 +233,13 @@ class TableStream:
             snapshot = position.is_initial_snapshot
             ends_here = (position.version, snapshot) == (last.version, last.is_initial_snapshot)
             listing = self._listings.covering(
-                position, position.version if snapshot else until, last.response_format if ends_here else None
+                position, position.version if snapshot else until, last if ends_here else None
             )
             if listing.stopped is not None:
                 raise self._schema_check.error(listing.stopped)
             reached = min(listing.last, until)
-            if not ends_here and reached == last.version and listing.response_format != last.response_format:
-                reached -= 1  # the last version is listed by itself, in the format of its offset
+            if not ends_here and reached == last.version and not listing.counts(last):
+                reached -= 1  # the last version is listed by itself, as its offset has counted its files
             end = min((reached, _END), (last.version, last.index))
             if end == (last.version, last.index):
                 listing.check(last, self._options.what)

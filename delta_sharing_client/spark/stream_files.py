@@ -1,15 +1,18 @@
 """Listings of a stream's files: of the whole table or of a range of versions, with their versions and indexes.
 
-The files of a version are in the order of their ids, so that an index names the same file each time the server
-answers in the same response format.
+The files of a version are in the order of the paths of their URLs, so that an index names the same file in each
+answer; see `stream_offsets` for the order by ids.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.cdf.change_tasks import ChangeTasks
 from delta_sharing_client.cdf.options import CHANGE_TYPE, ChangeOptions
@@ -78,7 +81,7 @@ class Listing:
 
     @property
     def response_format(self) -> ResponseFormat:
-        """The response format that the indexes of the files depend on."""
+        """The response format of the answer."""
         return self.request.formats[0]
 
     @property
@@ -93,34 +96,39 @@ class Listing:
             return time.time() < self.listed + _URL_LIFETIME
         return time.time() + ahead < min(expires) / 1000 - _URL_MARGIN or time.time() < self.listed + 1
 
-    def check(self, position: Offset, what: str) -> None:
-        """Check that an offset's file is still at its index.
-
-        Raises:
-            StreamError: the server now lists fewer files of the version, or gives them other ids.
-        """
+    def counts(self, position: Offset) -> bool:
+        """Whether the index of an offset stands for the same files as in the listing that it was made from."""
         if self.lost or position.index == BEFORE or not self.first <= position.version <= self.last:
-            return
+            return True
         place = (position.version, position.index)
         number = count_until(self.files, place)
         found = self.files[number - 1] if number else None
-        if (
-            found is None
-            or (found.version, found.index) != place
-            or position.file_id not in (None, found.task.file_id)
-        ):
+        if found is None or (found.version, found.index) != place or found.paths != position.paths:
+            return False
+        # Ids differ between the response formats.
+        same_format = position.response_format in (None, self.response_format)
+        return found.paths is not None or (same_format and position.file_id in (None, found.task.file_id))
+
+    def check(self, position: Offset, what: str) -> None:
+        """Raise `StreamError` if the index of an offset does not stand for the same files as before."""
+        if not self.counts(position):
             raise StreamError(
                 f"{what}: a batch ended within version {position.version} after file {position.index}, and the "
-                "server now lists fewer files of that version, or gives them other ids: it is unknown which of "
-                "them were read. Start the query with a new checkpoint location",
+                "server now lists fewer files of that version, or gives them other paths or ids: it is unknown "
+                "which of them were read. Start the query with a new checkpoint location",
                 version=position.version,
             )
 
 
 def list_snapshot(
-    rest: RestClient, table: StreamTable, version: int, formats: tuple[ResponseFormat, ...]
+    rest: RestClient,
+    table: StreamTable,
+    version: int,
+    formats: tuple[ResponseFormat, ...],
+    *,
+    by_id: bool = False,
 ) -> Listing:
-    """List the files of the whole table as of a version, with one request."""
+    """List the files of the whole table as of a version, with one request; `by_id`: in the order of their ids."""
     options = table.options
     answer = rest.query_table(options.table, QueryRequest(formats=formats, version=version))
     answer.protocol.check_readable(options.what)
@@ -129,19 +137,27 @@ def list_snapshot(
     changed = table.misfit(info)
     if changed:
         return Listing(True, version, version - 1, (), answer.request, StoppingVersion(version, changed, info))
-    files = sorted(answer.items, key=lambda file: file.id)
     if isinstance(options.query, ChangeOptions):
-        tasks = ChangeTasks(options.what, options.query).of_snapshot(files, version)
+        tasks = ChangeTasks(options.what, options.query).of_snapshot(answer.items, version)
     else:
-        tasks = _added(files, table.spec)
-    listed = [StreamFile(version, index, task) for index, task in enumerate(tasks)]
+        tasks = _added(answer.items, table.spec)
+    listed = in_order(tasks, version, by_id=by_id)
     return Listing(True, version, version, listed, answer.request, source=answer.source)
 
 
 def list_versions(
-    rest: RestClient, table: StreamTable, first: int, last: int, formats: tuple[ResponseFormat, ...]
+    rest: RestClient,
+    table: StreamTable,
+    first: int,
+    last: int,
+    formats: tuple[ResponseFormat, ...],
+    *,
+    by_id: bool = False,
 ) -> Listing:
-    """List the files of a range of versions, with one request; the last version must exist."""
+    """List the files of a range of versions, with one request; the last version must exist.
+
+    `by_id`: the files of a version are in the order of their ids.
+    """
     options = table.options
     versions: dict[str, Any] = {
         "formats": formats,
@@ -171,9 +187,7 @@ def list_versions(
             tasks = _added_by_version(actions, table)
         # Change files: a batch with a part of them could separate the two rows of an update.
         whole = options.read_change_feed and any(CHANGE_TYPE not in task.constants for task in tasks)
-        files.extend(
-            StreamFile(version, index, task, whole) for index, task in enumerate(sorted(tasks, key=_sort_key))
-        )
+        files += in_order(tasks, version, whole, by_id=by_id)
     until = last if stop is None else stop.version - 1
     return Listing(False, first, until, files, answer.request, stop, source=answer.source)
 
@@ -195,8 +209,26 @@ def _added_by_version(files: Sequence[FileAction], table: StreamTable) -> list[F
     return _added([file for file in files if isinstance(file, AddFile) and file.data_change], table.spec)
 
 
+def in_order(tasks: Sequence[FileScanTask], version: int, whole: bool = False, *, by_id: bool) -> list[StreamFile]:
+    """Return the files of a version in the order of their paths, or of their ids if the paths are not distinct."""
+    paths = [] if by_id else [_path(task) for task in tasks]
+    if by_id or len(set(paths)) < len(paths):
+        ordered = sorted(tasks, key=_sort_key)
+        return [StreamFile(version, index, task, whole) for index, task in enumerate(ordered)]
+    files, digest = list[StreamFile](), hashlib.sha256()
+    for index, (path, task) in enumerate(sorted(zip(paths, tasks, strict=True), key=itemgetter(0))):
+        digest.update(repr(path).encode())
+        files.append(StreamFile(version, index, task, whole, digest.hexdigest()[:32]))
+    return files
+
+
+def _path(task: FileScanTask) -> tuple[str, str]:
+    """The path of a file's URL, and its changes: a file with deleted and restored rows is there twice."""
+    return unquote(urlsplit(task.url.reveal()).path), str(task.constants.get(CHANGE_TYPE) or "")
+
+
 def _sort_key(task: FileScanTask) -> tuple[str, str, str]:
-    """The order of a version's files; a file whose rows were deleted and restored is there twice."""
+    """The order of a version's files by their ids."""
     change = task.constants.get(CHANGE_TYPE)
     return task.file_id, str(change or ""), task.deletion_vector_id or ""
 

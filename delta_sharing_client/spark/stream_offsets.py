@@ -1,8 +1,12 @@
 """Offsets of a streaming query, and the admission of files to a batch; pure.
 
-An offset is a version of the table and the index of a file in it, in the order of the files' ids. So two offsets
-stand for the same files each time the server lists them. A server may give a file another id in another response
-format: an offset within a version records the format, and the version is listed in it until all of it was read.
+An offset is a version of the table and the index of a file in it. The files of a version are in the order of the
+paths of their URLs, which are the same in each answer and each response format; the offset records a digest of the
+paths up to the file, so that the same files stand before it each time the server lists them.
+
+Offsets of earlier releases, and those of versions whose URLs have no distinct paths, count the files in the order
+of their ids. A server may give a file another id in another response format: such an offset records the format and
+the last id, and the version is listed in that format until all of it was read.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from delta_sharing_client.errors import StreamError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.parquet.tasks import FileScanTask
 
-#: Version of the offsets' format.
-OFFSET_VERSION: Final = 1
+#: Versions of the offsets' format: files in the order of their ids, or of their paths.
+BY_ID: Final = 1
+BY_PATH: Final = 2
 #: The index before a version's first file.
 BEFORE: Final = -1
 
@@ -32,8 +37,6 @@ class Offset(
     frozen=True,
     kw_only=True,
     omit_defaults=True,
-    tag_field="sourceVersion",
-    tag=OFFSET_VERSION,
     rename="camel",
 ):
     """The position of a streaming query: it has read every file up to this one.
@@ -48,9 +51,10 @@ class Offset(
             changed.
         initial_version: the version that the query began with.
         initial_snapshot: whether it began with the whole table.
-        response_format: the response format that `index` depends on; None before a version's first file, and in
-            offsets of early releases.
-        file_id: the id of the last file that was read, in that format.
+        response_format: the response format of the listing that `index` counts; None before a version's first
+            file, and in offsets of early releases.
+        file_id: the id of the last file that was read, in that format, if the files are in the order of their ids.
+        paths: the digest of the paths of the files that were read, if the files are in the order of their paths.
     """
 
     table_id: str
@@ -61,6 +65,7 @@ class Offset(
     initial_snapshot: bool
     response_format: ResponseFormat | None = None
     file_id: str | None = None
+    paths: str | None = None
 
     @classmethod
     def initial(cls, table_id: str, version: int, *, snapshot: bool) -> Offset:
@@ -89,10 +94,10 @@ class Offset(
                 "offsets count files differently: use a new checkpoint location, with the option startingVersion "
                 "set to the version after the last one that was read"
             )
-        if value.get("sourceVersion") != OFFSET_VERSION:
+        if value.get("sourceVersion") not in (BY_ID, BY_PATH):
             raise StreamError(
                 f"the checkpoint has offsets of version {value.get('sourceVersion')!r}, and this release reads "
-                f"{OFFSET_VERSION}: use the release that wrote it, or a later one"
+                f"{BY_ID} and {BY_PATH}: use the release that wrote it, or a later one"
             )
         try:
             return msgspec.convert(value, cls)
@@ -101,8 +106,8 @@ class Offset(
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
-        value: dict[str, Any] = msgspec.to_builtins(self)
-        return value
+        # Releases that know the order by id alone refuse an offset of the other order.
+        return {"sourceVersion": BY_ID if self.paths is None else BY_PATH, **msgspec.to_builtins(self)}
 
     @property
     def start(self) -> Offset:
@@ -117,7 +122,13 @@ class Offset(
     def after(self, version: int) -> Offset:
         """Return the offset after the last file of a version."""
         return structs.replace(
-            self, version=version + 1, index=BEFORE, is_initial_snapshot=False, response_format=None, file_id=None
+            self,
+            version=version + 1,
+            index=BEFORE,
+            is_initial_snapshot=False,
+            response_format=None,
+            file_id=None,
+            paths=None,
         )
 
     def at(
@@ -125,11 +136,13 @@ class Offset(
         version: int,
         index: int,
         response_format: ResponseFormat | None = None,
+        *,
         file_id: str | None = None,
+        paths: str | None = None,
     ) -> Offset:
         """Return the offset after a file; `is_initial_snapshot` stays as it is."""
         return structs.replace(
-            self, version=version, index=index, response_format=response_format, file_id=file_id
+            self, version=version, index=index, response_format=response_format, file_id=file_id, paths=paths
         )
 
 
@@ -142,12 +155,15 @@ class StreamFile:
         index: its index in that version.
         task: how to read it.
         whole: whether all files of its version must be in one batch.
+        paths: the digest of the paths of its version's files up to this one; None if they are in the order of
+            their ids.
     """
 
     version: int
     index: int
     task: FileScanTask
     whole: bool = False
+    paths: str | None = None
 
 
 @dataclass
@@ -192,7 +208,8 @@ class Admission:
             self._whole = file.version if file.whole else None
             self.files += 1
             self.size += file.task.size
-            position = position.at(file.version, file.index, response_format, file.task.file_id)
+            file_id = file.task.file_id if file.paths is None else None
+            position = position.at(file.version, file.index, response_format, file_id=file_id, paths=file.paths)
         return position.after(last)
 
 

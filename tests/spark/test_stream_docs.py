@@ -20,9 +20,8 @@ from delta_sharing_client.spark.data_source_options import (
     MAX_FILES,
     MAX_VERSIONS,
     MIN_INTERVAL,
-    OPTIONS,
-    STREAM_OPTIONS,
 )
+from delta_sharing_client.spark.option_parsers import OPTIONS, STREAM_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

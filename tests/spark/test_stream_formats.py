@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -18,9 +19,14 @@ from waiting import WallClock
 pytest.importorskip("pyspark")
 
 from change_tables import ChangeTable, rows
+from msgspec import structs
 
+from delta_sharing_client import SharingClient
 from delta_sharing_client.errors import BadRequestError, StreamError
+from delta_sharing_client.parquet.tasks import FileScanTask
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.server import SharingServer
+from delta_sharing_client.spark.stream_files import in_order
 
 Serve = Callable[..., SharingServer]
 VECTORS = ["deletionVectors"]
@@ -143,11 +149,165 @@ def test_each_row_is_read_once_if_the_server_prefers_another_format(table: Chang
     assert sorted(read + all_of(query)) == list(range(9))
 
 
-def test_a_format_that_is_no_longer_available_raises(table: ChangeTable, serve: Serve) -> None:
+def require_vectors(table: ChangeTable) -> None:
+    """Give version 0 the protocol of a table that servers share in delta format alone."""
+    log = table.root / "_delta_log" / f"{0:020}.json"
+    lines = [line for line in log.read_text().splitlines() if not line.startswith('{"protocol"')]
+    log.write_text("\n".join([json.dumps(table.protocol(VECTORS)), *lines]) + "\n")
+
+
+@pytest.mark.parametrize("start", [{}, {"startingVersion": 0}, {"startingVersion": 0, "readChangeFeed": "true"}])
+@pytest.mark.parametrize(("first", "then"), [("delta", "parquet"), ("parquet", "delta")])
+def test_a_stream_goes_on_if_the_format_of_its_version_is_no_longer_available(
+    table: ChangeTable, serve: Serve, first: Any, then: Any, start: dict[str, Any]
+) -> None:
+    """Each row is read once, and each batch, made again in the other format, has the same rows."""
+    with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format=first) as server:
+        query = Query(server, **start)
+        batches = [query.ids(TWO), query.ids(TWO)]
+        port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
+    assert query.end is not None
+    assert (query.end["responseFormat"], query.end["version"], query.end["index"]) == (first, 0, 3)
+    if then == "delta":
+        require_vectors(table)
+    serve(table, port=port, token=token, prefer_format=then)
+    query.start()
+    batches += query.all(TWO)
+    assert sorted(flat(batches)) == list(range(9))
+    query.start()
+    again = [query.rows(*pair).column("id").to_pylist() for pair in query.pairs]
+    assert [sorted(batch) for batch in again if batch] == [sorted(batch) for batch in batches if batch]
+
+
+def test_a_stream_goes_on_if_file_ids_change(table: ChangeTable, serve: Serve) -> None:
+    """The files are in the order of their paths."""
+    with SharingServer({"s.s.t": table.root}) as server:
+        query = Query(server)
+        read = query.ids(TWO)
+        port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
+    serve(table, port=port, token=token)
+    query.start()
+    assert sorted(read + all_of(query)) == list(range(9))
+
+
+def test_other_files_before_the_offset_raise(table: ChangeTable, serve: Serve) -> None:
+    with SharingServer({"s.s.t": table.root}) as server:
+        query = Query(server)
+        first, _ = query.ids(TWO)
+        port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
+    log = table.root / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace(f"file-{first}", "file-x"))
+    serve(table, port=port, token=token)
+    query.start()
+    with pytest.raises(StreamError, match=r"version 0 .* other paths or ids.* new checkpoint location"):
+        query.batch(TWO)
+
+
+def test_files_without_distinct_paths_are_in_the_order_of_their_ids() -> None:
+    urls = [SecretUrl(f"https://host/file?name={number}") for number in range(3)]
+    tasks = [FileScanTask(url, id_, 1) for url, id_ in zip(urls, "cab", strict=True)]
+    listed = in_order(tasks, 4, by_id=False)
+    assert [(file.index, file.task.file_id, file.paths) for file in listed] == [
+        (0, "a", None),
+        (1, "b", None),
+        (2, "c", None),
+    ]
+    distinct = [structs.replace(task, url=SecretUrl(f"https://host/{task.file_id}")) for task in tasks]
+    changed = in_order(distinct, 4, by_id=False)
+    assert [file.task.file_id for file in changed] == ["a", "b", "c"]
+    assert len({file.paths for file in changed}) == 3
+
+
+def test_offsets_within_a_version_have_its_format_and_a_digest(table: ChangeTable, serve: Serve) -> None:
+    query = Query(serve(table), startingVersion=0)
+    query.ids(TWO)
+    assert query.end is not None
+    assert query.end["responseFormat"] == "parquet"
+    assert len(query.end["paths"]) == 32
+    assert not {"responseFormat", "paths"} & query.stream.initial_offset().keys()
+    gain_a_feature(table, 100)
+    query.all(("ReadMaxFiles", 1))
+    formats = [end.get("responseFormat") for _, end in query.pairs if end["version"] == 1]
+    assert set(formats) <= {"delta", None}
+    assert "delta" in formats
+    assert not {"responseFormat", "paths"} & query.end.keys()  # between two versions it depends on nothing
+
+
+# -- offsets of earlier releases, which count files in the order of their ids; the first ones lack the format
+
+
+def counted_by_id(query: Query, index: int, form: Any = "auto") -> tuple[dict[str, Any], list[int]]:
+    """Return the offset after a file of version 0, as earlier releases wrote it, and the rows up to the file."""
+    with SharingClient(query.server.profile) as client:
+        plan = client.table("s.s.t").scan(version=0, response_format=form).plan()
+    files = sorted(plan.tasks, key=lambda file: file.file_id)
+    assert plan.request is not None
+    counted = {"index": index, "responseFormat": plan.request.formats[0], "fileId": files[index].file_id}
+    return query.stream.initial_offset() | counted, rows_of(files[: index + 1])
+
+
+def rows_of(files: list[FileScanTask]) -> list[int]:
+    """Return the rows of files of one row each, whose names have it."""
+    keys = [Path(urlsplit(file.url.reveal()).path).name for file in files]
+    names = [urlsafe_b64decode(f"{key}==").decode() for key in keys]
+    return [int(name.partition("-")[2].partition(".")[0]) for name in names]
+
+
+def older(offset: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in offset.items() if key not in ("responseFormat", "fileId")}
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("start", [{}, {"startingVersion": 0}])
+@pytest.mark.parametrize("response_format", ["parquet", "delta"])
+def test_a_checkpoint_in_the_order_of_ids_continues_in_it(
+    table: ChangeTable, serve: Serve, response_format: str, start: dict[str, Any], *, restart: bool
+) -> None:
+    """Its version is read to the end in that order and format; later versions are in the order of paths."""
+    prefer = "delta" if response_format == "delta" else "auto"
+    query = Query(serve(table, prefer_format=prefer), **start)
+    begin, first = counted_by_id(query, 1, response_format)
+    end, read = counted_by_id(query, 4, response_format)
+    expected = [*range(9), *gain_a_feature(table, 100), *gain_a_feature(table, 200)]
+    query.end = end
+    query.start()
+    assert query.rows(begin, end).column("id").to_pylist() == read[2:]
+    initial = query.stream.initial_offset()
+    assert query.rows(initial, begin).column("id").to_pylist() == first
+    while query.batch(("ReadMaxFiles", 1)) is not None:
+        if restart:
+            query.start()
+    inside = [end for _, end in query.pairs if end["index"] >= 0]
+    assert {end["version"]: end["sourceVersion"] for end in inside} == {0: 1, 1: 2, 2: 2}
+    query.start()
+    again = [query.rows(*pair).column("id").to_pylist() for pair in query.pairs]
+    assert sorted(read + flat(again)) == expected
+    whole = query.rows(begin, query.end).column("id").to_pylist()  # a batch over versions of both orders
+    assert sorted(first + whole) == expected
+
+
+def test_a_batch_that_ends_in_the_order_of_ids_is_read_in_it(table: ChangeTable, serve: Serve) -> None:
+    """An earlier release planned it, from the version before."""
+    query = Query(serve(table), startingVersion=0)
+    before = query.stream.initial_offset()
+    table.commit(*(table.add(f"more-{number}", rows(number)) for number in range(10, 16)))
+    with SharingClient(query.server.profile) as client:
+        files = client.table("s.s.t").changes(starting_version=1).files()
+    files.sort(key=lambda file: file.file_id)
+    end = before | {"version": 1, "index": 2, "responseFormat": "parquet", "fileId": files[2].file_id}
+    expected = [*range(9), *sorted(rows_of(files[:3]))]
+    query.start()
+    assert sorted(query.rows(before, end).column("id").to_pylist()) == expected
+    query.end = end
+    query.start()
+    assert sorted(expected + all_of(query)) == [*range(9), *range(10, 16)]
+
+
+def test_a_checkpoint_in_the_order_of_ids_needs_its_format(table: ChangeTable, serve: Serve) -> None:
     """Nothing is guessed: it is unknown which files were read."""
     with SharingServer({"s.s.t": table.root}, file_ids_by_format=True, prefer_format="delta") as server:
         query = Query(server)
-        query.ids(TWO)
+        query.end, _ = counted_by_id(query, 1, "delta")
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
     serve(table, port=port, token=token, prefer_format="parquet")
     query.start()
@@ -155,38 +315,15 @@ def test_a_format_that_is_no_longer_available_raises(table: ChangeTable, serve: 
         query.batch(TWO)
 
 
-def test_changed_file_ids_raise(table: ChangeTable, serve: Serve) -> None:
-    """The ids are another hash in the same format: the file that the offset names is not where it was."""
+def test_a_checkpoint_in_the_order_of_ids_needs_its_ids(table: ChangeTable, serve: Serve) -> None:
     with SharingServer({"s.s.t": table.root}) as server:
         query = Query(server)
-        query.ids(TWO)
+        query.end, _ = counted_by_id(query, 1)
         port, token = urlsplit(server.profile["endpoint"]).port, str(server.profile["bearerToken"])
     serve(table, port=port, token=token)
     query.start()
-    with pytest.raises(StreamError, match=r"version 0 .* other ids.* new checkpoint location"):
+    with pytest.raises(StreamError, match=r"version 0 .* other paths or ids.* new checkpoint location"):
         query.batch(TWO)
-
-
-def test_offsets_within_a_version_have_its_format_and_file(table: ChangeTable, serve: Serve) -> None:
-    query = Query(serve(table), startingVersion=0)
-    query.ids(TWO)
-    assert query.end is not None
-    assert query.end["responseFormat"] == "parquet"
-    assert len(query.end["fileId"]) == 32
-    assert not {"responseFormat", "fileId"} & query.stream.initial_offset().keys()
-    gain_a_feature(table, 100)
-    query.all(("ReadMaxFiles", 1))
-    formats = [end.get("responseFormat") for _, end in query.pairs if end["version"] == 1]
-    assert set(formats) <= {"delta", None}
-    assert "delta" in formats
-    assert not {"responseFormat", "fileId"} & query.end.keys()  # between two versions it depends on nothing
-
-
-# -- offsets of the first releases, without the response format
-
-
-def older(offset: dict[str, Any] | None) -> dict[str, Any]:
-    return {key: value for key, value in (offset or {}).items() if key not in ("responseFormat", "fileId")}
 
 
 @pytest.mark.parametrize("response_format", ["auto", "parquet", "delta"])
@@ -195,8 +332,8 @@ def test_an_old_checkpoint_continues(
     table: ChangeTable, serve: Serve, response_format: str, start: dict[str, Any]
 ) -> None:
     query = Query(serve(table), responseFormat=response_format, **start)
-    first, second = query.ids(TWO), query.ids(TWO)
-    begin, end = older(query.pairs[1][0]), older(query.pairs[1][1])
+    (begin, first), (end, both) = (counted_by_id(query, index, response_format) for index in (1, 3))
+    second, begin, end = both[2:], older(begin), older(end)
     query.end = end
     query.start()
     assert query.rows(begin, end).column("id").to_pylist() == second  # a batch that was planned before
@@ -208,16 +345,16 @@ def test_an_old_checkpoint_continues(
 def test_an_old_checkpoint_with_nothing_new_has_no_batch(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table), startingVersion=0)
     query.ids(("ReadMaxFiles", 9))
-    query.end = older(query.end) | {"version": 1, "index": -1}
+    query.end = older(query.stream.initial_offset()) | {"version": 1}
     query.start()
     assert query.batch() is None
 
 
 def test_an_old_checkpoint_of_a_snapshot_continues_after_a_new_feature(table: ChangeTable, serve: Serve) -> None:
     query = Query(serve(table))
-    read = query.ids(TWO)
+    end, read = counted_by_id(query, 1)
     new = gain_a_feature(table, 100)
-    query.end = older(query.end)
+    query.end = older(end)
     query.start()
     assert sorted(read + all_of(query)) == [*range(9), *new]
 
@@ -225,9 +362,9 @@ def test_an_old_checkpoint_of_a_snapshot_continues_after_a_new_feature(table: Ch
 def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, serve: Serve) -> None:
     """The format depended on the other versions of the request: the query stops instead of guessing."""
     query = Query(serve(table), startingVersion=0)
-    query.ids(TWO)
+    end, _ = counted_by_id(query, 1)
     gain_a_feature(table, 100)
-    query.end = older(query.end)
+    query.end = older(end)
     query.start()
     with pytest.raises(StreamError, match=r"within version 0, .* response format .* startingVersion=0"):
         query.batch(TWO)
@@ -236,8 +373,8 @@ def test_an_old_checkpoint_with_two_possible_formats_raises(table: ChangeTable, 
 def test_an_old_checkpoint_continues_if_both_formats_have_one_order(table: ChangeTable, serve: Serve) -> None:
     """If a file has one id in both formats, its index does not depend on the format."""
     query = Query(serve(table, file_ids_by_format=False), startingVersion=0)
-    read = query.ids(TWO)
+    end, read = counted_by_id(query, 1)
     new = gain_a_feature(table, 100)
-    query.end = older(query.end)
+    query.end = older(end)
     query.start()
     assert sorted(read + all_of(query)) == [*range(9), *new]

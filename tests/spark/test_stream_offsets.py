@@ -41,6 +41,16 @@ def test_an_offset_survives_json() -> None:
     assert json.dumps(again.to_json()) == text  # Spark compares the texts
 
 
+def test_an_offset_in_the_order_of_paths_is_one_of_version_2() -> None:
+    """Earlier releases, which count files in the order of their ids, refuse it; between versions they do not."""
+    offset = START.at(5, 3, "delta", paths="digest")
+    value = offset.to_json()
+    assert next(iter(value)) == "sourceVersion"
+    assert (value["sourceVersion"], value["paths"]) == (2, "digest")
+    assert Offset.from_json(value) == offset
+    assert offset.after(5).to_json()["sourceVersion"] == 1
+
+
 def test_every_offset_has_the_start_of_the_query() -> None:
     later = START.at(5, 3).after(5).at(9, 2)
     assert (later.version, later.index, later.is_initial_snapshot) == (9, 2, False)
@@ -58,7 +68,7 @@ def test_the_snapshot_is_before_the_changes_of_its_version() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sourceVersion": 2}, "offsets of version 2, and this release reads 1"),
+        ({"sourceVersion": 3}, "offsets of version 3, and this release reads 1 and 2"),
         ({"sourceVersion": None}, "offsets of version None"),
         ({"version": "5"}, r"Expected `int`, got `str` - at `\$.version`"),
         ({"version": True}, r"Expected `int`, got `bool` - at `\$.version`"),
