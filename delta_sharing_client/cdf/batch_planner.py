@@ -45,7 +45,7 @@ class BatchPlanner:
         except BadRequestError as error:
             if not position.has_changes or is_unsupported(error):
                 raise
-            self._check_identity(position, batch_range.first)
+            self.checked_id(position, batch_range.first)
             raise ChangesGoneError(
                 f"{error}. If it has cleaned these versions up, they are lost. {self.advice}",
                 version=batch_range.first,
@@ -62,7 +62,7 @@ class BatchPlanner:
     def check_latest(self, position: Position, latest: int) -> None:
         """Raise if the table has fewer versions than before."""
         if latest < position.next_version - 1:
-            self._check_identity(position, latest + 1)
+            self.checked_id(position, latest + 1)
             raise ChangesGoneError(
                 f"table {self.table.full_name}: its latest version is {latest}, and it had version "
                 f"{position.next_version - 1} before. {self.advice}",
@@ -97,14 +97,12 @@ class BatchPlanner:
                 advice="to go on with the columns as they are now, poll with schema_changes='follow'",
             )
 
-    def table_id(self) -> str:
-        """Request the id of the table."""
-        return self.rest.table_metadata(self.table, self.options.formats).metadata.id
-
-    def _check_identity(self, position: Position, version: int) -> None:
-        actual = self.table_id()
+    def checked_id(self, position: Position, version: int) -> str:
+        """Request the id of the table; raise `TableReplacedError` if it is not that of the position."""
+        actual = self.rest.table_metadata(self.table, self.options.formats).metadata.id
         if position.table_id not in (None, actual):
             raise self._replaced(version, position.table_id, actual)
+        return actual
 
     def _replaced(self, version: int | None, expected: str | None, actual: str | None) -> TableReplacedError:
         return TableReplacedError(

@@ -86,6 +86,7 @@ class Position:
         schema: the columns at the end of the last committed batch.
         poller_id: the id of the poller, for sinks that record the batches of each poller.
         target: the name of what stores the batches; None if the poller has none.
+        idle_polls: the number of polls without a new version since the table's id was last checked.
     """
 
     table: str
@@ -97,6 +98,7 @@ class Position:
     schema: SchemaMark | None = None
     poller_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     target: str | None = None
+    idle_polls: int = 0
 
     @property
     def has_changes(self) -> bool:
@@ -105,13 +107,22 @@ class Position:
 
     def identified(self, table_id: str) -> Position:
         """Return the position with the id of its table."""
-        return replace(self, table_id=table_id, changes_returned=self.has_changes)
+        return replace(self, table_id=table_id, changes_returned=self.has_changes, idle_polls=0)
+
+    def idle(self) -> Position:
+        """Return the position after a poll that found no new version and did not check the table's id."""
+        return replace(self, idle_polls=self.idle_polls + 1)
 
     def returned(self, batch: BatchRange, table_id: str) -> Position:
         """Return the position after a batch of changes was returned."""
         pending = (*self.pending, batch)
         return replace(
-            self, pending=pending, next_version=batch.last + 1, table_id=table_id, changes_returned=True
+            self,
+            pending=pending,
+            next_version=batch.last + 1,
+            table_id=table_id,
+            changes_returned=True,
+            idle_polls=0,
         )
 
     def listed(self, batch: BatchRange, again: BatchRange, table_id: str) -> Position:

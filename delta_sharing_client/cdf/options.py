@@ -23,6 +23,8 @@ COMMIT_TIMESTAMP: Final = "_commit_timestamp"
 #: The columns of every change row, after those of the table.
 CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
+#: The number of polls without a new version after which the table's id is requested.
+CHECK_TABLE_EVERY: Final = 20
 #: The minimum poll interval that servers request.
 MIN_INTERVAL: Final = timedelta(seconds=10)
 
@@ -100,6 +102,7 @@ class PollOptions:
         poll_interval: the time between two polls.
         max_versions: the maximum number of versions in a batch.
         schema_changes: ``raise`` an error, or ``follow`` with the new columns.
+        check_table_every: the number of polls without a new version after which the table's id is requested too.
         target: the name of what stores the batches, to which the checkpoint is bound; None to bind it to nothing.
         rebind: bind a checkpoint that is bound to another target to this one, and let a sink begin in a target
             without the batches before.
@@ -110,6 +113,7 @@ class PollOptions:
     poll_interval: timedelta = timedelta(seconds=30)
     max_versions: int = 100
     schema_changes: SchemaChanges = "raise"
+    check_table_every: int = CHECK_TABLE_EVERY
     target: str | None = None
     rebind: bool = False
 
@@ -130,7 +134,11 @@ class PollOptions:
             )
         if self.poll_interval <= timedelta(0):
             raise ValueError(f"poll_interval is {self.poll_interval}; it has to be positive")
-        if (check_version(self.max_versions, "max_versions") or 0) < 1:
-            raise ValueError(f"max_versions is {self.max_versions}; it takes 1 or more")
+        for name, number in (
+            ("max_versions", self.max_versions),
+            ("check_table_every", self.check_table_every),
+        ):
+            if (check_version(number, name) or 0) < 1:
+                raise ValueError(f"{name} is {number}; it takes 1 or more")
         if self.schema_changes not in ("raise", "follow"):
             raise ValueError(f"schema_changes is {self.schema_changes!r}; it takes 'raise' or 'follow'")

@@ -218,9 +218,12 @@ class ChangePoller:
             self._latest = self._poll_version()
         if self._latest < first:
             self._planner.check_latest(position, self._latest)
-            if position.table_id is None:
-                table_id = self._planner.table_id()
+            # A table that was created again may have exactly as many versions.
+            if position.table_id is None or position.idle_polls + 1 >= self.options.check_table_every:
+                table_id = self._planner.checked_id(position, self._latest)
                 self._save(lambda now: now.identified(table_id))
+            else:
+                self._save(Position.idle)
             return
         batch_range = BatchRange(first, min(first + self.options.max_versions - 1, self._latest))
         try:

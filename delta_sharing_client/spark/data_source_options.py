@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import load_profile
-from delta_sharing_client.cdf.options import ChangeOptions
+from delta_sharing_client.cdf.options import CHECK_TABLE_EVERY, ChangeOptions
 from delta_sharing_client.cdf.table_client import TableClient
 from delta_sharing_client.model.names import Table, parse_bare_table, parse_table_url
 from delta_sharing_client.model.profile import Profile
@@ -113,6 +113,7 @@ class StreamOptions(SourceOptions):
         max_files, max_bytes: limits of a batch.
         max_versions: versions that one request covers.
         interval: seconds between two requests for the table's version.
+        check_table_every: the number of polls without a new version after which the table's id is requested too.
         ignore_deletes: accept versions that only delete.
         ignore_changes: accept versions that delete or rewrite, and read the files that they wrote, old rows
             included.
@@ -131,6 +132,7 @@ class StreamOptions(SourceOptions):
     max_bytes: int | None = None
     max_versions: int = MAX_VERSIONS
     interval: float = INTERVAL
+    check_table_every: int = CHECK_TABLE_EVERY
     ignore_deletes: bool = False
     ignore_changes: bool = False
     skip_change_commits: bool = False

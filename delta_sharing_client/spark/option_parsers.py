@@ -200,6 +200,7 @@ STREAM_OPTIONS: Final[Options] = {
     "maxBytesPerTrigger": (parse_bytes, "max_bytes"),
     "maxVersionsPerRpc": (parse_positive_number, "max_versions"),
     "queryTableVersionIntervalSeconds": (parse_seconds, "interval"),
+    "checkTableEvery": (parse_positive_number, "check_table_every"),
     "ignoreDeletes": (parse_boolean, "ignore_deletes"),
     "ignoreChanges": (parse_boolean, "ignore_changes"),
     "skipChangeCommits": (parse_boolean, "skip_change_commits"),

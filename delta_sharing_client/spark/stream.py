@@ -216,9 +216,12 @@ class TableStream:
         last = self._poller.end_for(position.version)
         if last is None:
             return None
-        if position.version > last + 1:
+        is_gone = position.version > last + 1
+        if is_gone or self._poller.must_check_table:
             info = self._rest.table_metadata(self._options.table, self._options.query.formats)
             self._table.check_identity(self._table.info.metadata.id, info.metadata.id, last)
+            self._poller.idle_requests = 0
+        if is_gone:
             raise ChangesGoneError(
                 f"{self._options.what}: its latest version is {last}, and the query has read version "
                 f"{position.version - 1}. Start it with a new checkpoint location",

@@ -39,6 +39,7 @@ class VersionPoller:
     Attributes:
         latest: the latest version that the server has returned.
         frozen: the version at which the query ends, if it ends.
+        idle_requests: the number of requests that found no new version since the table's id was last checked.
     """
 
     def __init__(self, rest: RestClient, options: StreamOptions) -> None:
@@ -46,6 +47,7 @@ class VersionPoller:
         self._options = options
         self.latest: int | None = None
         self.frozen: int | None = None
+        self.idle_requests = 0
         self._asked_at: float | None = None
         self._may_ask = True
         self._read_all = self._ran = False
@@ -76,7 +78,14 @@ class VersionPoller:
         waiting = self._asked_at is not None and time.monotonic() < self._asked_at + self._options.interval
         if not self._may_ask or (waiting and not self._read_all):
             return None
-        return self.request()
+        latest = self.request()
+        self.idle_requests = self.idle_requests + 1 if latest < version else 0
+        return latest
+
+    @property
+    def must_check_table(self) -> bool:
+        """Whether the table's id is to be checked: a table that was created again may have the same version."""
+        return self.idle_requests >= self._options.check_table_every
 
     def may_wait(self, error: DeltaSharingError) -> bool:
         """Whether a batch without files may hide an error; raised, it would end the query."""

@@ -267,6 +267,7 @@ class SharedTable(SharedRows):
         poll_interval: timedelta = timedelta(seconds=30),
         max_versions: int = 100,
         schema_changes: SchemaChanges = "raise",
+        check_table_every: int = 20,
         columns: Iterable[str] | None = None,
         response_format: RequestedFormat = "auto",
         commit_timestamp: CommitTimestamp = "long",
@@ -288,6 +289,8 @@ class SharedTable(SharedRows):
             max_versions: maximum number of versions per batch.
             schema_changes: ``raise`` if a column is renamed or dropped or its type changes, after the rows before
                 that; ``follow`` to continue with the new columns. New columns are followed in both cases.
+            check_table_every: number of polls without a new version after which the table's id is requested too,
+                because a table that was created again may have the same version; the checkpoint counts them.
             columns: as for `changes`, like the following arguments.
             response_format: as for `changes`.
             commit_timestamp: as for `changes`.
@@ -313,6 +316,7 @@ class SharedTable(SharedRows):
             poll_interval=poll_interval,
             max_versions=max_versions,
             schema_changes=schema_changes,
+            check_table_every=check_table_every,
             target=target,
             rebind=rebind,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_readme import run_blocks
 
-from delta_sharing_client.cdf.options import CHANGE_COLUMNS, MIN_INTERVAL
+from delta_sharing_client.cdf.options import CHANGE_COLUMNS, CHECK_TABLE_EVERY, MIN_INTERVAL
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.table.shared_table import SharedTable
 
@@ -37,6 +37,8 @@ def test_its_figures_are_the_defaults(root: Path) -> None:
     }
     assert (defaults["poll_interval"], MIN_INTERVAL) == (timedelta(seconds=30), timedelta(seconds=10))
     assert defaults["max_versions"] == 100
+    assert defaults["check_table_every"] == CHECK_TABLE_EVERY == 20
+    assert "one in 20 of them" in text
     assert "every 30 seconds (`poll_interval`)" in text
     assert "Less than 10 seconds" in text
     assert "at most 100 versions (`max_versions`)" in text

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from test_stream_planning import PASSES, deleting, rewriting
 
 import delta_sharing_client as ds
+from delta_sharing_client.cdf.options import CHECK_TABLE_EVERY
 from delta_sharing_client.server import SharingServer
 from delta_sharing_client.spark import session as sessions
 from delta_sharing_client.spark.data_source_options import (
@@ -50,6 +51,7 @@ def test_the_page_lists_every_option() -> None:
         assert f"`{name}`" in TEXT
     assert rows["maxFilesPerTrigger"].startswith(f"{MAX_FILES},")
     assert rows["maxVersionsPerRpc"] == f"{MAX_VERSIONS}"
+    assert rows["checkTableEvery"] == f"{CHECK_TABLE_EVERY}"
     assert rows["queryTableVersionIntervalSeconds"] == f"{INTERVAL:g}"
     assert f"at least {MIN_INTERVAL:g}, unless" in TEXT
 

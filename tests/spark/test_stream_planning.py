@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -456,6 +457,28 @@ def test_a_replaced_table_raises(table: ChangeTable, serve: Serve, tmp_path: Pat
     query.given |= {key.lower(): str(value) for key, value in serve(again).profile.items()}
     query.start()
     with pytest.raises(TableReplacedError, match="new checkpoint location"):
+        query.batch()
+
+
+def test_a_table_created_again_at_the_same_version_raises(table: ChangeTable, server: SharingServer) -> None:
+    query = Query(server, checkTableEvery=3)
+    query.all()
+    server.reset_requests()
+    found: list[str] = []
+    while "metadata" not in found:
+        assert query.batch() is None
+        found += requested(server)
+    assert 1 <= found.count("version") <= 3
+    shutil.rmtree(table.root)
+    again = ChangeTable(table.root, table_id="another-id")
+    for version in range(5):
+        again.commit(again.add(f"n{version}", rows(100 + version)))
+    with pytest.raises(TableReplacedError, match="its id was table-id, and is another-id"):
+        while found.count("version") < 10:
+            assert query.batch() is None
+            found += requested(server)
+    with pytest.raises(TableReplacedError):
+        query.start()
         query.batch()
 
 

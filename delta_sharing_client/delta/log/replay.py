@@ -19,7 +19,7 @@ from delta_sharing_client.delta.log.store_path import LogPath, prefetch
 from delta_sharing_client.delta.log.version_checksum import check_state
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
 
-_Fingerprint: TypeAlias = tuple[int, int, int]
+_Fingerprint: TypeAlias = tuple[int, int, int, int]
 
 _KEPT_SNAPSHOTS: Final = 4
 
@@ -184,9 +184,11 @@ def _fingerprint(version: int, listing: LogListing) -> _Fingerprint | None:
     if file is None:
         file = next((c.files[0] for c in listing.checkpoints if c.version == version), None)
     if file is None:
-        return (0, 0, 0)
+        return (0, 0, 0, 0)
     try:
         stat = file.stat()
     except FileNotFoundError:
         return None
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    # A new file may have the inode of a deleted one, and tools set modification times; object stores have no more.
+    changed: int = getattr(stat, "st_ctime_ns", 0)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns, changed)
