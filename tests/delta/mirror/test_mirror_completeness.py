@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from faults.server import FaultServer, Reply, Request
 from growing_tables import Source, rows_of
+from loading_faults import TABLE, Share
+from loading_tables import column
 
 from delta_sharing_client import SharingClient
 from delta_sharing_client.delta.log import DeltaLog
@@ -341,3 +345,32 @@ def run(seed: int, directory: Path, *, steps: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories(seed: int, tmp_path: Path) -> None:
     run(seed, tmp_path, steps=15)
+
+
+@pytest.mark.parametrize("reports_version", [True, False])
+def test_table_created_again_at_the_same_version(
+    faults: FaultServer, connect: Connect, tmp_path: Path, reports_version: bool
+) -> None:
+    """The answer with the metadata may lack the version."""
+    share = Share(faults, [column("a", "long")], {"first": pa.table({"a": [1]}), "second": pa.table({"a": [2]})})
+    faults.on("HEAD", TABLE, Reply(headers={"Delta-Table-Version": "7"}))
+    now: dict[str, Any] = {"id": b'"x"', "files": ["first"]}
+
+    def reply(names: list[str]) -> Reply:
+        found = share.listing(names)
+        return found.but(body=found.body.replace(b'"id": "x"', b'"id": ' + now["id"]))
+
+    def metadata(request: Request) -> Reply:
+        found = reply([])
+        dropped = () if reports_version else ("Delta-Table-Version",)
+        return found.but(headers={key: value for key, value in found.headers.items() if key not in dropped})
+
+    faults.on("GET", f"{TABLE}/metadata", metadata)
+    faults.on("POST", f"{TABLE}/query", lambda request: reply(now["files"]))
+    mirror = connect(faults).table("s.s.t").mirror(tmp_path / "mirror")
+    mirror.sync(progress=False)
+    assert not mirror.sync(progress=False).changed
+    now |= {"id": b'"another"', "files": ["second"]}
+    assert mirror.sync(progress=False).changed
+    assert mirror.scan().to_arrow().column("a").to_pylist() == [2]
+    assert mirror.log.snapshot().metadata.id == "another"
