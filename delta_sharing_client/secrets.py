@@ -18,6 +18,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 MASK: Final = "***"
+#: Schemes of URLs that have a container in the place of a user name.
+_CONTAINERS: Final = ("abfs", "abfss", "wasb", "wasbs")
+#: What an example has in the place of a secret.
+_EXAMPLE: Final = "..."
 
 
 class _Masked:
@@ -86,9 +90,14 @@ class SecretUrl(_Masked, Struct, frozen=True, gc=False):
 
 
 def redact_url(url: str | SecretUrl) -> str:
-    """Return `scheme://host[:port]/path` of any URL, followed by `?***` if it has a query string."""
+    """Return `scheme://host[:port]/path` of any URL, followed by `?***` if it has a query string.
+
+    The host may be missing, as in `hdfs:///path`, or all that follows the scheme. A user name is left out, except
+    for the container of Azure's `abfss://container@account/path`.
+    """
+    text = url if isinstance(url, str) else url.reveal()
     try:
-        parts = urlsplit(url if isinstance(url, str) else url.reveal())
+        parts = urlsplit(text)
         host = parts.hostname or ""
         if ":" in host:
             host = f"[{host}]"
@@ -97,9 +106,13 @@ def redact_url(url: str | SecretUrl) -> str:
         return "<malformed URL>"
     if parts.scheme == "file" and not parts.netloc:
         return f"file://{parts.path}"
-    if not parts.scheme or not host:
+    has_no_host = not parts.netloc and text[len(parts.scheme) :].startswith("://")
+    if not parts.scheme or not (host or has_no_host):
         return "<relative URL>" if not parts.scheme else f"{parts.scheme}:{MASK}"
-    return f"{parts.scheme}://{host}{port}{parts.path}" + (f"?{MASK}" if parts.query else "")
+    container = (
+        f"{parts.username}@" if parts.scheme in _CONTAINERS and parts.username and parts.password is None else ""
+    )
+    return f"{parts.scheme}://{container}{host}{port}{parts.path}" + (f"?{MASK}" if parts.query else "")
 
 
 def unsigned_url(url: SecretUrl) -> str:
@@ -158,7 +171,7 @@ def _redact_fields(text: str) -> str:
         start, end = _value(text, field.end(), header=field["header"] is not None)
         kept.append(text[done:start])
         if end > start:
-            kept.append(MASK)
+            kept.append(_EXAMPLE if text[start:end] == _EXAMPLE else MASK)
         done = max(end, field.end())
     return "".join([*kept, text[done:]]) if kept else text
 

@@ -1,14 +1,18 @@
 """`Secret`, `SecretUrl` and redaction."""
 
+import ast
 import copy
 import dataclasses
 import json
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from delta_sharing_client import secrets
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 
 CANARY = "c4n4ryQ7x9ZkT2"
@@ -84,6 +88,13 @@ class TestRedactUrl:
             (f"{CANARY}", "<relative URL>"),
             ("", "<relative URL>"),
             ("file:///home/me/profile.share", "file:///home/me/profile.share"),
+            ("hdfs:///home/me/profile.share", "hdfs:///home/me/profile.share"),
+            (f"hdfs:///a?sig={CANARY}", "hdfs:///a?***"),
+            (f"https://?sig={CANARY}", "https://?***"),
+            (f"https://user:{CANARY}@", "https:***"),
+            ("https://", "https://"),
+            ("abfss://container@account/a", "abfss://container@account/a"),
+            (f"abfss://container:{CANARY}@account/a", "abfss://account/a"),
         ],
     )
     def test_redacted_urls(self, url, shown):
@@ -131,6 +142,28 @@ AROUND = [
     "1{}",
     "-{}",
 ]
+
+
+def sentences(tree):
+    """Yield the texts of a module with two words, without its docstrings; values in f-strings are empty."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    skipped = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and is_text(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            constants = [part for part in node.values if isinstance(part, ast.Constant)]
+            skipped |= set(map(id, constants))
+            text = "".join(part.value for part in constants)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            text = node.value
+        else:
+            continue
+        if re.search(r"\w \w", text):
+            yield node.lineno, text
+
+
+def is_text(node):
+    """Whether a module, class or function begins with an expression, as its docstring is one."""
+    return bool(node.body) and isinstance(node.body[0], ast.Expr)
 
 
 class TestRedactText:
@@ -262,10 +295,24 @@ class TestRedactText:
             "file:///home/me/profile.share",
             "reader features that this release does not support: variantType, geospatial",
             "ünïcödé — 表 🦆",
+            "whether the address should begin with http://",
+            "use https://, or http:// on loopback.",
+            "s3://<bucket>/<path>, api://<application-id>/.default",
+            "a URL of the form abfss://container@account.dfs.core.windows.net/path",
+            'JSON such as {"bearerToken": "...", "expirationTime": "2030-01-31T00:00:00Z"}',
         ],
     )
     def test_text_without_secrets_is_unchanged(self, text):
         assert redact_text(text) == text
+
+    def test_no_message_of_the_package_masks_its_own_words(self):
+        masked = [
+            (path.name, line, text)
+            for path in sorted(Path(secrets.__file__).parent.rglob("*.py"))
+            for line, text in sentences(ast.parse(path.read_text(encoding="utf-8")))
+            if redact_text(text) != text
+        ]
+        assert masked == []
 
     @given(st.text())
     @settings(max_examples=200, deadline=None)

@@ -115,6 +115,8 @@ class TestTls:
                 plain.shutdown()
                 thread.join()
         assert not is_retryable(caught.value)
+        assert "whether the address should begin with http://" in str(caught.value)
+        assert f"https://127.0.0.1:{plain.server_port}" in str(caught.value)
 
     def test_a_client_certificate_is_presented(self, certificate):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
