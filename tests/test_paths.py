@@ -302,6 +302,7 @@ WRITES: dict[str, Callable[[Room, Any], Any]] = {
 }
 #: Logs may be in an object store.
 LOGS: dict[str, Callable[[Room, Any], Any]] = {
+    "DeltaLog table": lambda room, path: ds.DeltaLog(path).snapshot() and room.copy(),
     "DeltaLog.for_table path": lambda room, path: ds.DeltaLog.for_table(path).snapshot() and room.copy(),
     "DeltaLog.invalidate_cache path": invalidate_cache,
 }

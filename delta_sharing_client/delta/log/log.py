@@ -74,7 +74,7 @@ class DeltaLog:
         any_features: bool = False,
     ) -> None:
         if not isinstance(table, StorePath):
-            table = open_location(location_of(table), None)
+            table = open_location(location_of(table, "table"), None)
         self.table_path: LogPath = table
         self.allow_absolute_paths = allow_absolute_paths
         self._any_features = any_features

@@ -118,8 +118,12 @@ class StorePath:
 LogPath: TypeAlias = Path | StorePath
 
 
-def location_of(path: str | os.PathLike[str]) -> str:
+def location_of(path: str | os.PathLike[str], argument: str = "path") -> str:
     """Return one form of a table's place: the URL of a store, or a path with every link resolved.
+
+    Args:
+        path: a path, or the text of a URL.
+        argument: the name of the argument, for messages.
 
     Raises:
         TypeError, ValueError: it is neither; see `local_path`.
@@ -130,7 +134,7 @@ def location_of(path: str | os.PathLike[str]) -> str:
     supported = (
         "a directory of this machine, its file: URL, or the text of an object store's URL (s3://bucket/table)"
     )
-    return os.path.realpath(local_path(path, "path", supported=supported))
+    return os.path.realpath(local_path(path, argument, supported=supported))
 
 
 def open_location(location: str, storage_options: Mapping[str, Any] | None) -> LogPath:
