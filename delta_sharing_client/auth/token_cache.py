@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delta_sharing_client.auth.renewal import AccessToken
-from delta_sharing_client.delta.log.durable_files import replace_file
+from delta_sharing_client.delta.log.durable_files import remove_abandoned, replace_file
 from delta_sharing_client.errors import MissingDependencyError, TokenError
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.model.credentials import HEADER_SAFE, UserSignIn
@@ -102,6 +102,7 @@ class TokenCache:
         if keyring:
             _keyring("set_password", self._key, json.dumps(tokens))
         content = {**facts, "keyring": True} if keyring else {**facts, **tokens}
+        remove_abandoned(self._folder)
         replace_file(self._file, json.dumps(content).encode(), private=True)
         if was_in_keyring and not keyring:
             _keyring("delete_password", self._key)

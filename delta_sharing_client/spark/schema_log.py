@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent
+from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, remove_abandoned
 from delta_sharing_client.errors import StreamError
 from delta_sharing_client.model.actions import Metadata, Protocol, ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode, mapping_mode
@@ -77,6 +77,7 @@ class SchemaLog:
         path, text = self._next_file, json.dumps(_entry(info, version, self.table_id))
         try:
             make_directories(path.parent)
+            remove_abandoned(path.parent)
             written = put_if_absent(path, text.encode())
         except OSError as error:
             raise StreamError(

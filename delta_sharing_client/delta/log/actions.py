@@ -73,6 +73,8 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "protocol": ("minReaderVersion",),
     "txn": ("appId", "version"),
 }
+#: The actions that change the state of a table; of others an object may have more than one.
+REPLAYED: Final = frozenset({*_REQUIRED, "domainMetadata"})
 _FILES: Final[Mapping[str, type[AddFile | RemoveFile | CdcFile]]] = {
     "add": AddFile,
     "remove": RemoveFile,

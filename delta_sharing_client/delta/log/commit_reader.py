@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from json import JSONDecodeError
 
-from delta_sharing_client.delta.log.actions import Action, make_action, name_of
+from delta_sharing_client.delta.log.actions import REPLAYED, Action, make_action, name_of
 from delta_sharing_client.delta.log.store_path import LogPath
 from delta_sharing_client.errors import DeltaLogError
 from delta_sharing_client.model.actions import Metadata, Protocol
@@ -60,10 +60,10 @@ def parse_lines(lines: Iterable[bytes], *, where: str) -> Iterable[Action]:
         if not isinstance(wrapper, dict):
             raise DeltaLogError(f"{at}: not a JSON object")
         present = {name: raw for name, raw in wrapper.items() if raw is not None}
-        if len(present) > 1:
-            raise DeltaLogError(
-                f"{at}: the object has {len(present)} actions ({', '.join(present)}) instead of one"
-            )
+        replayed = [name for name in present if name in REPLAYED]
+        if len(replayed) > 1:
+            named = ", ".join(replayed)
+            raise DeltaLogError(f"{at}: the object has {len(replayed)} actions ({named}) instead of one")
         for name, raw in present.items():
             if line.count(b'"%s"' % name.encode()) > 1 and has_repeated_keys(line):
                 raise DeltaLogError(f"{at}: the object has the action {name!r} twice")

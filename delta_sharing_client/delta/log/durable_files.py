@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
+import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,6 +24,9 @@ from delta_sharing_client.errors import DeltaLogError, DiskFullError
 
 #: Suffix of unfinished files; readers of a table ignore names that begin with a dot.
 TEMPORARY: Final = ".tmp"
+
+_TEMPORARY_NAME: Final = re.compile(rf"\.(.+)\.[0-9a-f]{{32}}{re.escape(TEMPORARY)}", re.DOTALL)
+_ABANDONED_AFTER: Final = timedelta(days=1)
 
 #: Error codes of a full disk, an exhausted quota and a file that is too large.
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -44,24 +52,92 @@ def writing(what: str, table: LogPath) -> Iterator[None]:
         raise DeltaLogError(f"{what} cannot be written: {error.strerror}", path=str(table)) from error
 
 
-def temporary_name(target: Path) -> Path:
-    """Return an unused name in the folder of a file."""
-    return target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
+def _lock(file: int) -> bool | None:
+    """Lock a file until it is closed; False if another process has locked it, None if it cannot be locked."""
+    if sys.platform == "win32":  # cannot remove an open file, so there is nothing to lock
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _create_temporary(target: Path, *, private: bool = False) -> tuple[Path, BinaryIO]:
+    """Create a file in the folder of `target`, locked until it is closed; see `remove_abandoned`."""
+    while True:
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{TEMPORARY}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        file = os.fdopen(descriptor, "wb")
+        # Before it was locked, another process may have locked and removed it as abandoned.
+        locked = _lock(descriptor)
+        if locked is None or (locked and os.fstat(descriptor).st_nlink):
+            return temporary, file
+        file.close()
+        remove_quietly(temporary)
+
+
+def _sync(file: BinaryIO) -> None:
+    """Make the content of a temporary file durable, before the file is renamed."""
+    file.flush()
+    os.fsync(file.fileno())
+    if os.name == "nt":  # pragma: no cover  # it does not rename an open file
+        file.close()
 
 
 @contextmanager
 def _temporary_file(target: Path, data: bytes, *, private: bool) -> Iterator[Path]:
     """Write a durable temporary file beside `target`; remove it at the end if it still exists."""
-    temporary = temporary_name(target)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    temporary, file = _create_temporary(target, private=private)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
+            _sync(file)
+            yield temporary
     finally:
         remove_quietly(temporary)
+
+
+def remove_abandoned(directory: LogPath, name: str | None = None) -> None:
+    """Remove the temporary files in a folder that killed processes have left; errors are ignored.
+
+    A temporary file is locked until it has its final name, and the system unlocks it when the process ends. Where
+    files cannot be locked, one is abandoned if it was last written a day ago.
+
+    Args:
+        directory: the folder; nothing is done in an object store, where no file is written in parts.
+        name: the file that was to be written; any by default.
+    """
+    if isinstance(directory, StorePath):
+        return
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            match = _TEMPORARY_NAME.fullmatch(entry.name)
+            if match is not None and name in (None, match[1]):
+                with suppress(OSError):
+                    _remove_if_abandoned(Path(entry.path))
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        return
+    is_old = time.time() - status.st_mtime > _ABANDONED_AFTER.total_seconds()
+    if os.name == "nt":  # pragma: no cover  # it does not remove an open file
+        if is_old:
+            path.unlink()
+        return
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        locked = _lock(descriptor)
+        if locked or (locked is None and is_old):
+            path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def write_durably(file: Path, data: bytes | memoryview) -> None:
@@ -115,6 +191,7 @@ def replace_file(target: LogPath, data: bytes, *, private: bool = False) -> None
     if isinstance(target, StorePath):
         target.write_bytes(data)
         return
+    remove_abandoned(target.parent, target.name)
     with _temporary_file(target, data, private=private) as temporary:
         temporary.replace(target)
     sync_directory(target.parent)
@@ -134,13 +211,12 @@ def replacing(target: LogPath) -> Iterator[BinaryIO]:
         yield buffer
         target.write_bytes(buffer.getbuffer())
         return
-    temporary = temporary_name(target)
+    temporary, file = _create_temporary(target)
     try:
-        with temporary.open("xb") as file:
+        with file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        rename_durably(temporary, target)
+            _sync(file)
+            rename_durably(temporary, target)
     except BaseException:
         remove_quietly(temporary)
         raise

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -55,6 +55,7 @@ _MAX_DETAIL: Final = 300
 #: The parts of a URL that `redact_url` leaves out: the user with the password, and the query string.
 _ADDRESS: Final = re.compile(r"(?s)[A-Za-z][A-Za-z0-9+.-]*://(?:([^/?#]*)@)?[^?#]*(?:[?#](.*))?")
 #: How the drivers name a missing bucket, and the stores' codes.
+_PROBE: Final = re.compile(r"_exclusive_create_[0-9a-f]{32}\.tmp")
 _NO_BUCKET: Final = re.compile(
     r"(?i)\b(?:bucket|container|filesystem) does not exist|NoSuchBucket|(?:Container|Filesystem)NotFound"
 )
@@ -198,8 +199,18 @@ class ObjectStore:
         with self._lock:
             if not self._proven:
                 self._check_driver()
-                self._probe(f"{path.rpartition('/')[0]}/_exclusive_create_{uuid.uuid4().hex}.tmp")
+                folder = path.rpartition("/")[0]
+                self._probe(f"{folder}/_exclusive_create_{uuid.uuid4().hex}.tmp")
+                self._remove_old_probes(folder)
                 self._proven = True
+
+    def _remove_old_probes(self, folder: str) -> None:
+        """Remove the files of probes that processes left which ended within it; those of today may be running."""
+        before = (datetime.now(UTC) - timedelta(days=1)).timestamp() * 1_000_000_000
+        with suppress(OSError, DeltaLogError):
+            for name, status in self.list(folder).items():
+                if _PROBE.fullmatch(name) and status.st_mtime_ns < before:
+                    self.remove(f"{folder}/{name}")
 
     def _check_driver(self) -> None:
         if self._is_memory:

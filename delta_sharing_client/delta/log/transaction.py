@@ -16,8 +16,13 @@ from delta_sharing_client.delta.log.commit_checks import check_commit
 from delta_sharing_client.delta.log.commit_reader import read_commit
 from delta_sharing_client.delta.log.commit_timestamps import first_in_commit_version
 from delta_sharing_client.delta.log.conflicts import conflict
-from delta_sharing_client.delta.log.durable_files import make_directories, put_if_absent, writing
-from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, commit_name
+from delta_sharing_client.delta.log.durable_files import (
+    make_directories,
+    put_if_absent,
+    remove_abandoned,
+    writing,
+)
+from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, commit_name
 from delta_sharing_client.delta.log.snapshot import Commit, Snapshot
 from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.delta.log.version_checksum import write_checksum
@@ -146,6 +151,8 @@ class OptimisticTransaction:
         file = table / LOG_DIRECTORY / commit_name(version)
         with writing(f"version {version}", table):
             make_directories(file.parent)
+            for folder in (file.parent, file.parent / SIDECARS):
+                remove_abandoned(folder)
             try:
                 written = put_if_absent(file, text.encode("utf-8", "surrogatepass"), private=private)
             except CommitUnknownError as error:

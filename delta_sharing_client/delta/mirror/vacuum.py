@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from delta_sharing_client.delta.log import DeltaLog, deletion_vector_uri
 from delta_sharing_client.delta.log.commit_reader import read_commit
-from delta_sharing_client.delta.log.durable_files import TEMPORARY, writing
+from delta_sharing_client.delta.log.durable_files import remove_abandoned, writing
 from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, SIDECARS, list_log
 from delta_sharing_client.delta.log.store_path import local_directory
 from delta_sharing_client.delta.log.symbolic_links import refuse_links
@@ -72,7 +72,7 @@ def remove_crashed_sync_files(log: DeltaLog) -> int:
     left_over = list(_unneeded_files(log, 0))
     unfinished = list((private / PARTIAL).glob("*"))
     for parent in (private, folder, folder / SIDECARS):
-        unfinished += parent.glob(f".*{TEMPORARY}")
+        remove_abandoned(parent)
     with writing("the directory", directory):
         for path in (*left_over, *unfinished):
             path.unlink(missing_ok=True)

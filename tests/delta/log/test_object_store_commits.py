@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,17 @@ def test_a_commit_without_any_answer_is_reported_as_unknown() -> None:
     assert not isinstance(caught.value, CommitConflictError)
     assert len(FaultyFileSystem.faults) == 6, "it was not repeated on top of other versions"
     assert caught.value.version == 1
+
+
+def test_probes_of_killed_processes_are_removed() -> None:
+    """Those of today may be running ones."""
+    system, folder = fsspec.filesystem("faulty"), SECOND.rpartition("/")[0]
+    for name, age in {"1": timedelta(days=2), "2": timedelta()}.items():
+        path = f"{folder}/_exclusive_create_{name * 32}.tmp"
+        system.create(path, b"first")
+        system.store[path].created = datetime.now(UTC) - age
+    created()
+    assert [name for name in system.ls(folder, detail=False) if name.endswith(".tmp")] == [path]
 
 
 def test_a_late_commit_is_recognised_by_its_identifier() -> None:
