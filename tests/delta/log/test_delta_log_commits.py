@@ -443,9 +443,9 @@ def test_a_log_is_opened_by_text_or_path(log: DeltaLog, tmp_path: Path, monkeypa
             assert opened.snapshot().version == 0
             assert pickle.loads(pickle.dumps(opened)).latest_version() == 0
     for wrong in (3, None, b"table"):
-        with pytest.raises(TypeError, match="path is a str or a path, not"):
+        with pytest.raises(TypeError, match="table is a str or a path, not"):
             DeltaLog(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="path is empty"):
+    with pytest.raises(ValueError, match="table is empty"):
         DeltaLog("")
 
 
