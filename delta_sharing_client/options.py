@@ -136,6 +136,10 @@ class TransportOptions:
         batch_memory_limit: maximum bytes of decoded rows that cannot be decoded separately, at least of a single
             row; 1 GiB. Rows are decoded in smaller steps if the file allows it. A larger row raises `DataError`
             before its memory is allocated.
+        metadata_limit: maximum bytes of what is read as a whole before rows are: the footer of a Parquet file, a
+            deletion vector, a line of an answer, a page of a listing, the metadata of an Iceberg table; 64 MiB. A
+            footer may take 15 times as much memory, and none is near the limit in practice: one of 10,000 columns
+            and 50 row groups has some 50 MB.
         allow_http: allow tokens and files over plain http to other machines; off, because both are secrets. Plain
             http on loopback is always allowed.
         ca_bundle: file or directory of trusted certificates instead of the default ones; by default
@@ -168,6 +172,7 @@ class TransportOptions:
     max_connections: int = _option("max_connections", 48, _parse_count)
     memory_budget: int = _option("memory_budget", 512 * 1024 * 1024, parse_bytes)
     batch_memory_limit: int = _option("batch_memory_limit", 1024 * 1024 * 1024, parse_bytes)
+    metadata_limit: int = _option("metadata_limit", 64 * 1024 * 1024, parse_bytes)
     allow_http: bool = _option("allow_http", False, parse_boolean)
     ca_bundle: str | os.PathLike[str] | None = _option("ca_bundle", None, _parse_path)
     client_certificate: str | os.PathLike[str] | tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = (

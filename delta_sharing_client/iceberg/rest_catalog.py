@@ -21,11 +21,8 @@ from delta_sharing_client.iceberg.file_io import VendedFileIO
 from delta_sharing_client.representation import representation
 from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.resources import Resource
-from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.url_rules import is_loopback, same_origin
 
-#: Bytes of an answer; the metadata of a table with many snapshots has tens of megabytes.
-_MAX_ANSWER: Final = 1024 * 1024 * 1024
 _ADVICE: Final[Mapping[int, str]] = {
     403: "The token is valid, but not for this; ask the provider for access through Iceberg",
     404: "Check the names with list_schemas() and list_tables() of client.iceberg, and the profile's "
@@ -86,10 +83,11 @@ class _CallerAdapter(BaseAdapter):
         parts = urlsplit(url)
         path = tuple(unquote(segment) for segment in parts.path.strip("/").split("/"))
         what, params = self._what(path), dict(parse_qsl(parts.query))
+        resource = Resource(path, what, _ADVICE)
         data = self._caller.call(
             request.method or "GET",
-            Resource(path, what, _ADVICE),
-            _body,
+            resource,
+            lambda response: self._caller.read_whole(response, resource),
             params=params,
             # The others are the transport's.
             headers={name: text for name, text in request.headers.items() if name.lower().startswith("x-")},
@@ -113,7 +111,3 @@ class _CallerAdapter(BaseAdapter):
 
     def close(self) -> None:
         """Keep the connections: they belong to the client."""
-
-
-def _body(response: Response) -> bytes:
-    return response.read(_MAX_ANSWER)

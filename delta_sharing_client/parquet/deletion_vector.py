@@ -18,10 +18,11 @@ from delta_sharing_client.errors import DataError, ProtocolError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.model.z85 import z85_decode
 from delta_sharing_client.parquet.arrow_values import mask_of
+from delta_sharing_client.parquet.size_limits import check_size
 
 _MAGIC: Final = 1681511377
-#: Maximum size: the worst case of four billion rows.
-_MAX_BYTES: Final = 1 << 30
+#: Maximum number of 32-bit bitmaps in a vector: each stands for four billion rows, and takes 150 bytes of memory.
+_MAX_BITMAPS: Final = 64 * 1024
 
 
 class RowPositions:
@@ -84,15 +85,22 @@ def _array(bitmap: BitMap64) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(bitmap.to_array(), dtype=np.int64)
 
 
-def file_range(vector: DeletionVector, file_id: str) -> tuple[int, int]:
+def file_range(vector: DeletionVector, file_id: str, limit: int) -> tuple[int, int]:
     """Return the byte range of the vector in its file: size (4 bytes), bitmap, checksum (4 bytes).
+
+    Args:
+        vector: the descriptor.
+        file_id: the data file, for messages.
+        limit: the maximum bytes of the bitmap.
 
     Raises:
         ProtocolError: the descriptor has an impossible size or offset.
+        DataError: the bitmap is longer than the limit.
     """
     start = vector.offset or 0
-    if not 0 <= vector.size_in_bytes <= _MAX_BYTES or start < 0:
+    if vector.size_in_bytes < 0 or start < 0:
         raise ProtocolError(f"file {file_id}: its deletion vector has an impossible size or offset")
+    check_size("deletion vector", vector.size_in_bytes, limit, file_id)
     return start, start + vector.size_in_bytes + 8
 
 
@@ -109,7 +117,7 @@ def decode_inline(vector: DeletionVector, file_id: str) -> RowPositions:
     return _bitmap(data[: vector.size_in_bytes], vector, file_id)
 
 
-def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPositions:
+def decode_stored(data: bytes | memoryview, vector: DeletionVector, file_id: str) -> RowPositions:
     """Decode a vector from the bytes of its `file_range`.
 
     Raises:
@@ -121,18 +129,25 @@ def decode_stored(data: bytes, vector: DeletionVector, file_id: str) -> RowPosit
     (stored,) = struct.unpack_from(">I", data, 0)
     if stored != size:
         raise DataError(f"its deletion vector has size {stored}, its descriptor has {size}", file_id=file_id)
-    body = data[4 : 4 + size]
+    body = memoryview(data)[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
     if zlib.crc32(body) != checksum:
         raise DataError("its deletion vector fails its checksum", file_id=file_id)
     return _bitmap(body, vector, file_id)
 
 
-def _bitmap(body: bytes, vector: DeletionVector, file_id: str) -> RowPositions:
+def _bitmap(body: bytes | memoryview, vector: DeletionVector, file_id: str) -> RowPositions:
     if len(body) < 12 or int.from_bytes(body[:4], "little") != _MAGIC:
         raise DataError("its deletion vector is of an unknown form", file_id=file_id)
+    bitmaps = int.from_bytes(body[4:12], "little")
+    if bitmaps > _MAX_BITMAPS:
+        raise DataError(
+            f"its deletion vector has {bitmaps:,} bitmaps of four billion rows each; at most {_MAX_BITMAPS:,} are "
+            "read",
+            file_id=file_id,
+        )
     try:
-        bitmap = BitMap64.deserialize(body[4:])
+        bitmap = BitMap64.deserialize(bytes(body[4:]))
     except (ValueError, IndexError) as error:
         raise DataError(f"its deletion vector is damaged: {error}", file_id=file_id) from None
     if len(bitmap) != vector.cardinality:

@@ -6,9 +6,10 @@ import contextlib
 import mmap
 from typing import TYPE_CHECKING, Final
 
-from delta_sharing_client.errors import DataError, ProtocolError, StorageError
+from delta_sharing_client.errors import ProtocolError, StorageError
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.read_units import PADDING, ByteRange, ReadUnit, split
+from delta_sharing_client.parquet.size_limits import footer_length
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.storage.byte_source import UNSHARED, ByteSource, StorageReader, Transfers
 from delta_sharing_client.storage.received_range import PRIVATE
@@ -46,6 +47,8 @@ def fetch_vector(
     # Most tables have no deletion vectors.
     from delta_sharing_client.parquet.deletion_vector import decode_inline, decode_stored, file_range
 
+    limit = storage.options.metadata_limit
+
     def fetch(vector: DeletionVector, vector_id: str | None) -> RowPositions:
         if vector.is_inline:
             return decode_inline(vector, task.file_id)
@@ -54,9 +57,9 @@ def fetch_vector(
                 f"file {task.file_id}: its deletion vector has the type {vector.storage_type!r}, and not a URL"
             )
         key = vector_key(task.file_id, vector_id)
-        where = file_range(vector, task.file_id)
+        where = file_range(vector, task.file_id, limit)
         data = storage.fetch(vector.path_or_inline, key, transfers=transfers, byte_range=where)
-        return decode_stored(bytes(data), vector, task.file_id)
+        return decode_stored(memoryview(data), vector, task.file_id)
 
     deleted = fetch(task.deletion_vector, task.deletion_vector_id) if task.deletion_vector else None
     if task.selection is None:
@@ -73,6 +76,7 @@ class SparseFile:
     Args:
         download: fetches ranges of the file.
         task: the file; its size must be known.
+        limit: the maximum bytes of the footer.
 
     Raises:
         FileChanged: the file changed between two requests.
@@ -80,7 +84,7 @@ class SparseFile:
         DeltaSharingError: it cannot be fetched.
     """
 
-    def __init__(self, download: ByteSource, task: FileScanTask) -> None:
+    def __init__(self, download: ByteSource, task: FileScanTask, limit: int) -> None:
         self._download = download
         size = task.size
         self._tail = max(size - TAIL, 0)
@@ -93,10 +97,7 @@ class SparseFile:
             raise StorageError(f"not enough memory for its {size:,} bytes", file_id=task.file_id) from None
         self._view = memoryview(self._memory)
         self._view[self._tail :] = tail
-        length = int.from_bytes(self._view[size - 8 : size - 4], "little")
-        if bytes(self._view[size - 4 :]) != b"PAR1" or length > size - 8:
-            raise DataError("not a readable Parquet file: it does not end as one does", file_id=task.file_id)
-        footer = size - 8 - length
+        footer = size - 8 - footer_length(tail, size, limit, task.file_id)
         if footer < self._tail:
             self.fetch((footer, self._tail))
             self._tail = footer

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.page_headers import (
     CHUNK_PADDING,
     DELTA_BYTE_ARRAY,
@@ -58,16 +59,18 @@ class DecodeLimits(Struct, frozen=True):
     Attributes:
         step: bytes of rows to decode at a time, if rows are smaller.
         batch: maximum bytes of rows that are decoded together, or of one row.
+        footer: maximum bytes of a footer.
     """
 
     step: int = _STEPS[1]
     batch: int = 1024 * _MIB
+    footer: int = 64 * _MIB
 
     @classmethod
-    def of(cls, memory_budget: int, batch: int, decoders: int) -> DecodeLimits:
+    def of(cls, memory_budget: int, decoders: int, options: TransportOptions) -> DecodeLimits:
         """Return the limits of a load with a memory budget in bytes and a number of parallel decoders."""
-        smallest, largest = _STEPS
-        return cls(min(max(memory_budget // (4 * decoders), smallest), largest, batch), batch)
+        step = min(max(memory_budget // (4 * decoders), _STEPS[0]), _STEPS[1], options.batch_memory_limit)
+        return cls(step, options.batch_memory_limit, options.metadata_limit)
 
 
 class Leaf(NamedTuple):

@@ -56,6 +56,7 @@ class TableQuery:
         self._table = table
         self._deadline = options.query_deadline.total_seconds()
         self._asynchronous = options.asynchronous_queries
+        self._limit = options.metadata_limit
         self._key = ""
         self._query_id: str | None = None
 
@@ -133,6 +134,7 @@ class TableQuery:
                 capabilities=parse_capabilities(response.headers.get(HEADER)),
                 what=self._table.what,
                 query_id=query_id,
+                limit=self._limit,
             )
             if isinstance(actions, QueryStatus):
                 return replace(actions, retry_after=parse_retry_after(response.headers))

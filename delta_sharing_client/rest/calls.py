@@ -14,9 +14,9 @@ from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.rest_transport import ApiTransport
 from delta_sharing_client.transport.retry import Attempt, Retrier, parse_http_date
 from delta_sharing_client.wire.answers import Page
-from delta_sharing_client.wire.decoder import Decoded, decode_actions
+from delta_sharing_client.wire.decoder import Decoded, decode_actions, page_token
 from delta_sharing_client.wire.duplicate_files import DuplicateFiles
-from delta_sharing_client.wire.ndjson import MAX_LINE, parse_object
+from delta_sharing_client.wire.ndjson import parse_object
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest, VersionsRequest
 
 T = TypeVar("T")
@@ -106,9 +106,7 @@ class Caller:
         """Send a request and return its answer, one JSON object."""
 
         def read(response: Response) -> dict[str, Any]:
-            data = response.read(MAX_LINE + 1)
-            if len(data) > MAX_LINE:
-                raise ProtocolError(f"{resource.what}: the answer has more than {MAX_LINE} bytes")
+            data = self.read_whole(response, resource)
             try:
                 return parse_object(data)
             except (ValueError, RecursionError):
@@ -118,6 +116,17 @@ class Caller:
                 ) from None
 
         return self.call(method, resource, read, params=params, body=body)
+
+    def read_whole(self, response: Response, resource: Resource) -> bytes:
+        """Return the body of an answer that is no sequence of lines; raise `ProtocolError` if it is too long."""
+        limit = self.transport.options.metadata_limit
+        data = response.read(limit + 1)
+        if len(data) > limit:
+            raise ProtocolError(
+                f"{resource.what}: the answer has more than the {limit:,} bytes that "
+                "TransportOptions.metadata_limit allows"
+            )
+        return data
 
     def get_actions(
         self,
@@ -133,6 +142,7 @@ class Caller:
                 formats=request.formats,
                 capabilities=parse_capabilities(response.headers.get(HEADER)),
                 what=resource.what,
+                limit=self.transport.options.metadata_limit,
             )
             check_file_ids(response, request, resource.what)
             return read(response, actions)
@@ -164,6 +174,10 @@ class Caller:
                 raise ProtocolError(f"{resource.what}: 'items' of the listing is not a list of objects")
             if following and not isinstance(following, str):
                 raise ProtocolError(f"{resource.what}: 'nextPageToken' of the listing is not a text")
+            try:
+                following = page_token(answer, "nextPageToken")
+            except ValueError as error:
+                raise ProtocolError(f"{resource.what}: the listing's {error}") from None
             return items, None if max_results == 0 else following
 
         return (build(item) for page in iter_pages(fetch, resource.what) for item in page)

@@ -95,7 +95,7 @@ class FileReads:
         self._transfers = Transfers(load.renewal, self._cancelled, retries)
         self._locators = ColumnLocatorCache()
         self._buffers = BufferPool()
-        self._limits = DecodeLimits.of(budget, options.batch_memory_limit, self._cores)
+        self._limits = DecodeLimits.of(budget, self._cores, options)
         self._places = itertools.count()
         self._fetchers = OrderedPool(options.max_connections, "delta-sharing-fetch")
         self._decoders = OrderedPool(self._cores, "delta-sharing-decode")
@@ -160,7 +160,7 @@ class FileReads:
             if deleted is not None and deleted.selects_nothing:
                 file.units = []
                 return
-            file.sparse = SparseFile(file.download, file.task)
+            file.sparse = SparseFile(file.download, file.task, self._limits.footer)
             file.source = self._source(file.task, file.sparse.buffer, deleted)
             units = file.source.read_units(unit_size=READ_UNIT_SIZE if self._load.limit is None else 1)
             if self._load.limit is not None and self._load.spec.predicate is None and deleted is None:

@@ -29,13 +29,13 @@ from delta_sharing_client.model.schema import (
 from delta_sharing_client.model.type_widening import is_widening
 from delta_sharing_client.parquet.arrow_types import arrow_type
 from delta_sharing_client.parquet.cast import FieldFinder, holds_variant, is_variant
+from delta_sharing_client.parquet.decode import THRIFT_LIMITS
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar, find_zone
 from delta_sharing_client.storage.byte_source import Buffer
 
 #: The first Spark that opens Parquet files with groups annotated as variants.
 VARIANT_FILES_SINCE: Final = (4, 1)
 
-_THRIFT_LIMIT: Final = 256 * 1024 * 1024
 _STORED: Final = {
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -79,8 +79,7 @@ def parse_footer(data: Buffer, file_id: str) -> Footer:
         file = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(data)),
             coerce_int96_timestamp_unit="s",
-            thrift_string_size_limit=_THRIFT_LIMIT,
-            thrift_container_size_limit=_THRIFT_LIMIT,
+            **THRIFT_LIMITS,
         )
         schema, metadata = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError, ValueError) as error:

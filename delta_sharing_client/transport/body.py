@@ -1,4 +1,4 @@
-"""Decompression of response bodies, with limits on their growth."""
+"""Decompression of response bodies, with limits on their growth, and on parts that decompress to nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from delta_sharing_client.errors import IncompleteResponseError, ProtocolError
 MAX_RATIO: Final = 100
 #: The ratio is checked from this many decompressed bytes on, because short responses may be very repetitive.
 RATIO_APPLIES_FROM: Final = 64 * 1024 * 1024
+
+#: Maximum bytes of a gzip stream beyond its output: headers of its members, and members without output.
+MAX_OVERHEAD: Final = 1024 * 1024
 
 _CHUNK: Final = 256 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -53,6 +56,9 @@ def _gunzipped(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
             if piece:
                 yield piece
             data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+            # Data that cannot be compressed grows by less than 1 %.
+            if received - len(data) > 2 * produced + MAX_OVERHEAD:
+                raise ProtocolError(f"{what}: the response has no end: its gzip stream decompresses to nothing")
             if not data and len(piece) < _CHUNK:
                 break
     if received and not decoder.eof:

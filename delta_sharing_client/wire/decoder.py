@@ -18,10 +18,16 @@ from delta_sharing_client.model.json_fields import integer, names, optional_inte
 from delta_sharing_client.model.json_text import is_second_value
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.file_lines import LINES, FileLineDecoder, known_actions
-from delta_sharing_client.wire.ndjson import Json, Lines, parse_object
+from delta_sharing_client.wire.ndjson import MAX_LINE, Json, Lines, parse_object
 
 #: What the lines of an answer are decoded into.
 Decoded: TypeAlias = Protocol | Metadata | FileBlock | EndStreamAction
+
+#: Maximum characters of a token for a page or for fresh URLs, which the client sends back.
+MAX_TOKEN: Final = 64 * 1024
+#: What a line costs besides its bytes, so that endless short lines end too; and what any answer may cost.
+_LINE_COST: Final = 4 * 1024
+_MIN_OTHERS: Final = 1024 * 1024
 
 
 def decode_actions(
@@ -30,6 +36,7 @@ def decode_actions(
     formats: tuple[ResponseFormat, ...],
     capabilities: ResponseCapabilities,
     what: str,
+    limit: int = MAX_LINE,
 ) -> Iterator[Decoded]:
     """Decode an answer to /metadata, /query or /changes.
 
@@ -41,6 +48,7 @@ def decode_actions(
         formats: the requested formats.
         capabilities: the capabilities in the answer's header.
         what: the requested object, for messages.
+        limit: the maximum bytes of a line, and of all lines without a file (`TransportOptions.metadata_limit`).
 
     Yields:
         The actions in the server's order, files in blocks.
@@ -55,7 +63,8 @@ def decode_actions(
     protocol: Protocol | None = None
     files: FileLineDecoder | None = None
     number = 0
-    body = Lines(chunks)
+    others = _OtherLines(limit, what)
+    body = Lines(chunks, limit)
     for block in (blocks := _Blocks(body)):
         if files is not None and (added := files.decode(block)) is not None:
             number += len(added)
@@ -71,6 +80,8 @@ def decode_actions(
             if end is not None:
                 raise ProtocolError(f"{what}: line {number} of the answer comes after its EndStreamAction")
             action = _decode_line(line, files, map(body.of, blocks), what, number)
+            if not isinstance(action, FileBlock):
+                others.add(line)
             if isinstance(action, EndStreamAction):
                 end, files = action, None
                 _check_end(end, what)
@@ -86,6 +97,29 @@ def decode_actions(
         )
     if protocol is None and end is None:
         raise IncompleteResponseError(f"{what}: the answer is empty")
+
+
+class _OtherLines:
+    """Adds the lines of an answer that have no file, which have no end in a hostile answer.
+
+    Args:
+        limit: the maximum bytes of one line.
+        what: the requested object, for messages.
+    """
+
+    def __init__(self, limit: int, what: str) -> None:
+        self._most = max(2 * limit, _MIN_OTHERS)
+        self._cost = 0
+        self._what = what
+
+    def add(self, line: bytes) -> None:
+        """Add a line; raise `ProtocolError` if there are too many."""
+        self._cost += len(line) + _LINE_COST
+        if self._cost > self._most:
+            raise ProtocolError(
+                f"{self._what}: the answer has no end: its lines without a file have more than {self._most:,} "
+                "bytes; TransportOptions.metadata_limit allows half of that for a line"
+            )
 
 
 class _Blocks(Iterator[bytes]):
@@ -227,11 +261,19 @@ def _metadata(item: Json) -> Metadata:
     )
 
 
+def page_token(item: Json, key: str) -> str | None:
+    """Return a token of an answer, which may be missing; raise `ValueError` for one that is too long."""
+    token = optional_text(item, key)
+    if token is not None and len(token) > MAX_TOKEN:
+        raise ValueError(f"{key!r} has {len(token):,} characters; at most {MAX_TOKEN:,} are sent back")
+    return token
+
+
 def _end_stream(item: Json) -> EndStreamAction:
     message = item.get("errorMessage")
     return EndStreamAction(
-        optional_text(item, "refreshToken"),
-        optional_text(item, "nextPageToken"),
+        page_token(item, "refreshToken"),
+        page_token(item, "nextPageToken"),
         optional_integer(item, "minUrlExpirationTimestamp"),
         str(message) if message else None,
         optional_integer(item, "httpStatusErrorCode"),

@@ -31,7 +31,7 @@ class Lines:
 
     Args:
         chunks: the body, in chunks of any size.
-        max_line: the maximum size of a line in bytes, roughly.
+        max_line: the maximum size of a line in bytes, roughly: `TransportOptions.metadata_limit`.
     """
 
     def __init__(self, chunks: Iterable[bytes], max_line: int = MAX_LINE) -> None:
@@ -80,7 +80,10 @@ class Lines:
                 raise ProtocolError("the answer has no end: too many of its lines are blank")
 
     def _too_long(self) -> ProtocolError:
-        return ProtocolError(f"the answer has a line of more than {self._most} bytes")
+        return ProtocolError(
+            f"the answer has a line of more than the {self._most:,} bytes that "
+            "TransportOptions.metadata_limit allows"
+        )
 
 
 def parse_object(line: bytes) -> Json:

@@ -12,7 +12,7 @@ from delta_sharing_client.errors import ProtocolError, QueryError
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.capabilities import ResponseCapabilities
 from delta_sharing_client.wire.decoder import Decoded, decode_actions
-from delta_sharing_client.wire.ndjson import parse_object
+from delta_sharing_client.wire.ndjson import MAX_LINE, parse_object
 
 #: Longer first lines are never a status.
 _MAX_STATUS: Final = 64 * 1024
@@ -51,6 +51,7 @@ def decode_query(
     capabilities: ResponseCapabilities,
     what: str,
     query_id: str | None = None,
+    limit: int = MAX_LINE,
 ) -> Iterator[Decoded] | QueryStatus:
     """Decode an answer to /query that may be asynchronous ("Asynchronous query").
 
@@ -73,7 +74,9 @@ def decode_query(
     line = head.lstrip()[:_MAX_STATUS].split(b"\n", 1)[0]
     status = _status_in(line) if b'"queryStatus"' in line else None
     if status is None:
-        return decode_actions(chain([head], pieces), formats=formats, capabilities=capabilities, what=what)
+        return decode_actions(
+            chain([head], pieces), formats=formats, capabilities=capabilities, what=what, limit=limit
+        )
     for _ in islice(pieces, _MAX_REST):  # so that the connection can be reused
         pass
     if query_id is None and not capabilities.asynchronous:

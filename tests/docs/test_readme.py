@@ -112,7 +112,7 @@ def test_options_are_listed_with_their_defaults() -> None:
         value = getattr(ds.TransportOptions(), field.name)
         if isinstance(value, timedelta):
             value = f"{value.total_seconds():g} s"
-        elif field.name in ("memory_budget", "batch_memory_limit"):
+        elif field.name in ("memory_budget", "batch_memory_limit", "metadata_limit"):
             value = f"{value // 2**20} MiB"
         elif value is False:
             value = "off"

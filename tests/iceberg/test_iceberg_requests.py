@@ -242,3 +242,14 @@ def test_shared_files_are_not_written() -> None:
     for call in (io.new_output, io.delete):
         with pytest.raises(errors.IcebergError, match="not"):
             call("x")
+
+
+def test_an_answer_beyond_the_limit_names_the_option(iceberg: IcebergServer) -> None:
+    iceberg.create("sales.orders", pa.table({f"column_{number}": [1] for number in range(200)}))
+    with (
+        iceberg.client(metadata_limit=10_000) as client,
+        pytest.raises(errors.ProtocolError, match="metadata_limit"),
+    ):
+        client.iceberg.table("retail.sales.orders").schema()
+    with iceberg.client() as client:
+        assert len(client.iceberg.table("retail.sales.orders").schema().fields) == 200

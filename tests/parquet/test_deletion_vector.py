@@ -133,7 +133,7 @@ def test_inline_and_stored_vectors_hold_the_same_rows(rows):
 
 
 def test_the_range_of_a_stored_vector_takes_in_size_and_checksum():
-    assert file_range(DeletionVector("p", SecretUrl("u"), 34, 6, 1), "f") == (1, 1 + 4 + 34 + 4)
+    assert file_range(DeletionVector("p", SecretUrl("u"), 34, 6, 1), "f", 34) == (1, 1 + 4 + 34 + 4)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,8 @@ def test_the_range_of_a_stored_vector_takes_in_size_and_checksum():
         (lambda data: struct.pack(">I", 1) + data[4:], "its descriptor has"),
         (lambda data: data[:10] + bytes([data[10] ^ 1]) + data[11:], "checksum"),
         (lambda data: stored_of(b"\1" + data[5:-4]), "unknown form"),
-        (lambda data: stored_of(data[4:8] + b"\xff" * (len(data) - 12)), "damaged"),
+        (lambda data: stored_of(data[4:8] + b"\xff" * (len(data) - 12)), "bitmaps of four billion rows"),
+        (lambda data: stored_of(data[4:16] + b"\xff" * (len(data) - 20)), "damaged"),
     ],
 )
 def test_a_damaged_vector_is_refused_and_names_the_file(damage, message):

@@ -1,6 +1,7 @@
 """Decompression of response bodies: complete, in bounded chunks, limited growth."""
 
 import gzip
+import itertools
 import os
 import zlib
 
@@ -82,3 +83,48 @@ def test_bytes_are_counted_across_members(monkeypatch):
     packed = (member.compress(bytes(1 << 20)) + member.flush()) * 30
     with pytest.raises(ProtocolError, match="100 times"):
         list(decoded([packed], "gzip", what="x"))
+
+
+class TestStreamsWithoutOutput:
+    """What decompresses to nothing ends; the number of bytes sent would have no bound otherwise."""
+
+    @pytest.mark.parametrize("content", [b"", b"a"])
+    @pytest.mark.parametrize("size", [1, 1000])
+    def test_endless_members_are_refused(self, content, size):
+        member = gzip.compress(content, mtime=0)
+        received = 0
+
+        def endless():
+            nonlocal received
+            while True:
+                received += size * len(member)
+                yield member * size
+
+        with pytest.raises(ProtocolError, match="has no end"):
+            for _ in decoded(endless(), "gzip", what="x"):
+                pass
+        assert received < 4 * body.MAX_OVERHEAD
+
+    def test_an_endless_name_in_the_header_is_refused(self):
+        begin = b"\x1f\x8b\x08\x08" + bytes(6)
+        with pytest.raises(ProtocolError, match="has no end"):
+            for _ in decoded(itertools.chain([begin], itertools.repeat(b"n" * 4096)), "gzip", what="x"):
+                pass
+
+    def test_endless_empty_blocks_of_one_member_are_refused(self):
+        packer = zlib.compressobj(wbits=31)
+        blocks = (packer.flush(zlib.Z_FULL_FLUSH) + b"\x00\x00\x00\xff\xff" * 100 for _ in itertools.count())
+        with pytest.raises(ProtocolError, match="has no end"):
+            for _ in decoded(blocks, "gzip", what="x"):
+                pass
+
+    def test_what_cannot_be_compressed_is_accepted(self):
+        data = os.urandom(4 * body.MAX_OVERHEAD)
+        packed = gzip.compress(data, 1)
+        for size in (4096, len(packed)):
+            assert b"".join(decoded(pieces(packed, size), "gzip", what="x")) == data
+
+    def test_short_members_are_accepted(self):
+        data = os.urandom(2 * body.MAX_OVERHEAD)
+        packed = b"".join(gzip.compress(piece, 1) for piece in pieces(data, 200))
+        assert b"".join(decoded(pieces(packed, 16384), "gzip", what="x")) == data

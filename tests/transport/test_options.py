@@ -95,6 +95,7 @@ def test_importing_them_needs_no_requests():
         ("max_connections", "4", 4),
         ("memory_budget", "1g", 2**30),
         ("batch_memory_limit", "64m", 64 * 2**20),
+        ("metadata_limit", "128m", 128 * 2**20),
         ("allow_http", "true", True),
         ("ca_bundle", "/etc/ca.pem", "/etc/ca.pem"),
         ("client_certificate", '["a.pem", "a.key"]', ("a.pem", "a.key")),

@@ -69,7 +69,7 @@ class TestLines:
 
         assert list(iter_lines(cut(b"x" * 10 + b"\n" + b"y" * 10), max_line=10)) == [b"x" * 10, b"y" * 10]
         for text in (b"x" * 11, b"x" * 11 + b"\nok\n", b"ok\n" + b"x" * 11 + b"\n", b"ok\n" + b"x" * 11):
-            with pytest.raises(ProtocolError, match="line of more than 10 bytes"):
+            with pytest.raises(ProtocolError, match="line of more than the 10 bytes"):
                 list(iter_lines(cut(text), max_line=10))
 
     def test_the_bound_stops_an_endless_line_early(self):
@@ -81,7 +81,7 @@ class TestLines:
                 taken += 1
                 yield b"x" * 100
 
-        with pytest.raises(ProtocolError, match="line of more than 1000 bytes"):
+        with pytest.raises(ProtocolError, match="line of more than the 1,000 bytes"):
             list(iter_lines(endless(), max_line=1000))
         assert taken <= 11
 

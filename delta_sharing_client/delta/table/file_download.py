@@ -6,6 +6,7 @@ A file is written under a temporary name in a private folder, checked, fsynced a
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +28,7 @@ from delta_sharing_client.delta.table.partial_file import PartialFile, note_of, 
 from delta_sharing_client.errors import DataError, no_thread
 from delta_sharing_client.model.actions import DeletionVector
 from delta_sharing_client.parquet.deletion_vector import decode_stored, file_range
+from delta_sharing_client.parquet.size_limits import size_problem
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.storage.byte_source import RenewUrl, StorageReader, Transfers
 from delta_sharing_client.storage.retry_budget import RetryBudget
@@ -188,12 +190,12 @@ class _Transfers:
                 fetched = self._fetch_vector(file, file.vector, temporary)
             elif file.size > partial_file.CHUNK_SIZE:
                 fetched = self._fetch_in_chunks(file, temporary)
-                _check(file, temporary)
+                _check(file, temporary, self._storage.options.metadata_limit)
             else:
                 # Checked in memory, so that the file is not read again.
                 content = self._fetch_whole(file)
                 fetched = len(content)
-                _check(file, content)
+                _check(file, content, self._storage.options.metadata_limit)
                 write_durably(temporary, content)
             stored = _stored(file, content, fetched)
             # `fetch_files` fsyncs the folder once, after all of its files.
@@ -218,25 +220,29 @@ class _Transfers:
         )
 
     def _fetch_vector(self, file: RemoteFile, vector: DeletionVector, temporary: Path) -> int:
-        where = file_range(vector, file.file_id)
+        where = file_range(vector, file.file_id, self._storage.options.metadata_limit)
         data = bytes(self._storage.fetch(file.url, file.file_id, transfers=self._shared, byte_range=where))
         decode_stored(data, vector, file.file_id)
         write_durably(temporary, _VERSION_BYTE + data)
         return len(data)
 
 
-def _check(file: RemoteFile, content: Path | memoryview) -> None:
+def _check(file: RemoteFile, content: Path | memoryview, limit: int) -> None:
     """Compare a fetched file with the table's metadata; remove a damaged one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     size, problem = _size_of(content), ""
+    end = _end_of(content)
     try:
-        rows = pq.read_metadata(content if isinstance(content, Path) else pa.BufferReader(content)).num_rows
+        if end[4:] == b"PAR1":  # otherwise the reader raises
+            problem = size_problem("footer", int.from_bytes(end[:4], "little"), limit)
+        source = content if isinstance(content, Path) else pa.BufferReader(content)
+        rows = 0 if problem else pq.read_metadata(source).num_rows
     except (pa.ArrowException, OSError) as error:
         problem = f"not a readable Parquet file: {error}"
     else:
-        if file.num_records is not None and rows != file.num_records:
+        if not problem and file.num_records is not None and rows != file.num_records:
             problem = f"it has {rows} rows; the table's metadata has {file.num_records}"
     if file.size and size != file.size:
         problem = f"it has {size} bytes; the table's metadata has {file.size}"
@@ -255,6 +261,14 @@ def _stored(file: RemoteFile, content: Path | memoryview, fetched: int) -> Store
 
 def _size_of(content: Path | memoryview) -> int:
     return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def _end_of(content: Path | memoryview) -> bytes:
+    if not isinstance(content, Path):
+        return bytes(content[-8:])
+    with content.open("rb") as stream:
+        stream.seek(-min(8, _size_of(content)), os.SEEK_END)
+        return stream.read()
 
 
 def sha256_of(file: Path) -> str:
