@@ -13,7 +13,7 @@ COVERAGE_CORE = $(shell $(BIN)/python -c 'import sys; print("COVERAGE_CORE=sysmo
 # Tests start many programs, which share the compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check chaos kills fuzz interop differential lint format notebooks docs wheel release bench java matrix clean
+.PHONY: help demo test check chaos kills fuzz interop differential lint format notebooks docs wheel release bench java matrix lowest clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,5 +104,9 @@ java: $(STAMP)  ## find a Java for Spark, or install one in the environment
 matrix: $(STAMP)  ## run the Spark tests on every supported PySpark; MATRIX='3.5 4.0' for some
 	@$(BIN)/python scripts/matrix.py $(MATRIX)
 
+# Not part of `test`: it needs an environment of its own, of two gigabytes. It does not use the one of `test`.
+lowest:  ## run each front door with the lowest versions of all dependencies; LOWEST='core duckdb' for some
+	@$(PYTHON) scripts/lowest.py $(LOWEST)
+
 clean:  ## remove everything that make created
-	rm -rf $(VENV) $(INTEROP) .venv-peer .venv-spark-* dist build site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(INTEROP) .venv-peer .venv-spark-* .venv-lowest dist build site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
