@@ -7,8 +7,8 @@ uv resolves the lower bounds: the lowest version of each direct dependency, the 
 alone may have lower versions than all extras at once, because one of them may raise what others share. The
 packages of the extra `testing` are always there: they serve the sample tables.
 
-Run it with Python 3.11. The lower bounds hold for the oldest supported Python; later ones need later releases, which
-pip and uv select (pandas 2.2.0 has wheels up to Python 3.12, Ray 2.30 too, PySpark 3.5 runs up to 3.11).
+Run it with Python 3.11. The lower bounds hold for the oldest supported Python; later ones need later releases,
+which pip and uv select (pandas 2.2.0 has wheels up to Python 3.12, Ray 2.30 too, PySpark 3.5 runs up to 3.11).
 """
 
 from __future__ import annotations
