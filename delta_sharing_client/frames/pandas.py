@@ -128,6 +128,7 @@ def _converted(kept: list[pa.RecordBatch], schema: pa.Schema, dtype_backend: Dty
             date_as_object=True,
             split_blocks=True,
             self_destruct=True,
+            use_threads=False,  # Arrow's threads abort a process that ends just after they have started
         )
     return frame
 

@@ -56,7 +56,7 @@ def new_column(kind: pa.DataType, rows: int, *, nullable: bool) -> Column | None
 
 @lru_cache(maxsize=1)
 def _pandas_uses_arrow_strings() -> bool:
-    dtype = pa.table({"text": pa.array([], pa.string())}).to_pandas()["text"].dtype
+    dtype = pa.table({"text": pa.array([], pa.string())}).to_pandas(use_threads=False)["text"].dtype
     return getattr(dtype, "storage", "") == "pyarrow"  # pandas 2 has a numpy dtype here, without storage
 
 
@@ -139,7 +139,9 @@ def _nan_is_null() -> bool:
     """Whether nullable floats treat NaN as null: the default since pandas 3."""
     import pandas as pd
 
-    probe: pd.DataFrame = pa.table({"x": [np.nan]}).to_pandas(types_mapper={pa.float64(): pd.Float64Dtype()}.get)
+    probe: pd.DataFrame = pa.table({"x": [np.nan]}).to_pandas(
+        types_mapper={pa.float64(): pd.Float64Dtype()}.get, use_threads=False
+    )
     return bool(probe["x"].isna().all())
 
 
@@ -160,7 +162,7 @@ class _Times:
         if self._kind.tz is None:
             return pd.Series(values.view("M8[us]"), copy=False)
         # pyarrow's own dtype: its time zone class depends on the installed packages.
-        dtype = pa.chunked_array([], self._kind).to_pandas().dtype
+        dtype = pa.chunked_array([], self._kind).to_pandas(use_threads=False).dtype
         return pd.Series(pd.array(values, dtype=dtype, copy=False), copy=False)
 
 
@@ -191,11 +193,11 @@ class _Decimals:
         target = self._objects.extend(len(values))
         self._pending, self._rows = [], 0
         if not self._repeats:
-            target[:] = values.to_pandas().to_numpy()
+            target[:] = values.to_pandas(use_threads=False).to_numpy()
             return
         encoded = values.combine_chunks().dictionary_encode()
         objects = np.full(len(encoded.dictionary) + 1, None)
-        objects[:-1] = encoded.dictionary.to_pandas().to_numpy()
+        objects[:-1] = encoded.dictionary.to_pandas(use_threads=False).to_numpy()
         indices = encoded.indices.fill_null(len(objects) - 1).to_numpy(zero_copy_only=False)
         np.take(objects, indices, out=target, mode="clip")
         self._repeats = 2 * len(objects) <= len(values)
@@ -212,5 +214,5 @@ class _Strings:
 
     def finish(self) -> pd.Series:
         column = pa.chunked_array(self._chunks, pa.large_string())
-        series: pd.Series = pa.table({"text": column}).to_pandas()["text"]
+        series: pd.Series = pa.table({"text": column}).to_pandas(use_threads=False)["text"]
         return series

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from msgspec import Struct
 from delta_sharing_client.errors import DataError
 from delta_sharing_client.parquet.assemble import reason
 from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
+from delta_sharing_client.parquet.column_threads import DecodeThreads, beside, split_evenly
 from delta_sharing_client.parquet.legacy_calendar import LegacyCalendar
 from delta_sharing_client.parquet.page_headers import longest_text
 from delta_sharing_client.parquet.read_units import (
@@ -165,11 +166,11 @@ class ParquetSource:
         groups = enumerate(itertools.pairwise(self._starts))
         return frozenset(n for n, (start, stop) in groups if not self._deleted.touches(start, stop - start))
 
-    def decode_all(self, *, use_threads: bool = True) -> Iterator[Decoded]:
+    def decode_all(self, threads: DecodeThreads | None = None) -> Iterator[Decoded]:
         """Decode the whole file; see `decode`."""
         groups = tuple(self._matching_groups())
         if groups:
-            yield from self.decode(ReadUnit(groups, (), 0), use_threads=use_threads)
+            yield from self.decode(ReadUnit(groups, (), 0), threads)
 
     def first(self, units: list[ReadUnit], rows: int) -> list[ReadUnit]:
         """Return the leading units that hold the first `rows` rows."""
@@ -180,8 +181,10 @@ class ParquetSource:
                 return units[:count]
         return units
 
-    def decode(self, unit: ReadUnit, *, use_threads: bool = True) -> Iterator[Decoded]:
-        """Decode a read unit whose bytes are present, with one thread or one for each column.
+    def decode(self, unit: ReadUnit, threads: DecodeThreads | None = None) -> Iterator[Decoded]:
+        """Decode a read unit whose bytes are present, on this thread and on `threads`, if there are any.
+
+        Arrow's own threads are not used: a process that ends just after they have started is aborted.
 
         Yields:
             Rows: some or all of a row group.
@@ -193,7 +196,7 @@ class ParquetSource:
         for group in unit.groups:
             start, stop = self._starts[group], self._starts[group + 1]
             done = start
-            for decoded in self._decode_group(group, stop - start, use_threads=use_threads):
+            for decoded in self._decode_group(group, stop - start, threads):
                 rows = decoded.num_rows
                 keep = self._deleted.keep_mask(done, rows) if self._deleted is not None else None
                 done += rows
@@ -236,7 +239,9 @@ class ParquetSource:
             pre_buffer=False,
         )
 
-    def _decode_group(self, group: int, rows: int, *, use_threads: bool) -> Iterator[pa.Table | pa.RecordBatch]:
+    def _decode_group(
+        self, group: int, rows: int, threads: DecodeThreads | None
+    ) -> Iterator[pa.Table | pa.RecordBatch]:
         """Decode one row group to the table's columns."""
         columns, assembly = self.columns, self._assembly
         with self._readable():  # names of columns are decoded here
@@ -251,7 +256,7 @@ class ParquetSource:
         decoded = 0
         with self._readable(f"row group {group} cannot be decoded"):
             plan = self._plan(group, widths, extra)
-            for table in self._tables(group, rows, plan, use_threads=use_threads):
+            for table in self._tables(group, rows, plan, threads):
                 decoded += table.num_rows
                 if decoded == rows or plan.rows < rows:
                     indexed = plan.indexed or assembly.indexed
@@ -272,15 +277,35 @@ class ParquetSource:
 
             return plan_steps(data, self._metadata.row_group(group), widths.leaves, extra, self._limits, find)
 
-    def _tables(self, group: int, rows: int, plan: DecodePlan, *, use_threads: bool) -> Iterator[pa.Table]:
+    def _tables(
+        self, group: int, rows: int, plan: DecodePlan, threads: DecodeThreads | None
+    ) -> Iterator[pa.Table]:
         """Decode a row group by a plan."""
+        leaves = self._assembly.leaves
+        parts = [leaves] if threads is None else self._split(group, leaves, threads.count)
+        if threads is None or len(parts) == 1:
+            yield from self._part(group, rows, plan, leaves)
+        else:
+            yield from beside(threads, [self._part(group, rows, plan, part) for part in parts])
+
+    def _part(self, group: int, rows: int, plan: DecodePlan, leaves: Sequence[int]) -> Iterator[pa.Table]:
+        """Decode some Parquet columns of a row group, on one thread."""
         with self._reader(plan.indexed) as reader:
-            leaves = self._assembly.leaves
             if plan.rows >= rows:
-                yield reader.read_row_groups([group], column_indices=leaves, use_threads=use_threads)
+                yield reader.read_row_groups([group], column_indices=leaves, use_threads=False)
             else:
-                for batch in reader.iter_batches(plan.rows, [group], leaves, use_threads):
+                for batch in reader.iter_batches(plan.rows, [group], leaves, False):
                     yield pa.Table.from_batches([batch])
+
+    def _split(self, group: int, leaves: Sequence[int], count: int) -> list[Sequence[int]]:
+        """Split Parquet columns, in their order, into parts that take about equally long to decode."""
+        schema, chunks = self._metadata.schema, self._metadata.row_group(group)
+        whole = [
+            list(each)
+            for _, each in itertools.groupby(leaves, lambda leaf: schema.column(leaf).path.partition(".")[0])
+        ]
+        sizes = [sum(chunks.column(leaf).total_uncompressed_size for leaf in column) for column in whole]
+        return split_evenly(whole, sizes, count)
 
     def _build_parts(self, table: pa.Table) -> Iterator[pa.Table]:
         """Build the table's columns from decoded rows, in halves if they would exceed the limit."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 from delta_sharing_client.errors import StorageError
 from delta_sharing_client.model.schema import StructType
 from delta_sharing_client.parquet.column_lookup import ColumnLocatorCache
+from delta_sharing_client.parquet.column_threads import DecodeThreads
 from delta_sharing_client.parquet.decode import Decoded, ParquetSource
 from delta_sharing_client.parquet.fetch import SparseFile, fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import FetchStrategy
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 
 #: The ratio of the size of rows to the size of the encoded bytes, roughly.
 EXPANSION: Final = 3
-#: Columns of a single file from this size on are decoded by Arrow's threads. With these, one in a hundred short
-#: processes that loaded a small file was aborted at its end (`terminate called without an active exception`).
+#: Columns of a single file from this size on are decoded on several threads.
 _PARALLEL: Final = 4 * 1024 * 1024
 _UNKNOWN_SIZE: Final = 16 * 1024 * 1024
 
@@ -89,7 +89,9 @@ class FileReads:
         self.strategy = FetchStrategy.of(load.spec, load.table_columns, limited=load.limit is not None)
         self.complete = False
         self._cores = os.cpu_count() or 1
-        self._use_threads = len(load.tasks) == 1 and load.tasks[0].size >= _PARALLEL
+        # The units of several files, and of a file with enough row groups, occupy all cores.
+        is_single = len(load.tasks) == 1 and load.tasks[0].size >= _PARALLEL and self._cores > 1
+        self._column_threads = DecodeThreads(self._cores) if is_single else None
         self._cancelled = Cancellation()
         retries = RetryBudget(len(load.tasks), options.max_connections)
         self._transfers = Transfers(load.renewal, self._cancelled, retries)
@@ -106,6 +108,8 @@ class FileReads:
             self._cancelled.set()
         self._fetchers.close()
         self._decoders.close()
+        if self._column_threads is not None:
+            self._column_threads.close()
         self.memory.close()
 
     def open(self, task: FileScanTask) -> FileReadState:
@@ -124,7 +128,7 @@ class FileReads:
             return
         ranges = file.sparse.requests(unit.unit)
         unit.left = len(ranges)
-        unit.steps = self._steps_of_unit(file.source, file.sparse, unit.unit)
+        unit.steps = self._steps_of_unit(file.source, file.sparse, unit.unit, self._threads_for(file))
         if not ranges:
             self._decoders.submit(unit.order, self._decode, unit)
         for each in ranges:
@@ -203,12 +207,18 @@ class FileReads:
     def _steps_of_whole(self, task: FileScanTask, data: Buffer, deleted: RowPositions | None) -> Iterator[Decoded]:
         # Opened here: dozens of fetchers would contend for the interpreter, and keep a heap each.
         with self._source(task, data, deleted) as source:
-            yield from source.decode_all(use_threads=self._use_threads)
+            yield from source.decode_all(self._column_threads)
         if isinstance(data, memoryview):
             self._buffers.give_back(data)
 
-    def _steps_of_unit(self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit) -> Iterator[Decoded]:
-        yield from source.decode(unit, use_threads=self._use_threads)
+    def _threads_for(self, file: FileReadState) -> DecodeThreads | None:
+        """Return the threads for the columns of a file; None if its units occupy all cores."""
+        return self._column_threads if len(file.units or []) < self._cores else None
+
+    def _steps_of_unit(
+        self, source: ParquetSource, sparse: SparseFile, unit: ReadUnit, threads: DecodeThreads | None
+    ) -> Iterator[Decoded]:
+        yield from source.decode(unit, threads)
         sparse.release(unit)
 
     def _source(self, task: FileScanTask, data: Buffer, deleted: RowPositions | None) -> ParquetSource:

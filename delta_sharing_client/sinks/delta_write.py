@@ -171,7 +171,7 @@ class DeltaWrite:
         touched = net.touched.rename_columns(keys)
         self._check_target(touched, net.new.rename_columns(keys))
         (rows,) = self._rows([net.rows])
-        gone = touched.join(rows.select(keys), keys, join_type="left anti")
+        gone = touched.join(rows.select(keys), keys, join_type="left anti", use_threads=False)
         (deletions,) = self._rows([gone.rename_columns(list(self._incoming.keys))])
         flag = _DELETED
         while flag in self._columns.names:
@@ -210,9 +210,9 @@ class DeltaWrite:
                 bounds.append(f"{quoted(name)} BETWEEN {found['min']} AND {found['max']}")
         there = [touched.slice(0, 0)]
         for held in tables_of(self._scan(keys, " AND ".join(bounds) or None)):
-            there.append(held.cast(touched.schema).join(touched, keys, join_type="left semi"))
+            there.append(held.cast(touched.schema).join(touched, keys, join_type="left semi", use_threads=False))
         present = pa.concat_tables(there)
-        unexpected = present.join(new, keys, join_type="left semi")
+        unexpected = present.join(new, keys, join_type="left semi", use_threads=False)
         if unexpected.num_rows:
             raise duplicate(unexpected, 0, self._sink.target)
         check_unique(present, self._sink.target)

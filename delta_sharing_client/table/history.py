@@ -42,7 +42,11 @@ def history_of(table: SharedTable, limit: int) -> list[VersionChanges]:
     keys = [COMMIT_VERSION, COMMIT_TIMESTAMP, CHANGE_TYPE]
     found: dict[int, VersionChanges] = {}
     for batch in changes.to_record_batch_reader():
-        groups = pa.Table.from_batches([batch.select(keys)]).group_by(keys).aggregate([([], "count_all")])
+        groups = (
+            pa.Table.from_batches([batch.select(keys)])
+            .group_by(keys, use_threads=False)
+            .aggregate([([], "count_all")])
+        )
         for group in groups.to_pylist():
             version = group[COMMIT_VERSION]
             row = found.get(version, VersionChanges(version, group[COMMIT_TIMESTAMP]))

@@ -2,12 +2,14 @@
 
 import io
 import json
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sharing_client.frames.arrow import to_table
 from delta_sharing_client.model.schema import parse_schema
+from delta_sharing_client.parquet.column_threads import DecodeThreads
 from delta_sharing_client.parquet.decode import ParquetSource
 from delta_sharing_client.parquet.tasks import FileScanTask, ReadSpec
 from delta_sharing_client.secrets import SecretUrl
@@ -51,14 +53,17 @@ def parquet(table, **options):
     return sink.getvalue()
 
 
-def decode_file(data, task, spec, *, use_threads=True, **more):
-    """Decode a whole file; `more` are `deleted` and `limits`."""
-    with ParquetSource(data, task, spec, **more) as source:
-        for decoded in source.decode_all(use_threads=use_threads):
+def decode_file(data, task, spec, *, threads=2, **more):
+    """Decode a whole file on so many threads; `more` are `deleted` and `limits`."""
+    with (
+        closing(DecodeThreads(threads)) as decode_threads,
+        ParquetSource(data, task, spec, **more) as source,
+    ):
+        for decoded in source.decode_all(decode_threads if threads > 1 else None):
             yield from decoded.batches
 
 
-def batches(data, schema, *, deleted=None, use_threads=True, partition_columns=(), mapping="none", **more):
+def batches(data, schema, *, deleted=None, threads=2, partition_columns=(), mapping="none", **more):
     """The batches that are read of a file; `more` are fields of the task, `predicate` and `extra`."""
     spec = ReadSpec(
         output=schema,
@@ -71,7 +76,7 @@ def batches(data, schema, *, deleted=None, use_threads=True, partition_columns=(
     if spec.predicate is not None:
         more.setdefault("all_rows_match", False)
     task = FileScanTask(url=SecretUrl("https://h/x?sig=s"), file_id=FILE_ID, size=len(data), **more)
-    return list(decode_file(data, task, spec, deleted=deleted, use_threads=use_threads))
+    return list(decode_file(data, task, spec, deleted=deleted, threads=threads))
 
 
 def read(data, *fields, **more):

@@ -49,9 +49,9 @@ class TestProjection:
     def test_extra_columns_are_left_out_even_where_they_cannot_be_read(self):
         assert read(ABC | {"odd": pa.array([1, 2], pa.time64("us"))}, A).column_names == ["a"]
 
-    @pytest.mark.parametrize("use_threads", [True, False])
-    def test_threads_or_not(self, use_threads):
-        assert read(ABC, C, A, use_threads=use_threads).to_pydict() == {"c": [True, False], "a": [1, 2]}
+    @pytest.mark.parametrize("threads", [1, 2, 3, 8])
+    def test_threads_for_columns(self, threads):
+        assert read(ABC, C, A, threads=threads).to_pydict() == {"c": [True, False], "a": [1, 2]}
 
     def test_the_schema_is_the_tables_alone(self):
         stored = pa.table(ABC).replace_schema_metadata({"pandas": "{}", "x": "y"})

@@ -160,7 +160,11 @@ class CheckpointFiles:
                 until = bisect_left(ascending, stop)
                 if until > position:
                     wanted = pa.array([row - first for row in ascending[position:until]])
-                    group = parquet.read_row_group(number, columns=["add"]).column("add").combine_chunks()
+                    group = (
+                        parquet.read_row_group(number, columns=["add"], use_threads=False)
+                        .column("add")
+                        .combine_chunks()
+                    )
                     found += actions_of("add", group.take(wanted), self._file)
                 first, position = stop, until
         return found
@@ -169,7 +173,7 @@ class CheckpointFiles:
     def all_actions(self) -> tuple[AddFile, ...]:
         """The actions of all files."""
         with reading(self._file):
-            batches = self._parquet().iter_batches(_BATCH_ROWS, columns=["add"])
+            batches = self._parquet().iter_batches(_BATCH_ROWS, columns=["add"], use_threads=False)
             return tuple(action for batch in batches for action in actions_of("add", batch.column(0), self._file))
 
     def batches(self, without: Sequence[int]) -> Iterator[Any]:
@@ -179,7 +183,7 @@ class CheckpointFiles:
 
         first, removed = 0, pa.array(without, pa.int64())
         with reading(self._file):
-            for batch in self._parquet().iter_batches(_BATCH_ROWS, columns=["add"]):
+            for batch in self._parquet().iter_batches(_BATCH_ROWS, columns=["add"], use_threads=False):
                 rows = pa.array(range(first, first + len(batch)))
                 added = batch.column(0)
                 kept = pc.and_(pc.is_valid(added), pc.invert(pc.is_in(rows, removed)))
@@ -189,13 +193,13 @@ class CheckpointFiles:
     def _structs(self, name: str) -> Any:
         """Return the files with one field."""
         with reading(self._file):
-            return self._parquet().read(columns=[f"add.{name}"]).column("add")
+            return self._parquet().read(columns=[f"add.{name}"], use_threads=False).column("add")
 
     def _parquet(self) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        return pq.ParquetFile(pa.BufferReader(self._data))
+        return pq.ParquetFile(pa.BufferReader(self._data), pre_buffer=False)
 
 
 def _strings(texts: Iterable[str]) -> Any:

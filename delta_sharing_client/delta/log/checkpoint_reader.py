@@ -93,14 +93,18 @@ def _read_parquet(file: LogPath, names: tuple[str, ...]) -> Iterator[Action]:
 
     with reading(file):
         source = pa.BufferReader(file.read_bytes()) if isinstance(file, StorePath) else file
-    # Bounds in 96 bits would overflow as nanoseconds.
-    with reading(file), pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as parquet:
+    # Bounds in 96 bits would overflow as nanoseconds. Arrow buffers ahead on threads of its own, which abort a process
+    # that ends just after they have started.
+    with (
+        reading(file),
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=False) as parquet,
+    ):
         columns = _wanted_columns(parquet.schema_arrow, names)
         for number in range(parquet.num_row_groups):
             present = _with_values(parquet.metadata.row_group(number), columns)
             if not present:
                 continue
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[number], columns=present):
+            for batch in parquet.iter_batches(_BATCH_ROWS, [number], present, use_threads=False):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     yield from actions_of(name, column, file)
 
