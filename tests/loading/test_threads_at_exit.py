@@ -17,7 +17,8 @@ from delta_sharing_client.server import SharingServer
 
 #: Reads a table in all ways, and prints which of them started threads that Python does not know.
 CHILD = """
-import json, os, sys, threading
+import json, os, sys, threading, time
+from pathlib import Path
 import numpy, pandas, pyarrow.csv, pyarrow.dataset, pyarrow.parquet  # some start threads when they are imported
 import delta_sharing_client as ds
 
@@ -48,15 +49,26 @@ ways = {
     "checkpoint": checkpoint,
 }
 
+JEMALLOC = "jemalloc_bg_thd"  # frees memory; it ends with the process
+
+def name_of(thread):
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text().strip()
+    except OSError:
+        return JEMALLOC  # it has ended
+
 def unknown():
     known = {str(thread.native_id) for thread in threading.enumerate()}
-    return set(os.listdir("/proc/self/task")) - known
+    return {thread for thread in os.listdir("/proc/self/task") if thread not in known and name_of(thread) != JEMALLOC}
 
 found = {}
 for name, way in ways.items():
     before = unknown()
     way()
-    if after := unknown() - before:
+    end = time.monotonic() + 5
+    while (after := unknown() - before) and time.monotonic() < end:
+        time.sleep(0.005)  # Python forgets its threads just before they end
+    if after:
         found[name] = len(after)
 print(json.dumps(found))
 """

@@ -93,8 +93,8 @@ def _read_parquet(file: LogPath, names: tuple[str, ...]) -> Iterator[Action]:
 
     with reading(file):
         source = pa.BufferReader(file.read_bytes()) if isinstance(file, StorePath) else file
-    # Bounds in 96 bits would overflow as nanoseconds. Arrow buffers ahead on threads of its own, which abort a process
-    # that ends just after they have started.
+    # Bounds in 96 bits would overflow as nanoseconds. Arrow buffers ahead on threads of its own, which abort a
+    # process that ends just after they have started.
     with (
         reading(file),
         pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=False) as parquet,
