@@ -306,6 +306,7 @@ def testing(run: Run) -> None:
         "def test_rows(delta_sharing_server):\n"
         "    delta_sharing_server.share('a.b.c', {'id': [1, 2]})\n"
         "    delta_sharing_server.faults.refuse(503)\n"
+        "    delta_sharing_server.faults.cut()\n"
         "    assert len(ds.load_as_pandas(delta_sharing_server.url('a.b.c'))) == 2\n"
     )
     options = ["-q", "-c", os.devnull, "--rootdir", str(run.folder), "-p", "no:cacheprovider"]
