@@ -1,31 +1,66 @@
-"""Import of the modules that read files, while the first request waits for its answer."""
+"""Import of the modules that read files, while the first request and the first files are under way.
+
+A thread of its own would outlive an interrupted call: it could wait for the lock of a module for ever, and the
+process with it.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
+
+from delta_sharing_client.transport.meanwhile import while_waiting
 
 #: What every scan needs after the answer.
 _READING: Final = ("delta_sharing_client.scan.data_skipping", "delta_sharing_client.scan.plan_reader")
 
 
-def import_ahead(*modules: str) -> None:
-    """Start to import modules in another thread, unless they are imported.
+def import_ahead(*modules: str) -> AbstractContextManager[None]:
+    """Import modules within the block, at the moments when this thread would wait.
 
-    NumPy, pyarrow and pandas take longer to import than a request takes. The thread ends with the imports; an
-    error is raised where the modules are used.
+    NumPy, pyarrow and pandas take longer to import than a request takes. What the answer needs is imported when
+    the request has been sent, and `modules` when the first files have been requested.
     """
-    missing = [module for module in (*_READING, *modules) if module not in sys.modules]
-    if missing:
-        threading.Thread(target=_import, args=(missing,), name="delta-sharing-imports").start()
+    return while_waiting(partial(_import, _READING), partial(_import, modules))
 
 
-def _import(modules: list[str]) -> None:
-    for module in modules:
-        # Whatever fails here is imported again, and fails, where it is used. While the interpreter ends, modules
-        # that start threads raise RuntimeError.
-        with suppress(Exception):
-            import_module(module)
+def _import(modules: tuple[str, ...]) -> None:
+    missing = [module for module in modules if module not in sys.modules]
+    if not missing:
+        return
+    with _interrupts_delayed():
+        for module in missing:
+            # Whatever fails here is imported again, and fails, where it is used.
+            with suppress(Exception):
+                import_module(module)
+
+
+@contextmanager
+def _interrupts_delayed() -> Iterator[None]:
+    """Handle Ctrl-C at the end of the block: within an import it can leave a module's lock locked for ever."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    received: list[int] = []
+
+    def receive(number: int, frame: Any) -> None:
+        received.append(number)
+
+    try:
+        signal.signal(signal.SIGINT, receive)
+    except ValueError:  # in another interpreter of this process
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            signal.raise_signal(signal.SIGINT)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from delta_sharing_client.parquet.fetch_strategy import FetchEstimate
 from delta_sharing_client.scan.file_reads import EXPANSION, FileReads, Load
 from delta_sharing_client.scan.memory_budget import FileReadState, UnitReadState
+from delta_sharing_client.transport.meanwhile import begin_to_wait
 
 #: Called with the size of each file after it.
 Progress: TypeAlias = Callable[[int], None]
@@ -83,6 +84,7 @@ class _Pipeline:
     def batches(self, progress: Progress | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files in order."""
         while self._advance():
+            begin_to_wait()
             file = self._files[0]
             self._wait(file)
             while file.error is None and file.units:

@@ -54,8 +54,8 @@ class Scan(ABC):
         Raises:
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        import_ahead("delta_sharing_client.frames.arrow")
-        plan = self.plan()
+        with import_ahead():
+            plan = self.plan()
         from delta_sharing_client.frames.arrow import to_table
         from delta_sharing_client.frames.progress import byte_progress
 
@@ -84,29 +84,29 @@ class Scan(ABC):
         from delta_sharing_client.frames.dtype_backend import check_dtype_backend
 
         check_dtype_backend(dtype_backend)
-        import_ahead("pandas", "delta_sharing_client.frames.pandas")
-        plan = self.plan()
-        from delta_sharing_client.frames.progress import byte_progress
-        from delta_sharing_client.parquet.arrow_types import arrow_schema
+        with import_ahead("pandas", "delta_sharing_client.frames.pandas"):
+            plan = self.plan()
+            from delta_sharing_client.frames.progress import byte_progress
+            from delta_sharing_client.parquet.arrow_types import arrow_schema
 
-        schema = arrow_schema(plan.spec.output, plan.spec.variant)
-        budget = _SMALL_BUDGET if convert_in_batches else None
-        with (
-            byte_progress(_bytes(plan), progress, plan.table.name) as advance,
-            closing(self._batches(plan, advance, budget)) as batches,
-        ):
-            first = list(islice(batches, 1))  # the files arrive while pandas is imported
-            from delta_sharing_client.frames.pandas import to_pandas
+            schema = arrow_schema(plan.spec.output, plan.spec.variant)
+            budget = _SMALL_BUDGET if convert_in_batches else None
+            with (
+                byte_progress(_bytes(plan), progress, plan.table.name) as advance,
+                closing(self._batches(plan, advance, budget)) as batches,
+            ):
+                first = list(islice(batches, 1))  # pandas is imported when the files have been requested
+                from delta_sharing_client.frames.pandas import to_pandas
 
-            return to_pandas(_joined(first, batches), schema, dtype_backend, rows=_likely_rows(plan))
+                return to_pandas(_joined(first, batches), schema, dtype_backend, rows=_likely_rows(plan))
 
     def to_record_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that fetches and decodes as it is read, in bounded memory.
 
         The files are listed at once, so that errors of the query are raised here.
         """
-        import_ahead("delta_sharing_client.frames.arrow")
-        plan = self.plan()
+        with import_ahead():
+            plan = self.plan()
         from delta_sharing_client.frames.arrow import to_reader
 
         return to_reader(public_items(self._batches(plan, None)), plan.spec.output, plan.spec.variant)
@@ -122,8 +122,8 @@ class Scan(ABC):
             MissingDependencyError: polars is not installed.
             DeltaSharingError: see the error tree in `delta_sharing_client.errors`.
         """
-        import_ahead("delta_sharing_client.frames.polars")
-        plan = self.plan()
+        with import_ahead():
+            plan = self.plan()
         from delta_sharing_client.frames.polars import to_polars
 
         return to_polars(self._batches(plan, None), plan.spec.output, plan.spec.variant)

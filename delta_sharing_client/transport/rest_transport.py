@@ -16,6 +16,7 @@ from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl, redact_url
 from delta_sharing_client.transport.base_transport import BaseTransport
 from delta_sharing_client.transport.echoes import secrets_of
+from delta_sharing_client.transport.meanwhile import begin_to_wait
 from delta_sharing_client.transport.pace import PacedResponse
 from delta_sharing_client.transport.pooled_adapter import PooledAdapter
 from delta_sharing_client.transport.response import Response
@@ -41,7 +42,13 @@ class Authorizer(Protocol):
 def _paced_connection(kind: Callable[..., Any], options: TransportOptions, *arguments: Any, **named: Any) -> Any:
     """Return a connection of urllib3 whose responses are `PacedResponse`s."""
     connection = kind(*arguments, **named)
-    connection.response_class = PacedResponse.factory(options)
+    response = PacedResponse.factory(options)
+
+    def begin(*arguments: Any, **named: Any) -> PacedResponse:
+        begin_to_wait()
+        return response(*arguments, **named)
+
+    connection.response_class = begin
     return connection
 
 

@@ -59,7 +59,8 @@ def name_of(thread):
 
 def unknown():
     known = {str(thread.native_id) for thread in threading.enumerate()}
-    return {thread for thread in os.listdir("/proc/self/task") if thread not in known and name_of(thread) != JEMALLOC}
+    found = set(os.listdir("/proc/self/task")) - known
+    return {thread for thread in found if name_of(thread) != JEMALLOC}
 
 found = {}
 for name, way in ways.items():
