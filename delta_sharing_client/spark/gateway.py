@@ -128,10 +128,20 @@ class Gateway:
         }
 
     def hold(self, key: str, frame: DataFrame) -> None:
-        """Serve a plan as long as Java has a plan over the relation of a DataFrame."""
+        """Serve a plan as long as Java has a plan over the relation of a DataFrame.
+
+        Raises:
+            SparkError: the gateway was closed meanwhile.
+        """
         jvm: Any = frame.sparkSession._jvm
         index = frame._jdf.queryExecution().analyzed().relation().location()
-        self._plans[key].relations.append(jvm.java.lang.ref.WeakReference(index))
+        plan = self._plans.get(key)
+        if plan is None:
+            raise SparkError(
+                "the gateway of engine='native' was closed while the table was being loaded, because the session "
+                "stopped: load the table again in a new session"
+            )
+        plan.relations.append(jvm.java.lang.ref.WeakReference(index))
 
     def drop(self, key: str) -> None:
         """Serve a plan no longer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 import threading
 import time
@@ -114,11 +115,24 @@ class BaseTransport:
                 self._adapters = {}
                 self._pid = os.getpid()
             adapter = self._adapters.get(scheme)
-            if adapter is None:
-                context = tls_context(*self._tls_files) if scheme == "https" else None
+            context = self._tls_context(adapter) if scheme == "https" else None
+            if adapter is None or adapter.context is not context:
                 adapter = PooledAdapter(self.options.max_connections, context, self._connections)
                 self._adapters[scheme] = adapter
             return adapter
+
+    def _tls_context(self, adapter: PooledAdapter | None) -> ssl.SSLContext | None:
+        """Return the context of the certificates as they are now; that of the adapter while one is being replaced.
+
+        Raises:
+            ValueError: a file cannot be used, and there is no adapter.
+        """
+        try:
+            return tls_context(*self._tls_files)
+        except ValueError:
+            if adapter is None:
+                raise
+            return adapter.context
 
     def _timeouts(self, total: float | None = None) -> urllib3.Timeout:
         return urllib3.Timeout(

@@ -24,6 +24,7 @@ class PooledAdapter(HTTPAdapter):
         context: ssl.SSLContext | None,
         connections: Mapping[str, Callable[..., Any]],
     ) -> None:
+        self.context = context
         self._pools = {
             "http": partial(_pool, HTTPConnectionPool, connections["http"]),
             "https": partial(_pool, HTTPSConnectionPool, connections["https"]),

@@ -31,13 +31,31 @@ def existing_files(options: TransportOptions) -> tuple[str, str | None, str | No
     return files
 
 
-@lru_cache(maxsize=8)  # reading the trusted certificates takes 15 ms
 def tls_context(trusted: str, certificate: str | None, key: str | None) -> ssl.SSLContext:
     """Return a TLS context that verifies servers, with a client certificate if given.
+
+    It is the same one until a file changes: certificates are rotated while processes run.
 
     Raises:
         ValueError: a file cannot be used.
     """
+    files = trusted, certificate, key
+    return _context(*files, tuple(_state(file) for file in files))
+
+
+def _state(file: str | None) -> tuple[int, ...] | None:
+    """Return what changes with the content of a file, or of a directory of certificates."""
+    try:
+        found = None if file is None else os.stat(file)
+    except OSError:
+        return None  # reading it gives the reason
+    return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)  # reading the trusted certificates takes 15 ms
+def _context(
+    trusted: str, certificate: str | None, key: str | None, _states: tuple[tuple[int, ...] | None, ...]
+) -> ssl.SSLContext:
     context: ssl.SSLContext = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
     file, what = trusted, "the CA bundle"
     try:

@@ -577,3 +577,18 @@ def test_a_process_ends_although_a_store_hangs(tmp_path: Path) -> None:
     here = Path(__file__).parent
     done = run_program([sys.executable, script, "x", here, here.parent, here.parent / "faults"])
     assert (done.stdout, done.returncode) == ("leaving\n", 0), done.stderr
+
+
+def test_a_plan_of_a_closed_gateway_cannot_be_held(gateway: Gateway) -> None:
+    class Frame:
+        """A DataFrame, as far as a gateway looks at one."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+        def __call__(self, *_: object) -> Any:
+            return self
+
+    gateway.close()
+    with pytest.raises(SparkError, match="load the table again"):
+        gateway.hold("0", Frame())

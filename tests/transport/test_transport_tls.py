@@ -4,10 +4,12 @@ import http.server
 import ssl
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from faults.server import FaultServer, Reply
 from packets import SIGNED, by_some
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from waiting import FOREVER, NEVER, meanwhile, wait_until
 
 from delta_sharing_client.auth.profile import load_profile
@@ -127,3 +129,16 @@ class TestTls:
         with FaultServer(tls=context) as running:
             running.on("GET", "*", Reply(body=b"mutual"))
             assert self.get(running.url, ca_bundle=certificate / "cert.pem", client_certificate=pair) == b"mutual"
+
+    def test_a_rotated_authority_is_trusted_from_the_next_connection_on(self, secure, certificate, tmp_path):
+        bundle = tmp_path / "ca.pem"
+        bundle.write_bytes(Path(DEFAULT_CA_BUNDLE_PATH).read_bytes())
+        with StorageTransport(TransportOptions(ca_bundle=bundle), endpoint_is_loopback=False) as storage:
+            with pytest.raises(NonRetryableTransportError):
+                storage.get(SecretUrl(secure.url + SIGNED))
+            replacement = tmp_path / "new.pem"
+            replacement.write_bytes((certificate / "cert.pem").read_bytes())
+            replacement.replace(bundle)
+            assert by_some(storage.get(SecretUrl(secure.url + SIGNED))) == b"secure"
+            bundle.write_text("half wri")  # in the middle of the next rotation
+            assert by_some(storage.get(SecretUrl(secure.url + SIGNED))) == b"secure"
