@@ -63,10 +63,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delta_sharing_client.extras import how_to_install
-from delta_sharing_client.secrets import SecretUrl, redact_text, redact_url
+from delta_sharing_client.messages import message_text
+from delta_sharing_client.secrets import SecretUrl, redact_url
+from delta_sharing_client.shown_text import cut, shown
 
 #: Characters of a server's message that are kept.
-_MAX_SERVER_TEXT: Final = 2000
+_MAX_SERVER_TEXT: Final = 600
 
 
 def _new(kind: type[DeltaSharingError], *args: str) -> DeltaSharingError:
@@ -74,9 +76,8 @@ def _new(kind: type[DeltaSharingError], *args: str) -> DeltaSharingError:
 
 
 def _server_text(text: str) -> str:
-    """Redact a text of a server, and cut it to `_MAX_SERVER_TEXT` characters."""
-    text = redact_text(text[: 10 * _MAX_SERVER_TEXT])
-    return text if len(text) <= _MAX_SERVER_TEXT else text[:_MAX_SERVER_TEXT] + " ..."
+    """Return a text of a server as a message, cut to `_MAX_SERVER_TEXT` characters."""
+    return cut(message_text(text), _MAX_SERVER_TEXT)
 
 
 def _located(place: str | None, reason: str) -> str:
@@ -84,10 +85,21 @@ def _located(place: str | None, reason: str) -> str:
 
 
 class DeltaSharingError(Exception):
-    """Base class of all errors of this package; `message` is redacted."""
+    """Base class of all errors of this package.
+
+    `message` is redacted, its control characters are escaped, and what is long in it is cut. Attributes that name
+    columns, paths and ids are exact; those that are texts of a server are as in the message.
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(redact_text(message))
+        super().__init__(message_text(message))
+
+    def __str__(self) -> str:
+        return message_text(self._sentence())
+
+    def _sentence(self) -> str:
+        """Return the message, with what was set after the error was made."""
+        return super().__str__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _new, (type(self), *self.args), self.__dict__
@@ -143,8 +155,8 @@ class ColumnError(DeltaSharingError, ValueError):
         self.columns = tuple(columns)
         self.what: str | None = None  # set by the planner, which knows it
 
-    def __str__(self) -> str:
-        return _located(self.what, super().__str__())
+    def _sentence(self) -> str:
+        return _located(self.what, super()._sentence())
 
 
 class FilterError(DeltaSharingError, ValueError):
@@ -154,8 +166,8 @@ class FilterError(DeltaSharingError, ValueError):
         super().__init__(message)
         self.what: str | None = None  # set by the planner, which knows it
 
-    def __str__(self) -> str:
-        return _located(self.what, super().__str__())
+    def _sentence(self) -> str:
+        return _located(self.what, super()._sentence())
 
 
 class RestError(DeltaSharingError):
@@ -279,7 +291,7 @@ class UnsupportedFeatureError(UnsupportedTableError):
 
     def __init__(self, message: str, *, features: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.features = tuple(features)
+        self.features = tuple(map(shown, features))
 
 
 class UnsupportedTypeError(UnsupportedTableError):
@@ -287,7 +299,7 @@ class UnsupportedTypeError(UnsupportedTableError):
 
     def __init__(self, message: str, *, type_name: str = "") -> None:
         super().__init__(message)
-        self.type_name = type_name
+        self.type_name = shown(type_name)
 
 
 class ViewChangesError(UnsupportedTableError):
@@ -361,8 +373,8 @@ class StorageError(DeltaSharingError):
         self.status = status
         self.table: str | None = None  # set by the planner, which knows it
 
-    def __str__(self) -> str:
-        return _with_table(self.table, super().__str__())
+    def _sentence(self) -> str:
+        return _with_table(self.table, super()._sentence())
 
 
 class UrlExpiredError(StorageError):
@@ -382,8 +394,8 @@ class DataError(DeltaSharingError):
         self.table: str | None = None  # set by the planner, which knows it
         self.remedy: str | None = None  # likewise
 
-    def __str__(self) -> str:
-        sentence = _with_table(self.table, super().__str__())
+    def _sentence(self) -> str:
+        sentence = _with_table(self.table, super()._sentence())
         return f"{sentence}; {self.remedy}" if self.remedy else sentence
 
 

@@ -11,20 +11,33 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from delta_sharing_client.shown_text import MAX_MESSAGE, cut, printable
+
 T = TypeVar("T")
 
 
 def representation(method: Callable[[T], str]) -> Callable[[T], str]:
-    """Decorate a `__repr__` or `_repr_html_` so that it also works if the object lacks attributes."""
+    """Decorate a `__repr__` or `_repr_html_`: it also works if the object lacks attributes, and its text is safe.
+
+    Control characters are escaped, and a long `__repr__` is cut; `views` cuts the cells of HTML.
+    """
 
     @wraps(method)
     def shown(self: Any) -> str:
+        is_html = method.__name__ == "_repr_html_"
         try:
-            return method(self)
+            text = method(self)
         except AttributeError:
-            return f"&lt;{_text(self)}&gt;" if method.__name__ == "_repr_html_" else f"<{_text(self)}>"
+            return f"&lt;{_text(self)}&gt;" if is_html else f"<{_text(self)}>"
+        return printable(text, "\n") if is_html else cut(printable(text, "\n"), MAX_MESSAGE)
 
     return shown
+
+
+def short_repr(kind: type[T]) -> type[T]:
+    """Decorate a class whose `__repr__` is generated: a long one is cut."""
+    kind.__repr__ = representation(kind.__repr__)  # type: ignore[method-assign]
+    return kind
 
 
 def _text(self: object) -> str:

@@ -2,6 +2,9 @@
 
 The frames below that one are removed, unless the logger `delta_sharing_client` is enabled for DEBUG, as it is with
 `--debug` of the command line. Causes (`__cause__`) are kept.
+
+Exceptions of libraries may quote names of a provider: control characters in their messages are escaped, and long
+ones are cut.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from inspect import isfunction, isgeneratorfunction
 from typing import Any, Final, ParamSpec, TypeVar
 
 from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.messages import make_printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,8 +36,8 @@ def public(call: Callable[P, R]) -> Callable[P, R]:
         def generate(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:
                 return (yield from call(*args, **kwargs))
-            except DeltaSharingError as error:
-                _shorten(error)
+            except Exception as error:
+                _prepare(error)
                 raise
 
         return generate
@@ -42,8 +46,8 @@ def public(call: Callable[P, R]) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return call(*args, **kwargs)
-        except DeltaSharingError as error:
-            _shorten(error)
+        except Exception as error:
+            _prepare(error)
             raise
 
     return run
@@ -102,14 +106,17 @@ def clear_frames(*errors: BaseException | None, outer: BaseException | None) -> 
             waiting += error.__cause__, error.__context__
 
 
-def _shorten(error: DeltaSharingError) -> None:
-    """Remove the frames below the decorated function, and that of the decorator, from an error's traceback.
+def _prepare(error: Exception) -> None:
+    """Make the texts of libraries printable, and shorten the traceback of an error of this package.
 
-    A context that is not shown is removed too: its frames would keep the client, and its connections, until the
-    garbage collector runs.
+    Removed are the frames below the decorated function, and that of the decorator. A context that is not shown is
+    removed too: its frames would keep the client, and its connections, until the garbage collector runs.
     """
+    make_printable(error)
     trace = error.__traceback__
-    if trace is None or trace.tb_next is None or _LOGGER.isEnabledFor(logging.DEBUG):
+    if not isinstance(error, DeltaSharingError) or trace is None or trace.tb_next is None:
+        return
+    if _LOGGER.isEnabledFor(logging.DEBUG):
         return
     if error.__suppress_context__:
         error.__context__ = None

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from delta_sharing_client.shown_text import shown
+
 #: Rows of a table and characters of a cell; a schema may have thousands of columns, and a type may be long.
 _MAX_ROWS: Final = 300
 _MAX_TEXT: Final = 300
+#: Characters of a line of an explanation.
+_MAX_FACT: Final = 1000
 _TABLE: Final = '<table style="font-size:90%;margin:0.3em 0">'
 _CELL: Final = "text-align:left;vertical-align:top;padding:0.1em 0.7em"
 _BAR: Final = "display:flex;width:20em;max-width:100%;height:0.7em;margin:0.3em 0;overflow:hidden"
@@ -22,8 +26,7 @@ def escaped(value: object) -> str:
     """Return the text of a value for HTML, shortened to what a cell can hold."""
     import html  # its table of entities takes a millisecond, and only notebooks need it
 
-    text = str(value)
-    return html.escape(text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…")
+    return html.escape(shown(value, _MAX_TEXT))
 
 
 def html_view(value: object, name: str = "", facts: Mapping[str, object] | None = None, *parts: str) -> str:
@@ -76,7 +79,7 @@ class Explanation(str):
     @classmethod
     def of(cls, facts: Sequence[tuple[str, str]], counts: Sequence[tuple[str, int]] = ()) -> Explanation:
         """Return the text of some facts, and the counts of the bar."""
-        made = cls("\n".join(f"{label:<8} {text}" for label, text in facts))
+        made = cls("\n".join(f"{label:<8} {shown(text, _MAX_FACT)}" for label, text in facts))
         made.facts, made.counts = facts, counts
         return made
 

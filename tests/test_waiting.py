@@ -27,6 +27,8 @@ MAY_USE_THE_CLOCK = {
     "rest/test_rest_slow_reader.py": "makes decoding slow",
     "scan/test_many_files.py": "makes a consumer slow",
     "sinks/test_sinks_kill.py": "kills at a random moment",
+    "security/test_shown_text.py": "measures the time of searches",
+    "security/test_regular_expressions.py": "measures the time of searches",
     "spark/spark_jobs.py": "waits in processes that have no tests",
     "spark/spark_processes.py": "lets a process end kindly before it is killed",
     "spark/stream_worker.py": "waits in a process that has no tests",

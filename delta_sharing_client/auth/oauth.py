@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import math
 import time
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from msgspec import Struct
 from delta_sharing_client.auth.private_key import path_in_profile, read_private_key, sign_assertion
 from delta_sharing_client.auth.renewal import AccessToken
 from delta_sharing_client.errors import DeltaSharingError, MissingDependencyError, ProfileError, TokenError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.credentials import HEADER_SAFE, ClientCredentials, PrivateKeyJwt, WorkloadIdentity
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
@@ -34,7 +34,7 @@ from delta_sharing_client.transport.retry import (
 )
 from delta_sharing_client.wire.ndjson import parse_object
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 class OAuthClient(Protocol):

@@ -23,6 +23,7 @@ from delta_sharing_client.model.credentials import HEADER_SAFE, UserSignIn
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import MASK, Secret
+from delta_sharing_client.shown_text import printable
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.url_rules import check_endpoint
 
@@ -263,5 +264,5 @@ def _has_browser() -> bool:
 
 def _to_stderr(line: str) -> None:
     if sys.stderr is not None:
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(printable(f"{line}\n", "\n"))
         sys.stderr.flush()

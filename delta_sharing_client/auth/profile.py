@@ -7,7 +7,6 @@ import json
 import os
 import re
 import stat
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, ru
 from delta_sharing_client.auth.private_key import private_key_path
 from delta_sharing_client.auth.provider import format_time
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
+from delta_sharing_client.messages import warn
 from delta_sharing_client.model.credentials import Credential, ExternalCredential
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.paths import local_path
@@ -95,7 +95,7 @@ def load_profile(source: ProfileSource = None, *, external: bool = False, stackl
             raise ProfileError("it has more than 1 MB; that is not a profile", source=name)
         profile = Profile.from_json(content, name, external=external)
     for warning in _warnings(profile, exposed):
-        warnings.warn(warning, ProfileWarning, stacklevel=stacklevel)
+        warn(warning, ProfileWarning, stacklevel=stacklevel)
     return profile
 
 

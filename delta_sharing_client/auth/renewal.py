@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,10 +11,11 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: A token is renewed 600 s before its expiration, or when a fifth of its lifetime remains, whichever is later.
 AHEAD: Final = 600.0

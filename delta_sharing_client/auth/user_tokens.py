@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from delta_sharing_client.auth.openid import OpenIdProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.auth.token_cache import TokenCache, UserToken
 from delta_sharing_client.errors import DeltaSharingError, ProfileError, SignInRequiredError, TokenError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.credentials import UserSignIn
 from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
@@ -21,7 +21,7 @@ from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.tracebacks import public
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Error codes of a refresh token that has expired or was revoked (RFC 6749, OpenID Connect Core).
 _ENDED: Final = frozenset({"invalid_grant", "interaction_required", "login_required", "consent_required"})

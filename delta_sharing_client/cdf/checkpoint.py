@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import threading
 import uuid
@@ -22,6 +21,7 @@ from delta_sharing_client.cdf.table_history import TableHistory
 from delta_sharing_client.delta.log.durable_files import make_directories, replace_file
 from delta_sharing_client.errors import CheckpointError
 from delta_sharing_client.locks import Timeout, file_lock, holder_of
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.column_mapping import MappingMode
 from delta_sharing_client.paths import local_path
@@ -29,7 +29,7 @@ from delta_sharing_client.paths import local_path
 if TYPE_CHECKING:
     from filelock import FileLock
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 #: The version of the file format that is written, and those that are read. Version 1 has no response formats.
 _FORMAT: Final = 2
 _READABLE: Final = (1, 2)

@@ -19,7 +19,7 @@ from delta_sharing_client.cli.options import (
     table_argument,
     version_options,
 )
-from delta_sharing_client.cli.output import show_facts, show_records
+from delta_sharing_client.cli.output import echo, show_facts, show_records
 
 
 @click.command(
@@ -153,7 +153,7 @@ def count(table_url: str, filters: str | None, catalog: str, output: str, **snap
     with open_table(table_url, catalog) as table:
         rows = table.scan(filters=filters, **snapshot).count()
     if output == "table":
-        click.echo(str(rows))
+        echo(str(rows))
     else:
         show_records(["count"], [{"count": rows}], output)
 

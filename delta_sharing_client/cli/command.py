@@ -14,7 +14,9 @@ from typing import Any, Final, NoReturn
 import click
 
 from delta_sharing_client import errors
-from delta_sharing_client.cli.output import printable
+from delta_sharing_client.cli.output import echo
+from delta_sharing_client.messages import message_text
+from delta_sharing_client.shown_text import printable
 
 #: Exit codes by the class of the error; the first match counts, and any other error is 1.
 EXIT_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
@@ -114,14 +116,16 @@ class CommandGroup(click.Group):
             try:
                 result = super().invoke(ctx)
                 sys.stdout.flush()
-            except (click.ClickException, click.Abort, click.exceptions.Exit):
+            except (click.ClickException, click.Abort, click.exceptions.Exit) as error:
+                if isinstance(error, click.ClickException):
+                    vars(error)["message"] = printable(error.message, "\n")  # click declares it as final
                 raise
             except BrokenPipeError:
                 _discard_stdout()
                 ctx.exit(_BROKEN_PIPE)
             except BaseException as error:  # whatever happens, a program sees one line and a code
                 if _is_interrupt(error):
-                    click.echo("Stopped.", err=True)
+                    echo("Stopped.", err=True)
                     ctx.exit(_INTERRUPTED)
                 if not isinstance(error, Exception):
                     raise
@@ -138,11 +142,11 @@ def _is_interrupt(error: BaseException | None) -> bool:
 
 def _fail(context: click.Context, error: Exception) -> NoReturn:
     if context.find_root().meta.get(_DEBUG):
-        click.echo(traceback.format_exc(), err=True, nl=False)
+        echo(traceback.format_exc(), err=True, nl=False)
     message = for_command_line(_one_line(str(error) or type(error).__name__), context.invoked_subcommand)
     if not isinstance(error, errors.DeltaSharingError | OSError | ValueError):
         message = f"unexpected {type(error).__name__}: {message} (--debug shows the traceback)"
-    click.echo(f"Error: {message}", err=True)
+    echo(f"Error: {message}", err=True)
     context.exit(next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), 1))
 
 
@@ -153,11 +157,11 @@ def for_command_line(message: str, command: str | None = None) -> str:
 
 
 def _one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
+    return message_text(" ".join(text.split()))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {_one_line(str(message))}", err=True)
+    echo(f"Warning: {_one_line(str(message))}", err=True)
 
 
 def _discard_stdout() -> None:

@@ -22,7 +22,7 @@ from delta_sharing_client.cli.options import (
     split_names,
     table_argument,
 )
-from delta_sharing_client.cli.output import show_facts, show_records
+from delta_sharing_client.cli.output import echo, show_facts, show_records
 from delta_sharing_client.cli.paths import LocalPath
 
 
@@ -99,7 +99,7 @@ def pull(
             versions = {"first_version": batch.first_version, "last_version": batch.last_version}
             results.append(versions | dict(zip(counts, rows, strict=False)))
     if output == "table" and not results:
-        click.echo("Nothing new.")
+        echo("Nothing new.")
     else:
         show_records(["first_version", "last_version", *counts], results, output)
 

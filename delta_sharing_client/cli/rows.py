@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from delta_sharing_client.cli.options import (
     scan_options,
     table_argument,
 )
-from delta_sharing_client.cli.output import show_rows
+from delta_sharing_client.cli.output import echo, show_rows, stdout_for
 from delta_sharing_client.cli.paths import LocalPath
 
 if TYPE_CHECKING:
@@ -142,14 +141,14 @@ def changes(
         first = _first_rows(found.replace(variant="json").to_record_batch_reader(), rows + 1)
     shown = first.slice(0, rows)
     if output == "csv":  # written as `export` writes it
-        write_batches(iter(shown.to_batches()), shown.schema, sys.stdout.buffer, "csv", stream=True)
+        write_batches(iter(shown.to_batches()), shown.schema, stdout_for("csv"), "csv", stream=True)
     else:
         names = shown.column_names
         if output == "table":  # what changed first, because a terminal may not show all columns
             names = [*names[-3:], *names[:-3]]
         show_rows(names, shown.to_pylist(), output)
     if first.num_rows > rows:
-        click.echo(f"There are more changes: -n shows more than {rows}, a FILE holds all.", err=True)
+        echo(f"There are more changes: -n shows more than {rows}, a FILE holds all.", err=True)
 
 
 def _bound(side: str, text: str) -> dict[str, Any]:
@@ -187,9 +186,9 @@ def _save(
         refuse(("overwrite",), "is for a FILE; - is stdout")
         if file_format in (None, "parquet"):
             raise click.UsageError("stdout needs --format csv, jsonl or arrow; Parquet needs a file")
-        sink = sys.stdout.buffer
+        sink = stdout_for(file_format)
     elif Path(target).is_file() and not overwrite:
         raise click.ClickException(f"{target} exists: give another file, or --overwrite to replace it")
     count = rows.to_file(sink, file_format, overwrite=overwrite)  # type: ignore[arg-type]  # click checks the format
     if target != "-":
-        click.echo(f"{count:,} rows written to {target}", err=True)
+        echo(f"{count:,} rows written to {target}", err=True)

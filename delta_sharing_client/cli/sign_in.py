@@ -9,6 +9,7 @@ import click
 import delta_sharing_client as ds
 from delta_sharing_client.cli.command import examples
 from delta_sharing_client.cli.options import Number, ServerCommand, transport_options
+from delta_sharing_client.cli.output import echo
 
 
 @click.command(
@@ -36,7 +37,7 @@ def login(profile: str | None, device_code: bool, no_browser: bool, keyring: boo
     )
     until = "" if found.expires is None else f" until {found.expires:%Y-%m-%d %H:%M:%S} UTC"
     renewed = ", and is renewed" if found.renewable else ", and is not renewed"
-    click.echo(f"Signed in as {found.account or 'an account without a name'}. The token is valid{until}{renewed}.")
+    echo(f"Signed in as {found.account or 'an account without a name'}. The token is valid{until}{renewed}.")
 
 
 @click.command(cls=ServerCommand, epilog=examples("delta-sharing logout config.share"))
@@ -44,4 +45,4 @@ def login(profile: str | None, device_code: bool, no_browser: bool, keyring: boo
 def logout(profile: str | None) -> None:
     """Delete the tokens of a sign-in, and revoke the refresh token at the provider if it supports that."""
     existed = ds.sign_out(profile or None, options=transport_options())
-    click.echo("Signed out." if existed else "Nobody was signed in.")
+    echo("Signed out." if existed else "Nobody was signed in.")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from typing import Any, Final
 
+from delta_sharing_client.messages import warn
 from delta_sharing_client.model.partition_values import parse_partition_value
 from delta_sharing_client.model.schema import DataType, PrimitiveType, StructType
 
@@ -63,7 +63,7 @@ def warn_about_hint(text: str | None, schema: StructType, what: str) -> None:
     try:
         _check_condition(json.loads(text), schema)
     except _HintError as error:
-        warnings.warn(
+        warn(
             f"{what}: jsonPredicateHints {error}; the server may ignore the hint, which filters no rows in any "
             "case: use filters= to filter rows",
             PredicateHintWarning,

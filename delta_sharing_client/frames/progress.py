@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import Any, Final
 
+from delta_sharing_client.shown_text import shown
+
 #: Seconds without a bar: shorter loads show none.
 _DELAY: Final = 1.0
+#: Characters of the text before a bar.
+_MAX_LABEL: Final = 60
 
 
 def _in_notebook() -> bool:
@@ -40,7 +44,13 @@ def byte_progress(total: int, show: bool | None, label: str) -> Iterator[Callabl
         yield None
         return
     delay = _DELAY if show is None else 0.0
-    options: dict[str, Any] = {"total": total, "desc": label, "unit": "B", "unit_scale": True, "leave": False}
+    options: dict[str, Any] = {
+        "total": total,
+        "desc": shown(label, _MAX_LABEL),
+        "unit": "B",
+        "unit_scale": True,
+        "leave": False,
+    }
     if _in_notebook():
         with _notebook_bar(delay, options) as advance:
             yield advance

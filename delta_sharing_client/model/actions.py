@@ -19,13 +19,14 @@ from delta_sharing_client.model.partition_values import PartitionValues
 from delta_sharing_client.model.reader_features import NEWEST_READER, SUPPORTED_FEATURES, canonical_feature
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.schema import NO_COLUMNS, StructType, parse_schema
-from delta_sharing_client.representation import representation
+from delta_sharing_client.representation import representation, short_repr
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.views import html_view
 
 ResponseFormat: TypeAlias = Literal["parquet", "delta"]
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """The features that a reader of the table must support ("Protocol", "Protocol in Delta Format").
@@ -97,6 +98,7 @@ class Protocol:
             )
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class Format:
     """The encoding of the data files; only `parquet` is defined."""
@@ -105,6 +107,7 @@ class Format:
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """A table's metadata ("Metadata", "Metadata in Delta Format").

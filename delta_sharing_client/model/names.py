@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from delta_sharing_client.errors import ProtocolError, TableNameError
-from delta_sharing_client.representation import representation
+from delta_sharing_client.representation import representation, short_repr
 from delta_sharing_client.secrets import redact_url
 from delta_sharing_client.views import html_view
 
@@ -22,6 +22,7 @@ MAX_NAME = 255
 _QUOTED: Final = re.compile(r"(?:^|(?<=[.#]))`(?:[^`]|``)*`(?=\.|$)")
 
 
+@short_repr
 @dataclass(frozen=True)
 class Share:
     """A share: a logical grouping of schemas handed to a recipient.
@@ -58,6 +59,7 @@ class Share:
         return html_view(self, self.name, facts)
 
 
+@short_repr
 @dataclass(frozen=True)
 class Schema:
     """A schema: a logical grouping of tables within a share."""
@@ -92,6 +94,7 @@ class Schema:
         return html_view(self, self.full_name)
 
 
+@short_repr
 @dataclass(frozen=True)
 class Table:
     """A shared table, by its three names.

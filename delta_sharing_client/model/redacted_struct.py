@@ -6,12 +6,15 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from delta_sharing_client.representation import representation
+
 
 class RedactedStruct(Struct, frozen=True):
     """A struct whose repr, and whose display by rich, omits the fields in `redacted_fields`."""
 
     redacted_fields: ClassVar[frozenset[str]] = frozenset()
 
+    @representation
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 

@@ -17,10 +17,16 @@ from msgspec import Struct
 
 from delta_sharing_client.errors import ProtocolError, UnsupportedTypeError
 from delta_sharing_client.model.json_text import loads
-from delta_sharing_client.representation import representation
+from delta_sharing_client.representation import representation, short_repr
+from delta_sharing_client.shown_text import listed, quoted, shown, similar_name
 from delta_sharing_client.views import html_table
 
 MAX_DEPTH: Final = 64
+#: Characters of a longer text are not kept for the next time.
+_MOST_CACHED: Final = 1024 * 1024
+#: Unknown names for which a message suggests known ones, and characters of the names that it lists.
+_MOST_UNKNOWN: Final = 3
+_MOST_LISTED: Final = 1000
 #: Fields without an effect on rows.
 _LENIENT: Final = frozenset({"comment"})
 #: The `schemaString` of a table without columns.
@@ -65,6 +71,7 @@ class DecimalType(DataType, Struct, frozen=True):
         return f"decimal({self.precision},{self.scale})"
 
 
+@short_repr
 class GeospatialType(DataType, Struct, frozen=True):
     """A geometry or geography; files hold it as well-known binary (WKB).
 
@@ -79,7 +86,7 @@ class GeospatialType(DataType, Struct, frozen=True):
     edges: str | None = None
 
     def __str__(self) -> str:
-        return self.name
+        return shown(self.name)
 
 
 class ArrayType(DataType, Struct, frozen=True):
@@ -103,6 +110,7 @@ class MapType(DataType, Struct, frozen=True):
         return f"map<{self.key},{self.value}>"
 
 
+@short_repr
 class UnknownType(DataType, Struct, frozen=True):
     """An unknown type: its column can be listed and left out, but not read.
 
@@ -115,18 +123,19 @@ class UnknownType(DataType, Struct, frozen=True):
     column: str
 
     def __str__(self) -> str:
-        return self.name
+        return shown(self.name)
 
     def error(self) -> UnsupportedTypeError:
         """Return the error for reading a column of this type."""
-        at = f"column {self.column!r}" if self.column else "a column"
+        at = f"column {quoted(self.column)}" if self.column else "a column"
         return UnsupportedTypeError(
-            f"{at} has the type {self.name!r}, which is unknown to this release; "
+            f"{at} has the type {quoted(self.name)}, which is unknown to this release; "
             "upgrade delta-sharing-client, or leave the column out with columns=[...]",
             type_name=self.name,
         )
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class StructField:
     """A column, or a field of a struct.
@@ -144,13 +153,14 @@ class StructField:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.type}"
+        return f"{shown(self.name)}: {self.type}"
 
     @representation
     def _repr_html_(self) -> str:
         return StructType((self,))._repr_html_()
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):
     """Named fields in order: a whole schema, or a struct column."""
@@ -158,6 +168,11 @@ class StructType(DataType):
     fields: tuple[StructField, ...]
     #: Those of the table, in what `SharedTable.schema` returns; only the view in notebooks uses them.
     partition_columns: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    #: The fields by their names in lower case, made when one is first looked up.
+    _by_name: dict[str, list[StructField]] | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StructType, (self.fields, self.partition_columns)
 
     def __str__(self) -> str:
         return "struct<" + ", ".join(str(f) for f in self.fields) + ">"
@@ -187,7 +202,7 @@ class StructType(DataType):
         """Return the field with a name, in any case; raise `KeyError` if there is none."""
         found = self.find(name)
         if found is None:
-            raise KeyError(f"there is no field {name!r}: {self.suggestion([name])}")
+            raise KeyError(f"there is no field {quoted(name)}: {self.suggestion([name])}")
         return found
 
     def __contains__(self, field: object) -> bool:
@@ -205,20 +220,24 @@ class StructType(DataType):
 
     def find(self, name: str) -> StructField | None:
         """Return the field with that name, else the first whose name differs only in case."""
-        lower = name.lower()
-        found = [field for field in self.fields if field.name.lower() == lower]
+        by_name = self._by_name
+        if by_name is None:
+            by_name = {}
+            for item in self.fields:
+                by_name.setdefault(item.name.lower(), []).append(item)
+            object.__setattr__(self, "_by_name", by_name)
+        found = by_name.get(name.lower(), [])
         return next((field for field in found if field.name == name), found[0] if found else None)
 
     def suggestion(self, unknown: Collection[str]) -> str:
         """Return, for an error message, the names of the fields and those most similar to unknown names."""
-        from difflib import get_close_matches
-
         known = {name.lower(): name for name in self.names}
-        of_structs = {name: hint for name in unknown if (hint := self._of_struct(name))}
-        plain = [name for name in unknown if name not in of_structs]
-        close = [known[match] for name in plain for match in get_close_matches(name.lower(), known, 1)]
-        hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-        return f"it has {', '.join(self.names)}{hint}{''.join(of_structs.values())}"
+        first = list(unknown)[:_MOST_UNKNOWN]
+        of_structs = {name: hint for name in first if (hint := self._of_struct(name))}
+        plain = [name for name in first if name not in of_structs]
+        close = [found for name in plain if (found := similar_name(name, known)) is not None]
+        hint = f"; did you mean {', '.join(map(quoted, close))}?" if close else ""
+        return f"it has {listed(self.names, _MOST_LISTED)}{hint}{''.join(of_structs.values())}"
 
     def _of_struct(self, unknown: str) -> str:
         """Return a hint for an unknown name that begins with the name of a struct."""
@@ -226,7 +245,7 @@ class StructType(DataType):
         found = self.find(name) if dot else None
         if found is None or not isinstance(found.type, StructType):
             return ""
-        return f"; {found.name!r} is a struct, which is read as a whole: {found.type.suggestion([rest])}"
+        return f"; {quoted(found.name)} is a struct, which is read as a whole: {found.type.suggestion([rest])}"
 
 
 def nested_types(data_type: DataType) -> Iterator[DataType]:
@@ -249,9 +268,12 @@ def nested_fields(data_type: DataType) -> Iterator[StructField]:
             yield from part
 
 
-@lru_cache(maxsize=256)
 def parse_schema(schema_string: str) -> StructType:
     """Decode a `schemaString`; raise `ProtocolError` if it is not the JSON of a struct."""
+    return (_cached_schema if len(schema_string) <= _MOST_CACHED else _decoded_schema)(schema_string)
+
+
+def _decoded_schema(schema_string: str) -> StructType:
     try:
         node = loads(schema_string, lenient=_LENIENT)
     except (ValueError, RecursionError) as error:
@@ -260,6 +282,9 @@ def parse_schema(schema_string: str) -> StructType:
     if not isinstance(decoded, StructType):
         raise ProtocolError(f"the table's schemaString is a {decoded}, not a struct")
     return decoded
+
+
+_cached_schema: Final = lru_cache(maxsize=256)(_decoded_schema)
 
 
 def parse_type_name(name: str, column: str = "") -> DataType:
@@ -294,7 +319,9 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         decoded = StructType(tuple(_parse_field(item, column, depth) for item in node["fields"]))
         name, count = Counter(decoded.names).most_common(1)[0] if decoded.fields else ("", 1)
         if count > 1:
-            raise ProtocolError(f"the table's schema has the name {name!r} twice under {column or 'its root'!r}")
+            raise ProtocolError(
+                f"the table's schema has the name {quoted(name)} twice under {quoted(column or 'its root')}"
+            )
         return decoded
     if kind == "array" and "elementType" in node:
         element = _parse_type(node["elementType"], f"{column}.element", depth + 1)
@@ -309,17 +336,19 @@ def _parse_type(node: Any, column: str, depth: int) -> DataType:
         return _parse_type(node["sqlType"], column, depth + 1)
     if isinstance(kind, str) and kind not in ("struct", "array", "map", "udt"):
         return UnknownType(kind, column)
-    raise ProtocolError(f"the table's schema has a malformed type at {column or 'its root'!r}")
+    raise ProtocolError(f"the table's schema has a malformed type at {quoted(column or 'its root')}")
 
 
 def _parse_field(item: Any, parent: str, depth: int) -> StructField:
     if not isinstance(item, dict) or not isinstance(item.get("name"), str) or "type" not in item:
-        raise ProtocolError(f"the table's schema has a field without name or type under {parent or 'its root'!r}")
+        raise ProtocolError(
+            f"the table's schema has a field without name or type under {quoted(parent or 'its root')}"
+        )
     name = item["name"]
     path = f"{parent}.{name}" if parent else name
     metadata = item.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise ProtocolError(f"the metadata of the column {path!r} is not an object")
+        raise ProtocolError(f"the metadata of the column {quoted(path)} is not an object")
     return StructField(
         name,
         _parse_type(item["type"], path, depth + 1),

@@ -13,10 +13,12 @@ from typing import Literal, TypeAlias
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.column_mapping import MappingMode, physical_name
 from delta_sharing_client.model.schema import ArrayType, DataType, MapType, StructType
+from delta_sharing_client.representation import short_repr
 
 ChangeKind: TypeAlias = Literal["added", "renamed", "dropped", "type"]
 
 
+@short_repr
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
     """The change of one column, or of one field within it.

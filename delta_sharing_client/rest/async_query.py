@@ -8,7 +8,6 @@ Serves "Read Data from a Table" and "Asynchronous query".
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from delta_sharing_client.errors import BadRequestError, QueryError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.capabilities import HEADER, parse_capabilities
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller, check_file_ids, request_headers
@@ -26,7 +26,7 @@ from delta_sharing_client.wire.decoder import Decoded
 from delta_sharing_client.wire.query_status import QueryStatus, UnannouncedStatusError, decode_query
 from delta_sharing_client.wire.requests import QueryRequest, VersionsRequest
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 T = TypeVar("T")
 #: Converts the decoded actions of an answer; called once per attempt.

@@ -13,6 +13,7 @@ from delta_sharing_client.model.names import MAX_NAME
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.calls import Caller
 from delta_sharing_client.rest.resources import Resource
+from delta_sharing_client.shown_text import similar_name
 from delta_sharing_client.transport.retry import Retrier
 
 T = TypeVar("T")
@@ -69,10 +70,8 @@ def _reason(caller: Caller, resource: Resource, said: str) -> tuple[str, str] | 
         known = {name.lower(): name for name in names if 0 < len(name) <= MAX_NAME}
         if wanted.lower() in known:
             return None
-        from difflib import get_close_matches
-
-        close = get_close_matches(wanted.lower(), known, 1)
-        question = f"you mean {known[close[0]]!r}? " if close else ""
+        close = similar_name(wanted, known)
+        question = f"you mean {close!r}? " if close else ""
         advice, kind = resource.advice.get(404, ""), _KINDS[collection[-1]]
         sentence = f"There is no {kind} {wanted!r}"
         if sentence in said:

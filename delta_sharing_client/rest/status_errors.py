@@ -16,6 +16,7 @@ from delta_sharing_client.errors import (
     ServerError,
 )
 from delta_sharing_client.secrets import redact_text
+from delta_sharing_client.shown_text import cut, printable
 from delta_sharing_client.transport.response import Response
 from delta_sharing_client.transport.retry import RETRYABLE_STATUSES, RetryLater, parse_retry_after
 from delta_sharing_client.wire.ndjson import parse_object
@@ -40,7 +41,7 @@ _NO_CHANGE_FEED_REMEDY: Final = (
     "The table has no change data feed for these versions: ask the provider to set the table's property "
     "delta.enableChangeDataFeed to true. Changes are recorded from then on, so request later versions"
 )
-_MAX_MESSAGE: Final = 1000
+_MAX_MESSAGE: Final = 600
 _MAX_EXCERPT: Final = 200
 
 _INVISIBLE = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]*>")
@@ -110,5 +111,4 @@ def _excerpt(text: str) -> str | None:
 
 
 def _printable(text: str, limit: int) -> str:
-    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return words if len(words) <= limit else words[:limit] + "..."
+    return cut(printable(" ".join(text.split())), limit)

@@ -15,6 +15,7 @@ from delta_sharing_client.model.column_mapping import mapping_mode
 from delta_sharing_client.model.schema import StructField, StructType
 from delta_sharing_client.model.type_widening import check_type_changes
 from delta_sharing_client.parquet.tasks import NO_VALUES, FileScanTask, ReadSpec, VariantForm
+from delta_sharing_client.shown_text import listed
 from delta_sharing_client.wire.file_block import FileBlock
 
 if TYPE_CHECKING:
@@ -36,19 +37,21 @@ def project(schema: StructType, columns: Iterable[str] | None) -> StructType:
         raise TypeError(f"columns takes a list of names; for one column write [{columns!r}]")
     chosen: list[StructField] = []
     unknown: list[str] = []
+    taken: set[str] = set()
     for name in columns:
         if not isinstance(name, str):
             raise TypeError(f"columns takes names, not {type(name).__name__}")
         found = schema.find(name)
         if found is None:
             unknown.append(name)
-        elif found in chosen:
+        elif found.name in taken:
             raise ColumnError(f"columns names {name!r} twice", columns=[name])
         else:
             chosen.append(found)
+            taken.add(found.name)
     if unknown:
         raise ColumnError(
-            f"the table has no column {', '.join(map(repr, unknown))}; {schema.suggestion(unknown)}",
+            f"the table has no column {listed(map(repr, unknown))}; {schema.suggestion(unknown)}",
             columns=unknown,
         )
     return StructType(tuple(chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import typing
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.model.redacted_struct import RedactedStruct
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.data_skipping import SkipReason, TaskPlanner
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Tables whose metadata is kept in memory.
 _MAX_TABLES: Final = 256

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from delta_sharing_client.errors import DeltaSharingError, NotFoundError, RestError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.access_modes import offers_directory_alone
 from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.scan.options import ScanOptions
@@ -18,7 +18,7 @@ from delta_sharing_client.scan.planner import ScanPlan, ServerPlanner
 if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Statuses by which a server may refuse a query of a table that it offers by its directory only.
 REFUSED: Final = frozenset({400, 403, 405, 501})

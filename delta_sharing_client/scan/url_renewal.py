@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from delta_sharing_client.errors import (
     ResponseFormatError,
     StorageError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.parquet.fetch import is_unnamed_vector, vector_key
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from delta_sharing_client.rest.client import RestClient
     from delta_sharing_client.scan.planner import ScanPlan
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: URLs are renewed when this part of their lifetime remains.
 _MARGIN: Final = 0.2

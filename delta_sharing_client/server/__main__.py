@@ -14,6 +14,7 @@ from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.server.options import ServerOptions
 from delta_sharing_client.server.runner import SharingServer
+from delta_sharing_client.shown_text import printable
 
 _DESCRIPTION = """\
 Share the Delta tables of a directory over the Delta Sharing protocol: for demos, notebooks and tests.
@@ -116,7 +117,7 @@ def _may_replace(path: Path) -> bool:
 
 
 def _fail(message: str) -> int:
-    sys.stderr.write(f"Error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"Error: {printable(' '.join(message.split()))}\n")
     return 2
 
 
@@ -124,7 +125,7 @@ def _announce(server: SharingServer, profile: Path) -> None:
     lines = [f"Listening on {server.endpoint}"]
     if not _is_loopback(server.options.host):
         lines.append("Warning: other machines can reach it, and plain http shows them the token and the data.")
-    lines += ["Shared tables:", *(f"  {name}" for name in server.tables)]
+    lines += ["Shared tables:", *(f"  {printable(name)}" for name in server.tables)]
     lines += [f"Profile with the token: {profile.absolute()}", "Ctrl-C stops the server."]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import re
 import secrets
 import time
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.secrets import Secret
 from delta_sharing_client.server.async_queries import SubmittedQueries
 from delta_sharing_client.server.capabilities import HEADER, Capabilities
@@ -47,7 +47,7 @@ PREFIX: Final = "/delta-sharing"
 
 _JSON: Final = "application/json; charset=utf-8"
 _LINES: Final = "application/x-ndjson; charset=utf-8"
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 _HOST: Final = re.compile(r"[A-Za-z0-9.\-_:\[\]]+")
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _TABLE: Final = f"{PREFIX}/shares/{{share}}/schemas/{{schema}}/tables/{{table}}"

@@ -8,7 +8,6 @@ tables with an empty log are skipped.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import uuid
@@ -19,13 +18,14 @@ from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import DeltaLog
 from delta_sharing_client.errors import DeltaLogError, DeltaTableNotFoundError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.paths import local_path
 from delta_sharing_client.server.problems import not_found
 
 _NAMESPACE: Final = uuid.UUID("5b0c4c1e-6f0e-5d7a-9d35-6d1f0f3a2f61")
 _FORBIDDEN: Final = re.compile(r"[\s/\x00-\x1f\x7f]")
 _LEVELS: Final = 3
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from delta_sharing_client.delta.log import Metadata, Protocol, Snapshot
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.server.capabilities import DELTA, choose_format
 from delta_sharing_client.server.parameters import Paging
 from delta_sharing_client.server.problems import Problem, bad_request, problem_of
 from delta_sharing_client.server.response_lines import Entry, LineWriter
 from delta_sharing_client.server.table_request import TableRequest
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 _CHUNK_BYTES: Final = 256 * 1024
 
 #: The content of a page token.

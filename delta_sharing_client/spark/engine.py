@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delta_sharing_client.errors import SparkError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.scan.options import ScanOptions
 from delta_sharing_client.scan.planner import ScanPlan
@@ -19,7 +19,7 @@ from delta_sharing_client.storage.byte_source import StorageReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: What reads the files for Spark: Python on the executors, Spark's own Parquet reader, or the one that suits them.
 Engine: TypeAlias = Literal["auto", "arrow", "native"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SparkError, no_thread
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.parquet.tasks import FileScanTask
 from delta_sharing_client.spark.gateway_cache import RangeCache
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The setting of the session with the address on which executors of a cluster reach the driver.
 HOST_SETTING: Final = "spark.delta.sharing.gateway.host"

@@ -7,12 +7,12 @@ analyse a query over the view, Spark calls the builder of the function, which is
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import DeltaSharingError, SparkError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.secrets import redact_text
 from delta_sharing_client.spark.session import is_connect
 from delta_sharing_client.spark.spark_schema import quoted
@@ -20,7 +20,7 @@ from delta_sharing_client.spark.spark_schema import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 _PREFIX: Final = "delta_sharing_view_"
 #: The builders by the context and the session, and the name that their view was given.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -10,6 +9,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from delta_sharing_client.errors import BadRequestError, ChangesGoneError, ResponseFormatError, StreamError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.rest.status_errors import is_unsupported
@@ -19,7 +19,7 @@ from delta_sharing_client.spark.stream_offsets import BEFORE, Offset
 from delta_sharing_client.spark.stream_table import StreamTable
 from delta_sharing_client.wire.requests import VersionsRequest
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 class ListingCache:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from delta_sharing_client.delta.table.local_names import data_file
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.parquet.deletion_vector import RowPositions
 from delta_sharing_client.parquet.fetch import fetch_vector
 from delta_sharing_client.parquet.fetch_strategy import WHOLE
@@ -28,7 +28,7 @@ from delta_sharing_client.transport.cancellation import Cancellation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The first Spark whose Parquet reader requests one column chunk at a time.
 NATIVE_SINCE: Final = (4, 2)

@@ -7,7 +7,6 @@ package, or not at all, are read by this package on the executors.
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from delta_sharing_client.delta.table.local_names import NO_VALUE, encode_folder
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.column_mapping import physical_name
 from delta_sharing_client.model.partition_values import MISSING, partition_text
 from delta_sharing_client.model.schema import PrimitiveType, StructField, StructType
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType as SparkType
     from pyspark.sql.types import StructType as SparkStruct
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Maximum number of deleted rows for the anti join: Spark's driver builds a table of them, by default within 1 GB.
 _MOST_DELETED: Final = 1_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import weakref
@@ -11,11 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from delta_sharing_client.errors import SparkError
+from delta_sharing_client.messages import module_logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The oldest Spark that is supported, and the first with Python data sources.
 OLDEST: Final = (3, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Final
 
@@ -15,10 +14,11 @@ from delta_sharing_client.errors import (
     TokenError,
     TransportError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.rest.client import RestClient
 from delta_sharing_client.spark.data_source_options import StreamOptions
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Time that a running query waits for a server that does not answer, seconds, beside the retries of each request.
 _RETRY_SECONDS: Final = 600.0

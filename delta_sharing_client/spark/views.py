@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from delta_sharing_client.auth.credential_provider import CredentialProvider
 from delta_sharing_client.auth.profile import ProfileSource, load_profile
 from delta_sharing_client.errors import DeltaSharingError, NotFoundError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.names import Schema, Table
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest.client import RestClient
@@ -30,7 +30,7 @@ from delta_sharing_client.transport.url_rules import is_loopback
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: Tables that are listed at a time.
 _THREADS: Final = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +19,7 @@ from delta_sharing_client.delta.log.table_properties import interval_property, n
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.filters import Filters
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
 from delta_sharing_client.representation import representation
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 class FileList(tuple[AddFile, ...]):

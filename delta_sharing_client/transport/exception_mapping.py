@@ -22,7 +22,8 @@ from delta_sharing_client.errors import (
     RequestTimeoutError,
     TransportError,
 )
-from delta_sharing_client.secrets import SecretUrl, redact_text
+from delta_sharing_client.messages import message_text
+from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.transport.pace import SlowBodyError
 from delta_sharing_client.transport.store_connections import MalformedResponseError
 
@@ -166,6 +167,6 @@ def _tls_error(chain: list[BaseException], url: SecretUrl) -> TransportError:
 
 def with_message(error: _Error, message: str) -> _Error:
     """Return a copy of an error of this package with another message: the class and the attributes are kept."""
-    changed = error.__class__.__new__(error.__class__, redact_text(message))
+    changed = error.__class__.__new__(error.__class__, message_text(message))
     changed.__dict__.update(error.__dict__)
     return changed

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from delta_sharing_client.secrets import MASK, SecretUrl, redact_text, redact_url
+from delta_sharing_client.messages import log_argument, message_text, module_logger
+from delta_sharing_client.secrets import MASK, SecretUrl, redact_url
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 _LOGGERS: Final = (
     "urllib3.connection",
@@ -47,7 +48,7 @@ class _RedactingFilter(logging.Filter):
             elif isinstance(record.args, Mapping):
                 record.args = {name: _masked(value) for name, value in record.args.items()}
             elif not record.args:
-                record.msg = redact_text(str(record.msg))
+                record.msg = message_text(str(record.msg))
         return True
 
 
@@ -78,10 +79,9 @@ def redacted() -> Iterator[None]:
 
 def _masked(value: object) -> object:
     """A log argument without its secrets: numbers unchanged, texts without a query string."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = str(value)
-    path, mark, _ = text.partition("?")
-    if mark and " " not in path:
-        return f"{redact_text(path)}?{MASK}"
-    return redact_text(text)
+    shown = log_argument(value)
+    if isinstance(shown, str):
+        path, mark, _ = shown.partition("?")
+        if mark and " " not in path:
+            return f"{path}?{MASK}"
+    return shown

@@ -7,7 +7,6 @@ randomness are arguments, so that tests run through hours of back-off without sl
 from __future__ import annotations
 
 import email.utils
-import logging
 import random
 import sys
 import time
@@ -24,6 +23,7 @@ from delta_sharing_client.errors import (
     RestError,
     TransportError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.tracebacks import clear_frames
 from delta_sharing_client.transport.exception_mapping import NonRetryableTransportError, with_message
@@ -31,7 +31,7 @@ from delta_sharing_client.transport.exception_mapping import NonRetryableTranspo
 if TYPE_CHECKING:
     import tenacity
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, final
@@ -10,12 +9,13 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar, fina
 from msgspec.structs import replace
 
 from delta_sharing_client.errors import BadRequestError, ResponseFormatError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import ResponseFormat
 from delta_sharing_client.model.numbers import as_integer
 from delta_sharing_client.model.redacted_struct import RedactedStruct
 from delta_sharing_client.model.timestamps import parse_iso8601
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The accepted formats by default; delta first, because it supports more features.
 ANY_FORMAT: tuple[ResponseFormat, ...] = ("delta", "parquet")

@@ -25,6 +25,7 @@ from delta_sharing_client.model.profile import Profile
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.rest import calls
 from delta_sharing_client.rest.client import RestClient
+from delta_sharing_client.shown_text import cut
 from delta_sharing_client.transport.retry import Retrier
 from delta_sharing_client.wire.requests import ChangesRequest, QueryRequest
 
@@ -304,12 +305,12 @@ class TestErrors:
             (b"", None),
             (b"gateway down", "gateway down"),
             (b"<html><style>p {}</style><script>x()</script><h1>502</h1>\n<p>Bad  gateway</p>", "502 Bad gateway"),
-            (b"x" * 100_000, "x" * 200 + "..."),
-            (b"\xff\x00\x1b[31mred", "\ufffd [31mred"),
+            (b"x" * 100_000, cut("x" * 65_536, 200)),
+            (b"\xff\x00\x1b[31mred", "\ufffd\\x00\\x1b[31mred"),
             (b'{"message": "only words"}', "only words"),
             (b'{"error_code": "C", "message": null}', None),
             (b'{"errorCode": "C", "message": {"a": 1}}', "{'a': 1}"),
-            (b"[" * 100_000, "[" * 200 + "..."),
+            (b"[" * 100_000, cut("[" * 65_536, 200)),
         ],
     )
     def test_bodies_of_errors(self, server, rest, body, message):

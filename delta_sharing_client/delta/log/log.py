@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -32,6 +31,7 @@ from delta_sharing_client.errors import (
     DeltaTableNotFoundError,
     VersionNotFoundError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.numbers import as_integer, required_integer
 from delta_sharing_client.representation import representation
@@ -42,7 +42,7 @@ CHECKPOINT_INTERVAL: Final = 10
 #: Number of actions after which a checkpoint is written at once.
 _LARGE_COMMIT: Final = 10_000
 _STALE_AFTER: Final = timedelta(hours=1)
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 @public_class

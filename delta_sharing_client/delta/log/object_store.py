@@ -7,7 +7,6 @@ and only by drivers that send this condition to the store; two creates of an unu
 from __future__ import annotations
 
 import errno
-import logging
 import re
 import threading
 import time
@@ -27,6 +26,7 @@ from delta_sharing_client.errors import (
     ExclusiveCreateError,
     MissingDependencyError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
 
@@ -62,7 +62,7 @@ _NO_BUCKET: Final = re.compile(
 #: fsspec's memory file system looks for a file and then writes it.
 _MEMORY: Final = threading.Lock()
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 
 class StoreStatus(NamedTuple):

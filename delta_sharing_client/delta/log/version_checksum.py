@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,10 +11,11 @@ from delta_sharing_client.delta.log.log_segment import LOG_DIRECTORY, checksum_n
 from delta_sharing_client.delta.log.snapshot import LogState
 from delta_sharing_client.delta.log.store_path import LogPath, StorePath
 from delta_sharing_client.errors import DeltaLogError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import Metadata, Protocol
 from delta_sharing_client.model.json_text import loads
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 _LENIENT: Final = frozenset({"stats", "name", "description", "allFiles"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import stat
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -41,6 +40,7 @@ from delta_sharing_client.errors import (
     ProtocolError,
     RestError,
 )
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.representation import representation
 from delta_sharing_client.transport.exception_mapping import with_message
@@ -49,7 +49,7 @@ from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import ANY_FORMAT, QueryRequest
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The number of attempts of a commit that conflicts with a syncer on another machine.
 _ATTEMPTS: Final = 5

@@ -13,7 +13,6 @@ A server that leaves removed files out passes these checks; `Completeness` has t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +22,7 @@ from delta_sharing_client.delta.mirror.known_files import KnownFiles
 from delta_sharing_client.delta.mirror.state import key_of, response_format, shared_version
 from delta_sharing_client.delta.table.local_actions import vector_identity
 from delta_sharing_client.errors import ProtocolError, QueryError, RestError
+from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, FileAction, Metadata, RemoveFile
 from delta_sharing_client.model.names import Table
 from delta_sharing_client.rest.client import RestClient
@@ -30,7 +30,7 @@ from delta_sharing_client.wire.answers import Answer, TableInfo
 from delta_sharing_client.wire.file_block import FileBlock
 from delta_sharing_client.wire.requests import VersionsRequest
 
-logger = logging.getLogger(__name__)
+logger = module_logger(__name__)
 
 #: The most versions whose changes are requested; the whole table is listed after more of them.
 MAX_VERSIONS: Final = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,6 +10,7 @@ from delta_sharing_client.delta.table.file_download import StoredFile
 from delta_sharing_client.delta.table.local_actions import LocalLayout, now_in_ms
 from delta_sharing_client.delta.table.local_metadata import local_metadata, local_protocol
 from delta_sharing_client.delta.table.local_table import LocalTable
+from delta_sharing_client.messages import warn
 from delta_sharing_client.model.access_modes import directory_only
 from delta_sharing_client.wire.requests import QueryRequest
 
@@ -80,7 +80,7 @@ def materialize_snapshot(
     if urls:
         adds = [file.add_by_url(now_ms=now) for file in files]
         version = transaction.commit([*head, *adds], "MATERIALIZE", parameters, private=True)
-        warnings.warn(
+        warn(
             f"{local.directory}/_delta_log holds pre-signed URLs: anyone who can read it can read the data until "
             "they expire. Only its owner has access now; delete it when it is no longer needed",
             SignedUrlsWarning,
