@@ -40,7 +40,7 @@ def _short(text: str) -> str:
 
 
 def make_printable(error: BaseException) -> None:
-    """Escape and cut the texts of an exception of a library or of Python, and of its causes; keep its line ends."""
+    """Escape and cut the texts of a library's exception, and of its causes; line ends are kept."""
     link: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if link is None:
