@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from delta_sharing_client.errors import DeltaSharingError
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import Secret
@@ -77,7 +78,7 @@ class RenewingAuth:
     def __init__(self, source: TokenSource, *, now: Callable[[], float] = time.time) -> None:
         self._source = source
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._current: AccessToken | None = None
         self._sent = _SentToken()
         self._next_try = 0.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from delta_sharing_client.errors import MissingDependencyError, ProfileError
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.iceberg.table import IcebergTable
 from delta_sharing_client.model.names import Schema, Share, Table, table_named, unquoted
 from delta_sharing_client.representation import representation
@@ -67,7 +67,7 @@ class IcebergCatalog:
         # The catalog may have paths outside its endpoint, on the same host.
         self._transport = ApiTransport(url_origin(self._endpoint), rest.authorizer, rest.options)
         self._shares: dict[str, SharedCatalog] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def list_shares(self) -> list[Share]:
         """Return the shares, as the sharing server lists them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import typing
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from delta_sharing_client.errors import (
     UnsupportedTableError,
     VersionMismatchError,
 )
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
@@ -53,7 +53,7 @@ class _KnownTables:
     """The metadata of the tables last queried, by endpoint and name; safe for several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._tables: OrderedDict[tuple[str, Table], TableInfo] = OrderedDict()
 
     def get(self, key: tuple[str, Table]) -> TableInfo | None:

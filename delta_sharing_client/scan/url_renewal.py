@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from delta_sharing_client.errors import (
     ResponseFormatError,
     StorageError,
 )
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import EndStreamAction, FileAction, Metadata, Protocol
 from delta_sharing_client.model.names import Table
@@ -65,7 +65,7 @@ class UrlRenewer(UrlRenewal):
         self._rest = rest
         self._table = table
         self._listing = listing
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._urls: dict[str, SecretUrl] = {}
         self._token = listing.end.refresh_token if listing.end is not None else None
         self._has_history = True

@@ -13,7 +13,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import threading
 import weakref
 import zipfile
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.locks import Timeout, file_lock
 from delta_sharing_client.spark.entry_points import ARCHIVE_NAME
 from delta_sharing_client.spark.session import is_connect
@@ -43,7 +43,7 @@ _LOCK: Final = "lock"
 _DAY_SECONDS: Final = 24 * 3600
 
 _distributed: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_lock: Final = threading.Lock()
+_lock: Final = ForkSafeLock()
 
 
 def distribute_code(session: SparkSession) -> None:

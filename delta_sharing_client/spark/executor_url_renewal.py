@@ -16,7 +16,6 @@ import secrets
 import stat
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +27,7 @@ from msgspec import structs
 
 from delta_sharing_client.auth.private_key import read_private_key
 from delta_sharing_client.errors import StorageError
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.locks import file_lock
 from delta_sharing_client.model.credentials import PrivateKeyJwt
 from delta_sharing_client.model.names import Table
@@ -128,7 +128,7 @@ class HostUrlRenewer:
         self._options = options
         self._plan = plan
         self._key = key
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._urls: dict[str, SecretUrl] = {}
 
     @representation

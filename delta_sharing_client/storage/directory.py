@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from delta_sharing_client.errors import DataError, FileGoneError, StorageError, TransportError, UrlExpiredError
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.model.storage_credentials import TemporaryCredentials
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.representation import representation
@@ -98,7 +99,7 @@ class DirectoryFiles:
         self._options = options
         self._endpoint_is_loopback = endpoint_is_loopback
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self.auxiliary = tuple(auxiliary)
         self._grants = [_Grant(location) for location in (None, *auxiliary)]
         self.directory()
@@ -176,7 +177,7 @@ class DirectoryTransport:
     def __init__(self, files: DirectoryFiles) -> None:
         self._files = files
         self._open: dict[tuple[int, str], tuple[Any, Any]] = {}
-        self._open_lock = threading.Lock()
+        self._open_lock = ForkSafeLock()
 
     def get(
         self,

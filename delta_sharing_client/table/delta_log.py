@@ -19,6 +19,7 @@ from delta_sharing_client.delta.log.table_properties import interval_property, n
 from delta_sharing_client.delta.log.transaction import OptimisticTransaction
 from delta_sharing_client.errors import DeltaSharingError
 from delta_sharing_client.expressions.filters import Filters
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import AddFile, Metadata
 from delta_sharing_client.parquet.tasks import VariantForm
@@ -173,7 +174,7 @@ class DeltaLog(base.DeltaLog):
         any_features: bool = False,
     ) -> None:
         super().__init__(table, allow_absolute_paths=allow_absolute_paths, any_features=any_features)
-        self._refreshing = threading.Lock()
+        self._refreshing = ForkSafeLock()
 
     @representation
     def _repr_html_(self) -> str:

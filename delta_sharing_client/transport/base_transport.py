@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -14,6 +13,7 @@ from urllib.parse import urljoin
 
 import urllib3
 
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.options import TransportOptions
 from delta_sharing_client.secrets import SecretUrl
 from delta_sharing_client.tracebacks import clear_frames
@@ -43,7 +43,7 @@ class BaseTransport:
         log_redaction.install()
         self.options = options
         self._connections = connections
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._adapters: dict[str, PooledAdapter] = {}
         self._pid = os.getpid()
         self._tls_files = existing_files(options)

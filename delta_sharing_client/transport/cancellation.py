@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
+from delta_sharing_client.fork_safe import ForkSafeLock
+
 
 class Cancellation(threading.Event):
     """Event that also breaks the transfers registered for it when it is set."""
@@ -54,7 +56,7 @@ class SocketRegistry:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._users: weakref.WeakKeyDictionary[socket.socket, tuple[int, _Reference]] = weakref.WeakKeyDictionary()
         self._thread = _Use()
 

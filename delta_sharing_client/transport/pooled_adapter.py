@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from delta_sharing_client.fork_safe import ForkSafeLock
 
 #: Hosts to keep connections for.
 _HOSTS: Final = 64
@@ -30,7 +31,7 @@ class PooledAdapter(HTTPAdapter):
             "https": partial(_pool, HTTPSConnectionPool, connections["https"]),
         }
         self._direct_pools: dict[str, HTTPConnectionPool] = {}
-        self._proxy_lock = threading.Lock()
+        self._proxy_lock = ForkSafeLock()
         self._tls: dict[str, Any] = {} if context is None else {"ssl_context": context}
         super().__init__(pool_connections=_HOSTS, pool_maxsize=max_connections)
 

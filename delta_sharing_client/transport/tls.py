@@ -46,7 +46,7 @@ def tls_context(trusted: str, certificate: str | None, key: str | None) -> ssl.S
 def _state(file: str | None) -> tuple[int, ...] | None:
     """Return what changes with the content of a file, or of a directory of certificates."""
     try:
-        found = None if file is None else os.stat(file)
+        found = None if file is None else Path(file).stat()
     except OSError:
         return None  # reading it gives the reason
     return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from delta_sharing_client.errors import (
     DeltaTableNotFoundError,
     VersionNotFoundError,
 )
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.model.actions import Metadata
 from delta_sharing_client.model.numbers import as_integer, required_integer
@@ -81,7 +81,7 @@ class DeltaLog:
         self._replay = Replay(
             self.table_path, allow_absolute_paths=allow_absolute_paths, snapshot_type=self._snapshot_type
         )
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._seen: tuple[float, Snapshot] | None = None
 
     @classmethod

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Final
+
+from delta_sharing_client.fork_safe import ForkSafeLock
 
 #: Lifetime of a cached log after its last use.
 EXPIRY: Final = timedelta(hours=1)
@@ -17,7 +18,7 @@ class LogCache:
     """A cache of logs by table and options. May be used by several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         #: The least recently used log is the first one.
         self._logs: dict[tuple[str, Hashable], tuple[float, Any]] = {}
 

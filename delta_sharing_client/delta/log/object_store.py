@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import re
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from delta_sharing_client.errors import (
     ExclusiveCreateError,
     MissingDependencyError,
 )
+from delta_sharing_client.fork_safe import ForkSafeLock
 from delta_sharing_client.messages import module_logger
 from delta_sharing_client.representation import representation
 from delta_sharing_client.secrets import MASK, Secret, redact_text, redact_url
@@ -60,7 +60,7 @@ _NO_BUCKET: Final = re.compile(
     r"(?i)\b(?:bucket|container|filesystem) does not exist|NoSuchBucket|(?:Container|Filesystem)NotFound"
 )
 #: fsspec's memory file system looks for a file and then writes it.
-_MEMORY: Final = threading.Lock()
+_MEMORY: Final = ForkSafeLock()
 
 logger = module_logger(__name__)
 
@@ -91,7 +91,7 @@ class ObjectStore:
         self.shown = redact_url(url)
         self._secrets = [Secret(text) for text in _texts(options) if len(text) >= _SECRET_LENGTH]
         self._netloc = urlsplit(url).netloc
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._proven = False
         self._system, self.root = self._open(url, options)
         self.read_kept = lru_cache(maxsize=_KEPT)(self._read_kept)

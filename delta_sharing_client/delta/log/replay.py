@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -18,6 +17,7 @@ from delta_sharing_client.delta.log.snapshot import LogState, Snapshot
 from delta_sharing_client.delta.log.store_path import LogPath, prefetch
 from delta_sharing_client.delta.log.version_checksum import check_state
 from delta_sharing_client.errors import DeltaLogError, VersionNotFoundError
+from delta_sharing_client.fork_safe import ForkSafeRLock
 
 _Fingerprint: TypeAlias = tuple[int, int, int, int]
 
@@ -40,7 +40,7 @@ class Replay:
         self._type = snapshot_type
         self._allow_absolute_paths = allow_absolute_paths
         self._snapshots: OrderedDict[int, tuple[_Fingerprint, Snapshot]] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = ForkSafeRLock()
 
     def load(self, version: int, listing: LogListing) -> Snapshot:
         """Return the snapshot of a version.
